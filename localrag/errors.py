@@ -1,0 +1,144 @@
+"""Everything that localrag raises on purpose.
+
+LocalragError
+├── ConfigError            a setting is unknown, of the wrong type or out of bounds
+├── NetworkBlockedError    something tried to leave the machine without permission
+├── ModelError
+│   ├── ModelNotFoundError    no such model, or not pulled yet
+│   ├── ModelDownloadError    a source could not deliver
+│   ├── ModelCorruptError     size or SHA-256 differs from the published one
+│   └── ModelLicenceError     a licence needs an explicit yes
+├── ParsingError
+│   ├── UnsupportedFileError  no parser for this kind of file
+│   ├── EncryptedFileError
+│   ├── EmptyFileError
+│   ├── CorruptFileError
+│   └── ImageOnlyFileError    pages without a text layer
+├── LibraryError
+│   ├── LibraryNotFoundError
+│   ├── LibraryLockedError    another process is writing
+│   ├── LibraryDamagedError
+│   └── LibraryMismatchError  built with another embedding model or schema
+├── GenerationError
+│   ├── ContextOverflowError  the prompt does not fit the model's window
+│   └── BackendError          the model or its server failed
+└── UsageError             a call or a command line that makes no sense
+
+Each takes an English template and its values, so that the command line can
+print it in the reader's language; `hint` says what to do next.
+"""
+
+from __future__ import annotations
+
+
+class LocalragError(Exception):
+    """Base of all errors that localrag raises on purpose.
+
+    `message` and `hint` are `str.format` templates over `values`.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, /, *, hint: str = "", **values: object) -> None:
+        super().__init__(message, hint, values)
+        self.message = message
+        self.hint = hint
+        self.values = values
+
+    def __str__(self) -> str:
+        text = self.message.format(**self.values)
+        return f"{text} {self.hint.format(**self.values)}" if self.hint else text
+
+
+class ConfigError(LocalragError):
+    """A setting is unknown, of the wrong type or out of bounds."""
+
+    exit_code = 2
+
+
+class NetworkBlockedError(LocalragError, OSError):
+    """Something tried to leave the machine without permission."""
+
+    __str__ = LocalragError.__str__
+
+
+class ModelError(LocalragError):
+    """A model cannot be had or used."""
+
+
+class ModelNotFoundError(ModelError):
+    """No model of that name or path, or it has not been pulled yet."""
+
+
+class ModelDownloadError(ModelError):
+    """A source could not deliver."""
+
+
+class ModelCorruptError(ModelError):
+    """Size or SHA-256 differs from the published one."""
+
+
+class ModelLicenceError(ModelError):
+    """The model's licence needs an explicit yes."""
+
+
+class ParsingError(LocalragError):
+    """A file cannot be read as a document."""
+
+
+class UnsupportedFileError(ParsingError):
+    """No parser for this kind of file."""
+
+
+class EncryptedFileError(ParsingError):
+    """The file needs a password."""
+
+
+class EmptyFileError(ParsingError):
+    """The file holds no bytes, no pages or no text."""
+
+
+class CorruptFileError(ParsingError):
+    """The file is not what its name says, or is damaged."""
+
+
+class ImageOnlyFileError(ParsingError):
+    """The pages are pictures without a text layer."""
+
+
+class LibraryError(LocalragError):
+    """A library on disk cannot be used."""
+
+
+class LibraryNotFoundError(LibraryError):
+    """There is no library in that folder."""
+
+
+class LibraryLockedError(LibraryError):
+    """Another process is writing to the library."""
+
+
+class LibraryDamagedError(LibraryError):
+    """A file of the library is damaged."""
+
+
+class LibraryMismatchError(LibraryError):
+    """The library was built with another embedding model or schema."""
+
+
+class GenerationError(LocalragError):
+    """The language model could not answer."""
+
+
+class ContextOverflowError(GenerationError):
+    """The prompt does not fit the model's context window."""
+
+
+class BackendError(GenerationError):
+    """The model or its server failed."""
+
+
+class UsageError(LocalragError):
+    """A call or a command line that makes no sense."""
+
+    exit_code = 2

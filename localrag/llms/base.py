@@ -1,0 +1,76 @@
+"""The contracts of a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to generate. `max_tokens` 0 means: as many as the window leaves."""
+
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    schema: Mapping[str, object] | None = None
+    """A JSON schema that the output is held to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A finished answer and what it cost."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: Literal["stop", "length"]
+
+
+class LLM(Protocol):
+    """Writes text for a chat."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls this model."""
+        ...
+
+    @property
+    def context_window(self) -> int:
+        """Tokens that prompt and answer may take together."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a plain text, never read as control tokens."""
+        ...
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
+        ...
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        """Generate piece by piece; closing the iterator stops the model."""
+        ...
+
+
+class ChoiceScorer(Protocol):
+    """Reads a decision from the model's logits: nothing to parse, nothing to fail."""
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Probability of each choice as the whole reply, shape (len(choices),), summing to 1."""
+        ...

@@ -1,0 +1,49 @@
+"""Texts that a person reads, in English and Chinese.
+
+The English text is the key; the Chinese one stands in `messages_zh.toml`.
+Imports nothing heavy: the command line needs it before anything else.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+InterfaceLanguage = Literal["en", "zh"]
+
+
+@cache
+def interface_language() -> InterfaceLanguage:
+    """The language of messages: LOCALRAG_LANG, else the locale of the environment.
+
+    The order of the variables is that of POSIX (LC_ALL, LC_MESSAGES, LANG).
+    """
+    for name in ("LOCALRAG_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        value = os.environ.get(name)
+        if value:
+            return "zh" if value.lower().startswith("zh") else "en"
+    tag = locale.getlocale()[0] or ""
+    return "zh" if tag.lower().startswith(("zh", "chinese")) else "en"
+
+
+@cache
+def _chinese() -> dict[str, str]:
+    path = Path(__file__).with_name("messages_zh.toml")
+    table: dict[str, str] = tomllib.loads(path.read_text(encoding="utf-8"))["messages"]
+    return table
+
+
+def translate(template: str, language: InterfaceLanguage | None = None) -> str:
+    """The template in the reader's language; English where no translation stands."""
+    if (language or interface_language()) == "en":
+        return template
+    return _chinese().get(template, template)
+
+
+def tr(template: str, /, **values: object) -> str:
+    """Translate and fill in: `tr("{count} files", count=3)`."""
+    return translate(template).format(**values)

@@ -1,0 +1,133 @@
+"""Frozen records that travel between rooms.
+
+A score is better when higher, and comparable only within its own list.
+Offsets are code points (Python string indices), pages count from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PAGE_BREAK = "\n"
+"""What stands between two pages in `Document.text`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The text of one page; formats without pages have a single page 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading line: `start` is its code-point offset in `Document.text`, `level` 1 is topmost."""
+
+    start: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file. `id` is the SHA-256 (hex) of the file's bytes; `source` is its path.
+
+    Within a page, every paragraph, heading, list item or table row is one line
+    (line breaks of the layout are mended), so a newline is always a boundary.
+    """
+
+    id: str
+    source: str
+    title: str
+    pages: tuple[Page, ...]
+    headings: tuple[Heading, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All pages joined by `PAGE_BREAK`; every span in the system indexes this string."""
+        return PAGE_BREAK.join(page.text for page in self.pages)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage: `text == document.text[start:end]`, taken from pages `first_page..last_page`.
+
+    `id` is a 63-bit integer, the same in SQLite, FAISS and the keyword index.
+    `heading` is the path of headings above it, joined by " > ", or "".
+    """
+
+    id: int
+    document_id: str
+    position: int
+    text: str
+    heading: str
+    first_page: int
+    last_page: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LegRank:
+    """Where one retrieval leg put a hit: `rank` from 1, `score` on that leg's own scale."""
+
+    leg: str
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that a search found; `ranks` says what each leg of a hybrid search thought."""
+
+    chunk_id: int
+    score: float
+    ranks: tuple[LegRank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChunk:
+    """A chunk with its score, the file it comes from and the page on which `chunk` begins."""
+
+    chunk: Chunk
+    score: float
+    source: str
+    ranks: tuple[LegRank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A checked reference: marker `[n]` in the answer, and the sentence that supports it."""
+
+    marker: int
+    chunk_id: int
+    source: str
+    page: int
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision of a run, for `Answer.trace`; `score` is a probability or a grade, if any."""
+
+    name: str
+    decision: str
+    score: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question got. `grounded` is False when the documents do not hold the answer."""
+
+    question: str
+    text: str
+    language: str
+    grounded: bool
+    citations: tuple[Citation, ...]
+    contexts: tuple[ScoredChunk, ...]
+    trace: tuple[Step, ...]
+    seconds: float
