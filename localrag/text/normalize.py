@@ -1,0 +1,120 @@
+"""Two forms of a text: `clean` is what a person reads, `fold` is what is compared.
+
+`clean` mends what a file format broke (radicals for characters, ligatures,
+invisible characters) and leaves everything that a reader can see as it is.
+`fold` also drops the differences that a reader does not mean: width, case,
+traditional or simplified. Knows nothing about words or sentences.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+from localrag.text.han import RADICALS, SIMPLIFIED
+
+
+def _canonical(first: int, last: int) -> dict[int, str]:
+    """NFKC of each character of a block, where it is another one."""
+    table = {}
+    for code in range(first, last + 1):
+        mended = unicodedata.normalize("NFKC", chr(code))
+        if mended != chr(code):
+            table[code] = mended
+    return table
+
+
+def _each(replacement: str, *spans: tuple[int, int]) -> dict[int, str]:
+    return {code: replacement for first, last in spans for code in range(first, last + 1)}
+
+
+_CLEAN: dict[int, str | int] = {
+    **_canonical(0x2F00, 0x2FD5),  # Kangxi radicals
+    **RADICALS,
+    **_canonical(0xF900, 0xFAFF),  # CJK compatibility ideographs
+    **_canonical(0x2F800, 0x2FA1F),  # and their supplement
+    **_canonical(0xFB00, 0xFB06),  # Latin ligatures
+    # Soft hyphen, grapheme joiner, zero-width, bidi, annotation, tag characters.
+    **_each("", (0x00, 0x08), (0x0E, 0x1F), (0x7F, 0x84), (0x86, 0x9F), (0xAD, 0xAD)),
+    **_each("", (0x034F, 0x034F), (0x061C, 0x061C), (0x180E, 0x180E), (0x200B, 0x200F)),
+    **_each("", (0x202A, 0x202E), (0x2060, 0x206F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB)),
+    **_each("", (0xE0000, 0xE007F)),
+    **_each(" ", (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x202F, 0x202F)),
+    **_each(" ", (0x205F, 0x205F), (0x3000, 0x3000)),
+    **_each("\n", (0x0B, 0x0D), (0x85, 0x85), (0x2028, 0x2029)),
+    **_each("\N{REPLACEMENT CHARACTER}", (0xD800, 0xDFFF)),  # UTF-8 cannot hold half a pair
+}
+
+_FOLD: dict[int, str | int] = {
+    **SIMPLIFIED,
+    **_each("", (0xFE00, 0xFE0F), (0xE0100, 0xE01EF)),  # variation selectors
+    **dict.fromkeys(map(ord, "‘’‚‛′"), "'"),
+    **dict.fromkeys(map(ord, "“”„‟"), '"'),
+    **dict.fromkeys(map(ord, "‐‑‒–—―−"), "-"),
+}
+
+
+def clean(text: str) -> str:
+    """Return the text as it should be stored and shown.
+
+    Radicals and compatibility ideographs become the ordinary character, Latin
+    ligatures their letters; soft hyphens, zero-width, bidi and control
+    characters go (tab and newline stay); every kind of space becomes a space,
+    every kind of line end a newline; accents are composed (NFC). Punctuation,
+    full-width letters and signs such as ① stay as they are.
+    """
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if text.isascii() and text.isprintable():
+        return text
+    return unicodedata.normalize("NFC", text.translate(_CLEAN))
+
+
+def fold(text: str) -> str:
+    """Return the text for matching: equal where a reader sees the same words.
+
+    `clean`, then NFKC, case folding, traditional to simplified characters, and
+    curly quotes and dashes to their ASCII forms. Folding twice changes nothing.
+    """
+    text = clean(text)
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFKC", text).translate(_FOLD).casefold()
+    return unicodedata.normalize("NFKC", text)
+
+
+def fold_with_offsets(text: str) -> tuple[str, list[int]]:
+    """`fold(text)`, and for each of its characters where it comes from.
+
+    `offsets[i]` is the code point of `text` at which the cluster begins that
+    became character i; it never decreases. A match `folded[a:b]` therefore
+    stands in `text` from `offsets[a]` to the first larger offset after
+    `offsets[b - 1]`, or to the end of the text.
+    """
+    pieces: list[str] = []
+    offsets: list[int] = []
+    start, size = 0, len(text)
+    while start < size:
+        end = start + 1
+        while end < size and _joins(text[end - 1], text[end]):
+            end += 1
+        piece = _fold_cluster(text[start:end])
+        pieces.append(piece)
+        offsets.extend([start] * len(piece))
+        start = end
+    return "".join(pieces), offsets
+
+
+@lru_cache(maxsize=1 << 14)
+def _fold_cluster(cluster: str) -> str:
+    return fold(cluster)
+
+
+@lru_cache(maxsize=1 << 14)
+def _joins(previous: str, char: str) -> bool:
+    """Whether normalisation may merge or reorder `char` with what stands before it."""
+    if previous == "\r" and char == "\n":
+        return True
+    mended = unicodedata.normalize("NFKC", char.translate(_CLEAN))
+    # Nothing is left of it, a mark, or a Hangul vowel or final consonant.
+    return not mended or unicodedata.category(mended[0])[0] == "M" or "ᅠ" <= mended[0] <= "ᇿ"

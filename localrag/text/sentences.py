@@ -1,0 +1,157 @@
+"""Where sentences end, in Chinese and English.
+
+Rules of our own: they run over a whole book in well under a second, keep every
+offset, and treat both languages in one pass, so a mixed paragraph needs no
+choice. Knows nothing about headings or pages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A piece of a text: `text[start:end]`, in code points."""
+
+    start: int
+    end: int
+
+
+_CANDIDATE = re.compile(
+    r"\n|(?P<mark>[。！？；｡…!?.．]+)(?P<closers>[”’」』）)\]】》〉\"']*)(?P<gap>[^\S\n]*)"
+)
+_HAN_END = re.compile("[。！？；｡…]")
+_WORD_BEFORE = re.compile(r"[^\s(（\[“\"'‘—/]+$")
+_WORD_AFTER = re.compile(r"[^\W\d_]+")
+_LIST_MARKER = re.compile(r"[(（\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[IVXivx]{1,5})")
+_INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Za-z]")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# A stop after these never ends a sentence.
+_ALWAYS_ABBREVIATED = _words(
+    """
+    dr mr mrs ms prof st gen rep sen gov col lt sgt capt hon rev pres messrs mt e.g i.e eg ie cf
+    vs viz fig figs eq eqs ref refs ca approx resp
+    """
+)
+# After these it does not when a number follows.
+_ABBREVIATED_BEFORE_NUMBER = _words(
+    """
+    no nos vol vols p pp sec sect ch chap art tab app par para ver v jan feb mar apr jun jul aug
+    sep sept oct nov dec
+    """
+)
+# After these, and after initials, it does when the next word is one that opens sentences.
+_MAYBE_ABBREVIATED = _words(
+    """
+    etc al inc ltd co corp jr sr ph.d m.d b.a m.a b.sc m.sc bros dept univ assn est ave blvd rd
+    """
+)
+_OPENERS = _words(
+    """
+    the a an this that these those it its they their he she his her we our you your i in on at
+    for from by as if when while although however but and or so then there here after before
+    since because during to with what who why how where which is are was do does did not no one
+    some many most all each every such another other both
+    """
+)
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Cut `text` into sentences.
+
+    A newline always ends a sentence. Spans are in order, do not overlap, begin
+    and end with a character that is not white space, and leave out nothing but
+    white space.
+    """
+    spans: list[Span] = []
+    start = 0
+
+    def close(end: int) -> None:
+        nonlocal start
+        piece = text[start:end]
+        body = piece.strip()
+        if body:
+            begin = start + len(piece) - len(piece.lstrip())
+            spans.append(Span(begin, begin + len(body)))
+        start = end
+
+    for match in _CANDIDATE.finditer(text):
+        if match[0] == "\n":
+            close(match.start())
+            continue
+        end = match.end("closers")
+        closers = match["closers"]
+        # A straight quote after the stop may open the next sentence: "…。"你好" against "…。" 你好.
+        if closers.endswith(('"', "'")) and not match["gap"]:
+            quotes = text.count(closers[-1], start, end)
+            if quotes % 2:
+                end -= 1
+                closers = closers[:-1]
+        if _ends(text, start, match, closers, end):
+            close(end)
+    close(len(text))
+    return spans
+
+
+def _ends(text: str, start: int, match: re.Match[str], closers: str, end: int) -> bool:
+    after = text[match.end() : match.end() + 1] if match["gap"] else text[end : end + 1]
+    if not after or after == "\n":
+        return True
+    if after in "，、,;:；：)）」』”’】》〉…—":
+        return False
+    # An aside that closes inside its sentence: 他（真的吗？）走了.
+    if (
+        closers
+        and closers[-1] in ")）】]"
+        and text[start : match.end()].lstrip()[:1] not in "(（【["
+    ):
+        return False
+    mark = match["mark"]
+    if _HAN_END.search(mark):
+        # English writes … too, and goes on in lower case after it.
+        return not (set(mark) == {"…"} and (after.islower() or after.isdigit()))
+    if mark[-1] in "!?":
+        return _is_han(after) or (bool(match["gap"]) and not after.islower())
+    return _stop_ends(text, start, match, after)
+
+
+def _stop_ends(text: str, start: int, match: re.Match[str], after: str) -> bool:
+    """Whether a full stop of the Latin script ends the sentence."""
+    at = match.start()
+    if _LIST_MARKER.fullmatch(text, _first(text, start), at):
+        return False
+    if not match["gap"]:
+        # Chinese with Latin stops: 我用RAG.它很好. A name such as Node.js goes on in Latin.
+        return _is_han(after) and not text[at - 1 : at].isdigit()
+    if after.islower():
+        return False
+    if len(match["mark"]) > 1:
+        return True
+    found = _WORD_BEFORE.search(text, max(start, at - 24), at)
+    word = found[0] if found else ""
+    key = word.lower()
+    if key in _ALWAYS_ABBREVIATED:
+        return False
+    if key in _ABBREVIATED_BEFORE_NUMBER and after.isdigit():
+        return False
+    if key in _MAYBE_ABBREVIATED or _INITIALS.fullmatch(word):
+        following = _WORD_AFTER.match(text, match.end())
+        return following is not None and following[0].lower() in _OPENERS
+    return True
+
+
+def _first(text: str, start: int) -> int:
+    """Offset of the first character from `start` on that is not white space."""
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def _is_han(char: str) -> bool:
+    return "\u3400" <= char <= "\u9fff" or char >= "\U00020000"

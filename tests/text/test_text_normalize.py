@@ -1,0 +1,124 @@
+import random
+import unicodedata
+
+import pytest
+
+from localrag.text.han import RADICALS, SIMPLIFIED
+from localrag.text.normalize import clean, fold, fold_with_offsets
+
+POOL = [
+    chr(code)
+    for first, last in (
+        (0x00, 0x600),
+        (0x900, 0x1000),
+        (0x1100, 0x1200),
+        (0x2000, 0x3400),
+        (0x4E00, 0x9FFF),
+        (0xAC00, 0xAC60),
+        (0xF900, 0xFFFF),
+        (0x1D100, 0x1D800),
+        (0x2F800, 0x2FA20),
+    )
+    for code in range(first, last)
+]
+
+
+def random_texts(count: int) -> list[str]:
+    source = random.Random(7)
+    return ["".join(source.choices(POOL, k=source.randint(0, 8))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended"),
+    [
+        ("⼈⼯智能", "人工智能"),  # Kangxi radicals
+        ("增⻓", "增长"),  # U+2ED3, which NFKC leaves
+        ("\uf900", "豈"),  # compatibility ideograph
+        ("\U0002f800", "丽"),
+        ("e\ufb03cient ﬁne ﬂow", "efficient fine flow"),
+        ("infor\u00admation", "information"),
+        ("\ufeff人\u200b工\u2060", "人工"),
+        ("\u202eevil\u202c", "evil"),
+        ("a\x00b\x07c\x7f", "abc"),
+        ("line\r\nline\rline\u2028line\x0cline", "line\nline\nline\nline\nline"),
+        ("10\u00a0km\u3000东", "10 km 东"),
+        ("cafe\u0301", "café"),
+        ("hidden\U000e0041\U000e0042", "hidden"),
+        ("\ud800x", "\ufffdx"),
+    ],
+)
+def test_clean_mends(broken: str, mended: str) -> None:
+    assert clean(broken) == mended
+
+
+@pytest.mark.parametrize(
+    "text", ["，。！？；：“”（）《》、……——", "①②③", "ＡＢＣ１２３", "體驗", "tab\tnew\nline"]
+)
+def test_clean_leaves_what_a_reader_sees(text: str) -> None:
+    assert clean(text) == text
+
+
+def test_every_radical_of_the_supplement_is_mended() -> None:
+    block = [code for code in range(0x2E80, 0x2EF4) if unicodedata.category(chr(code)) != "Cn"]
+    left = [code for code in block if clean(chr(code)) == chr(code)]
+    assert len(block) == 115
+    # Neither Unicode table has a character for CJK RADICAL REPEAT.
+    assert [code for code in left if code not in RADICALS] == [0x2E80]
+    assert all(clean(chr(code)) >= "\u3400" for code in block if code != 0x2E80)
+    kangxi = [chr(code) for code in range(0x2F00, 0x2FD6)]
+    assert all("\u4e00" <= clean(char) <= "\u9fff" for char in kangxi)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("體", "体"),
+        ("Ａ", "a"),
+        ("乾淨", "干净"),
+        ("以後", "以后"),
+        ("看著", "看着"),
+        ("瞭解", "了解"),
+        ("藉口", "借口"),
+        ("答覆", "答复"),
+        ("臺灣檯燈颱風", "台湾台灯台风"),
+        ("STRASSE", "straße"),
+        ("①", "1"),
+        ("“quote”", '"quote"'),
+        ("RAG—系统", "rag-系统"),
+        ("⼈⼯智能", "人工智能"),
+        ("葛\U000e0100", "葛"),
+    ],
+)
+def test_fold_makes_equal(one: str, other: str) -> None:
+    assert fold(one) == fold(other)
+
+
+def test_fold_keeps_apart_what_differs() -> None:
+    assert len({fold(text) for text in ("人工", "人士", "a", "b", "1.5", "15")}) == 6
+
+
+def test_simplified_table_is_closed() -> None:
+    assert not [code for code in SIMPLIFIED.values() if code in SIMPLIFIED]
+
+
+def test_folding_twice_changes_nothing() -> None:
+    for text in random_texts(3000):
+        assert clean(clean(text)) == clean(text)
+        assert fold(fold(text)) == fold(text)
+        assert fold(clean(text)) == fold(text)
+
+
+def test_offsets_point_to_the_source() -> None:
+    text = "⻓\u200b城ﬁｶﾞe\u0301\r\n…體"
+    folded, offsets = fold_with_offsets(text)
+    assert folded == "长城fiガé\n...体"
+    assert offsets == [0, 2, 3, 3, 4, 6, 8, 10, 10, 10, 11]
+
+
+def test_offsets_agree_with_fold() -> None:
+    for text in random_texts(3000):
+        folded, offsets = fold_with_offsets(text)
+        assert folded == fold(text)
+        assert len(offsets) == len(folded)
+        assert offsets == sorted(offsets)
+        assert all(0 <= offset < len(text) for offset in offsets)
