@@ -1,0 +1,5 @@
+"""Files into Documents: PDF, Markdown, HTML and plain text in any usual encoding."""
+
+from localrag.parsing.files import SIZE_LIMIT, SUPPORTED_SUFFIXES, parse_file, read_bytes, walk
+
+__all__ = ["SIZE_LIMIT", "SUPPORTED_SUFFIXES", "parse_file", "read_bytes", "walk"]

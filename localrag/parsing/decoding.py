@@ -1,0 +1,186 @@
+"""Bytes of a text file -> text, for the encodings that Chinese and English files come in.
+
+charset-normalizer alone takes short GB18030 texts for Big5, Korean or Cyrillic
+ones, so the Chinese encodings are weighed here by how common the resulting
+characters are, and it is asked only when none of them fits.
+"""
+
+from __future__ import annotations
+
+import codecs
+from functools import cache
+
+from localrag.errors import CorruptFileError, EmptyFileError, UnsupportedFileError
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+_SAMPLE = 20_000
+"""Characters beyond ASCII that are weighed; more do not change the verdict."""
+
+_MOST_COMMON = frozenset(
+    "的一是不了在人有我他这这个們们中来來上大为為和国國地到以说說时時要就出会會可也你对對生能而子"
+    "那得于於着著下自之年过過发發后後作里裡用道行所然家种種事成方多经經么麼去法学學如都同现現当當没沒动動面起看"
+    "定天分还還进進好小部其些主样樣理心她本前开開但因只从從想实實日军軍者意无無力它与與长長把机機十民第公此已"
+    "工使情明性知全三又关關点點正业業外将將两兩高间間由问問很最重并並物手应應战戰向头頭文体體政美相见見被利什"
+    "二等产產或新己制身果加西斯月话話合回特代内內信表化老给給世位次度门門任常先海通教儿兒原东東声聲提立及比员員"
+    "解水名真论論处處走义義各入几幾口认認条條平系气氣题題活尔爾更别別打女变變四神总總何电電数數安少报報才结結"
+    "反受目太量再感建务務做接必场場件计計管期市直德资資命山金指许許统統区區保至队隊形社便空决決治展马馬科司五"
+    "基眼书書非则則听聽白却卻界达達光放强強即像难難且权權思王象完设設式色路记記南品住告类類求据據程北边邊死张張"
+    "该該交规規万萬取拉格望觉覺术術领領共确確传傳师師观觀清今切院让讓识識候带帶导導争爭运運请請型网網技图圖据數"
+    "，。、：；？！「」『』（）《》“”‘’…—"
+)
+
+
+def decode(data: bytes, source: str) -> str:
+    """Return the text of `data`; `source` names the file in messages.
+
+    Byte order marks first, then UTF-8, UTF-16 without a mark, GB18030 or Big5,
+    and last whatever charset-normalizer finds. A few broken bytes become
+    U+FFFD. Raises EmptyFileError, UnsupportedFileError for a binary file and
+    CorruptFileError where no encoding fits.
+    """
+    if not data.strip(b" \t\r\n\0"):
+        raise EmptyFileError(
+            "{source} is empty: it holds no text.",
+            hint="Copy or download the file again.",
+            source=source,
+        )
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, errors="replace")
+    wide = _utf16_encoding(data)
+    if wide is not None:
+        return data.decode(wide, errors="replace")
+    if _is_binary(data):
+        raise UnsupportedFileError(
+            "{source} is not a text file: it holds binary data.",
+            hint="Save it as PDF, Markdown, HTML or plain text and add that file.",
+            source=source,
+        )
+    text = _utf8(data)
+    if text is not None:
+        return text
+    score, text = max(((weigh(text), text) for text in _chinese(data)), default=(-2.0, ""))
+    if score >= _CHINESE:
+        return text
+    return _other(data, source, score, text)
+
+
+_CHINESE = 0.35
+"""The least weight of a Chinese reading, from 2 (only the most common characters) down."""
+
+
+def _chinese(data: bytes) -> list[str]:
+    """The data as GB18030 and as Big5, where that leaves next to nothing broken."""
+    texts = [data.decode(encoding, errors="replace") for encoding in ("gb18030", "big5hkscs")]
+    return [
+        text
+        for text in texts
+        if text.count("\ufffd") <= 0.005 * sum(1 for c in text if not c.isascii())
+    ]
+
+
+def _utf8(data: bytes) -> str | None:
+    """The data as UTF-8; with single broken bytes if they are rare enough to be damage."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", errors="replace")
+    beyond = [c for c in text if not c.isascii()]
+    broken = beyond.count("\ufffd")
+    return text if broken < 0.02 * len(beyond) or (broken <= 2 and len(beyond) >= 20) else None
+
+
+def _utf16_encoding(data: bytes) -> str | None:
+    """Which UTF-16 the data is in, None if it is not: told by zeros, or by common characters."""
+    if len(data) % 2:
+        return None
+    sample = data[: 2 * _SAMPLE]
+    zeros = (sample[0::2].count(0), sample[1::2].count(0))
+    half = len(sample) // 2
+    if max(zeros) > 0.4 * half and min(zeros) < 0.05 * half:
+        return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    try:
+        sample.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    else:
+        return None
+    best: tuple[float, str] = (0.9, "")
+    for encoding in ("utf-16-le", "utf-16-be"):
+        try:
+            text = sample.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        best = max(best, (weigh(text), encoding))
+    return best[1] or None
+
+
+def _is_binary(data: bytes) -> bool:
+    sample = data[:65536]
+    controls = sum(sample.count(byte) for byte in (*range(1, 7), *range(14, 27), *range(28, 32)))
+    return sample.count(0) > 0 or controls > 0.01 * len(sample)
+
+
+@cache
+def _weight(character: str) -> float:
+    """How likely a character is in Chinese text, either script: 2 common, 1 usual, below 0 rare."""
+    if character in _MOST_COMMON:
+        return 2.0
+    code = ord(character)
+    if 0x4E00 <= code <= 0x9FFF:
+        # The first levels of GB 2312 and of Big5 are the characters in everyday use.
+        for encoding, last in (("gb2312", 0xD7), ("big5", 0xC6)):
+            try:
+                if character.encode(encoding)[0] <= last:
+                    return 1.0
+            except UnicodeEncodeError:
+                continue
+        return -1.0
+    if 0x3000 <= code <= 0x303F or 0xFF00 <= code <= 0xFF5E or 0x2010 <= code <= 0x2040:
+        return 0.5
+    if 0x2460 <= code <= 0x25FF or code in (0xB7, 0xD7, 0xB0, 0xB1):
+        return 0.0
+    return -2.0
+
+
+def weigh(text: str) -> float:
+    """The mean likelihood of the text's characters beyond ASCII, from -2 to 2, as Chinese.
+
+    Control characters and ASCII letters count for nothing.
+    """
+    beyond = [c for c in text[: 4 * _SAMPLE] if not c.isascii()][:_SAMPLE]
+    controls = sum(1 for c in text[: 4 * _SAMPLE] if c < " " and c not in "\t\n\r\f")
+    if not beyond:
+        return -2.0
+    return (sum(map(_weight, beyond)) - 2 * controls) / (len(beyond) + controls)
+
+
+_WESTERN_SIGNS = "‘’“”–—…•€£¥§©®°±·½¼¾²³×÷«»¿¡™\xa0\xad"
+
+
+def _other(data: bytes, source: str, score: float, chinese: str) -> str:
+    from charset_normalizer import from_bytes
+
+    western = data.decode("cp1252", errors="replace")
+    beyond = [c for c in western if not c.isascii()]
+    if len(beyond) < 0.2 * len(data) and all(c.isalpha() or c in _WESTERN_SIGNS for c in beyond):
+        return (
+            western  # charset-normalizer tends to other code pages where there is little to go by
+        )
+    found = from_bytes(data[: 4 * _SAMPLE], cp_exclusion=["utf_16", "utf_32", "utf_7"]).best()
+    if found is not None:
+        return data.decode(found.encoding, errors="replace")
+    if score > 0:
+        return chinese
+    raise CorruptFileError(
+        "The characters of {source} are in no encoding that localrag can tell.",
+        hint="Open it in an editor and save it as UTF-8.",
+        source=source,
+    )

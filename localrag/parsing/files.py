@@ -1,0 +1,208 @@
+"""Files on disk: which of them can be read, and reading one.
+
+The parser is chosen by suffix; a file whose first bytes say something else is
+refused by name rather than read as rubbish.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from localrag.errors import (
+    CorruptFileError,
+    EmptyFileError,
+    ParsingError,
+    UnsupportedFileError,
+    UsageError,
+)
+from localrag.parsing.base import Parser
+from localrag.types import Document
+
+_PDF = frozenset((".pdf",))
+_MARKDOWN = frozenset((".md", ".markdown"))
+_HTML = frozenset((".html", ".htm", ".xhtml"))
+_TEXT = frozenset((".txt", ".text", ".log", ".rst"))
+
+SUPPORTED_SUFFIXES = _PDF | _MARKDOWN | _HTML | _TEXT
+"""Suffixes that can be read, in lower case."""
+
+SIZE_LIMIT = 512 * 1024 * 1024
+"""Bytes of the largest file that is read unless a caller asks otherwise."""
+
+_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"\xff\xd8\xff"), "JPEG"),
+    (re.compile(rb"\x89PNG\r\n"), "PNG"),
+    (re.compile(rb"GIF8[79]a"), "GIF"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "WebP"),
+    (re.compile(rb"II\*\0|MM\0\*"), "TIFF"),
+    (re.compile(rb"PK\x03\x04"), "ZIP (or DOCX, XLSX, PPTX, EPUB)"),
+    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "DOC, XLS or PPT"),
+    (re.compile(rb"\{\\rtf"), "RTF"),
+    (re.compile(rb"\x1f\x8b"), "GZIP"),
+    (re.compile(rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\xfd7zXZ\0"), "7Z, RAR or XZ"),
+    (re.compile(rb"SQLite format 3\0"), "SQLite"),
+    (re.compile(rb"\x7fELF|MZ[\x00-\xff]{58}"), "EXE"),
+    (re.compile(rb"%!PS"), "PostScript"),
+)
+_HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
+
+
+def parse_file(path: Path, data: bytes | None = None, *, size_limit: int = SIZE_LIMIT) -> Document:
+    """Read a file into a Document; `data` are its bytes where the caller has them.
+
+    Document.id is the SHA-256 of the bytes, source is `str(path)`. Raises a
+    ParsingError that says what is wrong with the file and what to do.
+    """
+    source = str(path)
+    parser = _parser(path)
+    if data is None:
+        data = read_bytes(path, size_limit=size_limit)
+    if not data:
+        raise EmptyFileError(
+            "{source} is empty: it has no bytes.",
+            hint="Copy or download the file again.",
+            source=source,
+        )
+    _check_content(data, path)
+    return parser.parse(data, source)
+
+
+def read_bytes(path: Path, *, size_limit: int = SIZE_LIMIT) -> bytes:
+    """The bytes of a file; a ParsingError if it cannot be read or has more than `size_limit`."""
+    source = str(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise UnsupportedFileError(
+                "{source} is not a file but a folder or a device.",
+                hint="Name a file.",
+                source=source,
+            )
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > size_limit:
+                raise UnsupportedFileError(
+                    "{source} has {size} MB, more than the limit of {limit} MB.",
+                    hint="Split it into parts, for example with `qpdf --split-pages=500`.",
+                    source=source,
+                    size=-(-size // 2**20),
+                    limit=size_limit // 2**20,
+                )
+            return file.read()
+    except OSError as error:
+        raise ParsingError(
+            "{source} cannot be read: {reason}.",
+            hint="Check that it is still there and that you may read it.",
+            source=source,
+            reason=error.strerror or str(error),
+        ) from error
+
+
+def _parser(path: Path) -> Parser:
+    # A parser's library is imported only when a file needs it: PyMuPDF takes half a second.
+    suffix = path.suffix.lower()
+    if suffix in _PDF:
+        from localrag.parsing.pdf import PdfParser
+
+        return PdfParser()
+    if suffix in _MARKDOWN:
+        from localrag.parsing.markdown import MarkdownParser
+
+        return MarkdownParser()
+    if suffix in _HTML:
+        from localrag.parsing.html import HtmlParser
+
+        return HtmlParser()
+    if suffix in _TEXT:
+        from localrag.parsing.plain import PlainTextParser
+
+        return PlainTextParser()
+    raise _unsupported(path)
+
+
+def _unsupported(path: Path) -> UnsupportedFileError:
+    return UnsupportedFileError(
+        "{source} is of a kind that cannot be read.",
+        hint="Save it as one of these and add that file: {suffixes}.",
+        source=str(path),
+        suffixes=" ".join(sorted(SUPPORTED_SUFFIXES)),
+    )
+
+
+def _check_content(data: bytes, path: Path) -> None:
+    suffix = path.suffix.lower()
+    kind = _kind(data)
+    if kind is None or (kind == "PDF" and suffix in _PDF):
+        return
+    if kind == "HTML" and suffix not in _PDF:
+        return
+    raise CorruptFileError(
+        "{source} is named {suffix} but its content is {kind}.",
+        hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
+        source=str(path),
+        suffix=suffix,
+        kind=kind,
+    )
+
+
+def _kind(data: bytes) -> str | None:
+    """What the first bytes say the file is; None for text and for what is not known."""
+    start = data[:1024]
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith(b"%PDF-"):
+        return "PDF"
+    for signature, kind in _SIGNATURES:
+        if signature.match(start):
+            return kind
+    return "HTML" if _HTML_START.match(start) else None
+
+
+def walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
+    """The readable files at and below the paths, each once, in an order that does not change.
+
+    A file that is named is always yielded. In folders, hidden files and folders
+    are passed over, and files of other kinds and folders that cannot be opened
+    are put into `skipped`. Symbolic links are followed, never in circles.
+
+    Raises UsageError for a path that does not exist, before anything is yielded.
+    """
+    for path in paths:
+        if not os.path.lexists(path):
+            raise UsageError(
+                "There is no file or folder {source}.",
+                hint="Check the spelling, and that the drive is connected.",
+                source=str(path),
+            )
+    return _walk(paths, skipped)
+
+
+def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
+    seen: set[str] = set()
+    # A stack and not recursion: folders may be nested deeper than Python's calls.
+    stack = [(path, True) for path in reversed(paths)]
+    while stack:
+        path, named = stack.pop()
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        if not path.is_dir():
+            if named or (path.is_file() and path.suffix.lower() in SUPPORTED_SUFFIXES):
+                yield path
+            else:
+                skipped.append(_unsupported(path))
+            continue
+        try:
+            below = sorted(path.iterdir(), reverse=True)
+        except OSError as error:
+            skipped.append(
+                ParsingError(
+                    "The folder {source} cannot be opened: {reason}.",
+                    hint="Check that you may read it.",
+                    source=str(path),
+                    reason=error.strerror or str(error),
+                )
+            )
+            continue
+        stack.extend((entry, False) for entry in below if not entry.name.startswith("."))

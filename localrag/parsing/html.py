@@ -1,0 +1,172 @@
+"""HTML, read with selectolax: what a reader sees, without scripts and navigation.
+
+Nothing is fetched: a document's links, pictures and frames stay where they are.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from localrag.errors import CorruptFileError, EmptyFileError
+from localrag.parsing.decoding import decode
+from localrag.parsing.lines import CELL_BREAK, Line, build, squeeze
+from localrag.text.normalize import clean
+from localrag.types import Document
+
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
+_UNSEEN = """
+    script style noscript template nav footer aside form svg math iframe object embed canvas
+    button select input textarea head audio video map dialog
+"""
+_BLOCK = """
+    address article blockquote body caption center dd details div dl dt fieldset figcaption figure
+    h1 h2 h3 h4 h5 h6 header hgroup hr html li main ol p pre section summary table tbody td tfoot
+    th thead tr ul
+"""
+_DROPPED = frozenset(_UNSEEN.split())
+_BLOCKS = frozenset(_BLOCK.split())
+_BOUNDARIES = frozenset(("nav", "footer", "aside", "form", "dialog"))
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_NAVIGATION = frozenset(("navigation", "banner", "contentinfo", "search", "menu"))
+_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_DEEPEST = 100
+"""Levels of nesting that are told apart; what lies deeper is taken as one text."""
+
+
+class HtmlParser:
+    """HTML bytes -> Document of one page."""
+
+    def parse(self, data: bytes, source: str) -> Document:
+        """Parse an HTML file; raises what `decode` raises, EmptyFileError if nothing is left."""
+        text = clean(_decode(data, source))
+        try:
+            tree = LexborHTMLParser(text)
+        except Exception as error:  # the binding's errors share no other base
+            raise CorruptFileError(
+                "{source} cannot be read as HTML ({reason}).",
+                hint="Open it in a browser, print the page to PDF and add that file.",
+                source=source,
+                reason=squeeze(str(error)) or type(error).__name__,
+            ) from error
+        title = tree.css_first("title")
+        lines = list(_Walk().lines(tree.body)) if tree.body is not None else []
+        if not lines:
+            raise EmptyFileError(
+                "{source} holds no text besides scripts and navigation.",
+                hint="If a browser shows text, print the page to PDF and add that file.",
+                source=source,
+            )
+        return build(data, source, [lines], title=title.text() if title is not None else "")
+
+
+def fragment_text(html: str) -> list[str]:
+    """The lines of a piece of HTML."""
+    body = LexborHTMLParser(html).body
+    return [line.text for line in _Walk().lines(body)] if body is not None else []
+
+
+def _decode(data: bytes, source: str) -> str:
+    """The declared charset if it reads the bytes, else what the bytes look like."""
+    declared = _CHARSET.search(data[:4096])
+    if declared and not data.startswith(
+        (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    ):
+        name = declared.group(1).decode("ascii").lower()
+        # As browsers do: these names stand for their supersets.
+        name = {"gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs"}.get(name, name)
+        if name in ("iso-8859-1", "latin-1", "us-ascii", "ascii"):
+            name = "cp1252"
+        try:
+            if not name.startswith(("utf-16", "utf16")):
+                return data.decode(name)
+        except (LookupError, UnicodeError):
+            pass  # the declaration is wrong: the bytes decide
+    return decode(data, source)
+
+
+class _Walk:
+    """One pass over the tree that gathers inline text until a block begins or ends."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.marker = ""
+
+    def lines(self, root: LexborNode, depth: int = 0) -> Iterator[Line]:
+        yield from self._node(root, depth)
+        yield from self._flush(0)
+
+    def _flush(self, level: int) -> Iterator[Line]:
+        text = squeeze(self.text)
+        self.text = ""
+        if text:
+            yield Line(squeeze(self.marker + text), level)
+            self.marker = ""
+
+    def _node(self, node: LexborNode, depth: int) -> Iterator[Line]:
+        child = node.child
+        number = 1
+        while child is not None:
+            tag = child.tag or ""
+            if tag == "-text":
+                self.text += re.sub(r"\s+", " ", child.text_content or "")
+            elif tag == "br":
+                yield from self._flush(0)
+            elif tag == "img":
+                self.text += (child.attributes.get("alt") or "") + " "
+            elif tag in _DROPPED or tag.startswith("-") or _is_hidden(child):
+                if tag in _BLOCKS or tag in _BOUNDARIES:
+                    yield from self._flush(0)
+            elif depth > _DEEPEST:
+                self.text += f" {child.text(separator=' ')} "
+            elif tag in _BLOCKS:
+                yield from self._flush(0)
+                yield from self._block(child, tag, node.tag or "", number, depth)
+                number += tag == "li"
+            else:
+                yield from self._node(child, depth + 1)
+            child = child.next
+
+    def _block(
+        self, node: LexborNode, tag: str, parent: str, number: int, depth: int
+    ) -> Iterator[Line]:
+        if tag in _HEADINGS:
+            yield from _heading(node, _HEADINGS[tag], depth)
+        elif tag == "pre":
+            for line in (node.text() or "").split("\n"):
+                if line.strip():
+                    yield Line(line.rstrip())
+        elif tag == "tr":
+            cells = [_flat(cell, depth) for cell in node.iter() if cell.tag in ("td", "th")]
+            if any(cells):
+                yield Line(squeeze(CELL_BREAK.join(cells)))
+        else:
+            if tag == "li":
+                self.marker = f"{number}. " if parent == "ol" else "- "
+            yield from self._node(node, depth + 1)
+            yield from self._flush(0)
+            if tag == "li":
+                self.marker = ""
+
+
+def _heading(node: LexborNode, level: int, depth: int) -> Iterator[Line]:
+    if text := _flat(node, depth):
+        yield Line(text, level)
+
+
+def _flat(node: LexborNode, depth: int) -> str:
+    """The text of a node on one line, its blocks separated by spaces."""
+    return " ".join(line.text for line in _Walk().lines(node, depth + 1))
+
+
+def _is_hidden(node: LexborNode) -> bool:
+    attributes = node.attributes
+    return (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or attributes.get("role") in _NAVIGATION
+        or _HIDDEN_STYLE.search(attributes.get("style") or "") is not None
+    )

@@ -1,0 +1,201 @@
+"""Lines of text, however they were read: joining what a layout broke, and building the Document.
+
+Knows nothing about file formats. A line here is a whole paragraph, heading,
+list item or table row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from localrag.types import PAGE_BREAK, Document, Heading, Page
+
+CELL_BREAK = " | "
+"""What stands between two cells of a table row."""
+
+CJK = (
+    "\u2e80-\u2fdf\u3000-\u303f\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uffe0-\uffe6\U00020000-\U0003ffff"
+)
+"""Characters written without spaces between them, as the inside of a regular expression's [...]."""
+
+_CJK_CHARACTER = re.compile(f"[{CJK}]")
+_CJK_OR_QUOTE = re.compile(f"[{CJK}“”‘’…—·]")
+
+LIST_MARKER = re.compile(
+    r"(?:[•◦▪▫‣●○■□◆◇➢➤✓✔❖∙·*]\s*|[-–—]\s+|\(?\d{1,3}[.)](?=\s)|\(?\d{1,3}[、．）]|（\d{1,3}）"
+    r"|\(?[A-Za-z][.)]\s+|[①-⑳]|[（(]?[一二三四五六七八九十]{1,3}[)）、．])"
+)
+"""Matches at the start of a list item."""
+
+_CHINESE_NUMBER = "[〇零一二三四五六七八九十百0-9０-９]{1,5}"
+_NUMBERED_HEADINGS: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(rf"第\s*{_CHINESE_NUMBER}\s*[章篇编編卷部](?![分门門])"), 1),
+    (re.compile(r"(?:chapter|part|appendix)\s+(?:\d{1,3}|[ivxlc]+|[a-z])\b", re.IGNORECASE), 1),
+    (re.compile(rf"第\s*{_CHINESE_NUMBER}\s*[节節]"), 2),
+    (re.compile(r"[一二三四五六七八九十]{1,3}、"), 2),
+)
+_SENTENCE_END = re.compile(r"[.!?;:。！？；：…][\"'”’）)」』】]*\s*$")
+_CLAUSE_END = re.compile(r"[.;,。！；，、…][\"'”’」』]*\s*$")
+
+_BEFORE_HYPHEN = """
+    all cross double ex full half high ill know large long low mid multi non one open real self
+    semi short single small so state two three top well wide
+"""
+_PREFIXES = frozenset(_BEFORE_HYPHEN.split())
+"""First parts that English keeps a hyphen after; a list of our own, not exhaustive."""
+
+_HYPHENS = "-\u2010"
+_HYPHENATED_END = re.compile(rf"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[{_HYPHENS}]$")
+_WORD_START = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a document; `level` 0 is text, 1 and more a heading."""
+
+    text: str
+    level: int = 0
+
+
+def is_cjk(character: str) -> bool:
+    """Whether a character belongs to a script that is written without spaces."""
+    return _CJK_CHARACTER.match(character) is not None
+
+
+def is_marker(text: str) -> bool:
+    """Whether the text is the marker of a list item and nothing more."""
+    marker = text.strip()
+    found = LIST_MARKER.match(marker + " ")
+    return found is not None and found.end() >= len(marker)
+
+
+def width(text: str) -> int:
+    """Columns that the text takes in a fixed-width font: Chinese characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def squeeze(text: str) -> str:
+    """The text on one line: runs of whitespace become one space, none at the ends."""
+    return " ".join(text.split())
+
+
+def join(left: str, right: str, vocabulary: Collection[str] = ()) -> str:
+    """Join two lines that a layout broke, `left` before `right`.
+
+    Chinese joins without a space, also with a Latin word or number beside it
+    unless a space was printed; other scripts join with one. A hyphen at the end
+    of `left` goes when it was put there by the line break. `vocabulary` holds
+    the document's words in lower case, compounds with their hyphen: it settles
+    what the form alone cannot ("exam-/ple", "well-/known").
+    """
+    if not left or not right:
+        return left or right
+    if left[-1] in _HYPHENS and not right[0].isspace():
+        return _join_hyphenated(left, right, vocabulary)
+    last, first = left.rstrip(), right.lstrip()
+    if not last or not first:
+        return last or first
+    end, start = last[-1], first[0]
+    chinese_end, chinese_start = (_CJK_OR_QUOTE.match(character) for character in (end, start))
+    spaced = left[-1].isspace() or right[0].isspace()
+    if chinese_end and chinese_start and (is_cjk(end) or is_cjk(start)):
+        return last + first
+    if (is_cjk(end) or is_cjk(start)) and not spaced and end not in ".,;:!?":
+        return last + first
+    return f"{last} {first}"
+
+
+def _join_hyphenated(left: str, right: str, vocabulary: Collection[str]) -> str:
+    word = _HYPHENATED_END.search(left)
+    following = _WORD_START.match(right)
+    if word is None:
+        # A dash on its own ("cost -"), or a number ("2019-"): only the latter belongs together.
+        return left + right if left[-2:-1].isalnum() else f"{left} {right}"
+    first = word.group(1).lower()
+    if following is None or not right[0].islower() or not word.group(1)[-1].islower():
+        return left + right
+    second = following.group().lower()
+    if f"{first}-{second}" in vocabulary:
+        return left + right
+    if first + second in vocabulary:
+        return left[:-1] + right
+    if "-" in first or "\u2010" in first or first in _PREFIXES:
+        return left + right
+    return left[:-1] + right
+
+
+def words(texts: Iterable[str]) -> frozenset[str]:
+    """The words of the texts in lower case, compounds with their hyphen: for `join`."""
+    found: set[str] = set()
+    for text in texts:
+        found.update(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.lower()))
+    return frozenset(found)
+
+
+def numbered_heading(text: str) -> int:
+    """The level (1 or 2) if the line is numbered like a chapter or a section, else 0.
+
+    Only short lines that do not end like a sentence count.
+    """
+    if width(text) > 80 or ends_clause(text):
+        return 0
+    for pattern, level in _NUMBERED_HEADINGS:
+        if pattern.match(text):
+            return level
+    return 0
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether the line ends with punctuation after which a paragraph may end."""
+    return _SENTENCE_END.search(text) is not None
+
+
+def ends_clause(text: str) -> bool:
+    """Whether the line ends as running text does and a heading does not."""
+    return _CLAUSE_END.search(text) is not None
+
+
+def build(
+    data: bytes,
+    source: str,
+    pages: Sequence[Sequence[Line]],
+    *,
+    title: str = "",
+    metadata: Mapping[str, str] | None = None,
+) -> Document:
+    """Make the Document: its id is the SHA-256 of `data`, its headings carry their offsets.
+
+    Lines must be cleaned already. Without a title, the first heading of the
+    topmost level is taken, else the file's name without its suffix.
+    """
+    texts: list[Page] = []
+    headings: list[Heading] = []
+    offset = 0
+    for number, lines in enumerate(pages, start=1):
+        start = offset
+        kept = [line for line in lines if line.text]
+        for line in kept:
+            if line.level:
+                headings.append(Heading(start, line.level, line.text))
+            start += len(line.text) + 1
+        page = Page(number, "\n".join(line.text for line in kept))
+        texts.append(page)
+        offset += len(page.text) + len(PAGE_BREAK)
+    top = min((heading.level for heading in headings), default=0)
+    first = next((heading.text for heading in headings if heading.level == top), "")
+    return Document(
+        id=hashlib.sha256(data).hexdigest(),
+        source=source,
+        title=squeeze(title) or first or PurePath(source).stem,
+        pages=tuple(texts),
+        headings=tuple(headings),
+        metadata=dict(metadata or {}),
+    )

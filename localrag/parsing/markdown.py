@@ -1,0 +1,124 @@
+"""Markdown, read with markdown-it-py (CommonMark with tables and strikethrough)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from localrag.errors import CorruptFileError, EmptyFileError
+from localrag.parsing.decoding import decode
+from localrag.parsing.html import fragment_text
+from localrag.parsing.lines import CELL_BREAK, Line, build, join, squeeze
+from localrag.text.normalize import clean
+from localrag.types import Document
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_TITLE = re.compile(r"""^title:[ \t]*(["']?)(?P<title>.+?)\1[ \t]*$""", re.MULTILINE)
+
+
+class MarkdownParser:
+    """Markdown bytes -> Document of one page."""
+
+    def parse(self, data: bytes, source: str) -> Document:
+        """Parse a Markdown file; raises what `decode` raises, EmptyFileError if nothing is left."""
+        text = clean(decode(data, source))
+        title = ""
+        if matter := _FRONT_MATTER.match(text):
+            if found := _TITLE.search(matter.group(1)):
+                title = found.group("title")
+            text = text[matter.end() :]
+        markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+        try:
+            tokens = markdown.parse(text)
+        except Exception as error:  # a parser of untrusted text: whatever goes wrong is the file
+            raise CorruptFileError(
+                "{source} cannot be read as Markdown ({reason}).",
+                hint="Rename it to end in .txt to add it as plain text.",
+                source=source,
+                reason=squeeze(str(error)) or type(error).__name__,
+            ) from error
+        lines = list(_lines(tokens))
+        if not lines and title:
+            lines = [Line(squeeze(title), 1)]
+        if not lines:
+            raise EmptyFileError(
+                "{source} is empty: it holds no text.",
+                hint="Copy or download the file again.",
+                source=source,
+            )
+        return build(data, source, [lines], title=title)
+
+
+def _lines(tokens: Iterable[Token]) -> Iterator[Line]:
+    """Walk the flat tokens; list items begin with their marker, table rows hold their cells."""
+    lists: list[int | None] = []  # the next number of each open list, None for bullets
+    marker = ""
+    level = 0
+    cells: list[str] | None = None
+    for token in tokens:
+        match token.type:
+            case "heading_open":
+                level = int(token.tag[1:])
+            case "heading_close":
+                level = 0
+            case "bullet_list_open":
+                lists.append(None)
+            case "ordered_list_open":
+                lists.append(int(token.attrs.get("start", 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                lists.pop()
+            case "list_item_open":
+                number = lists[-1]
+                marker = "- " if number is None else f"{number}. "
+                if number is not None:
+                    lists[-1] = number + 1
+            case "tr_open":
+                cells = []
+            case "tr_close":
+                yield from _nonempty(CELL_BREAK.join(cells or ()))
+                cells = None
+            case "inline":
+                parts = list(_inline(token.children or ()))
+                if cells is not None:
+                    cells.append(" ".join(parts))
+                    continue
+                if level:
+                    parts = [" ".join(parts)]
+                for part in parts:
+                    yield from _nonempty(marker + part if part else "", level)
+                    marker = ""
+            case "fence" | "code_block":
+                for line in token.content.split("\n"):
+                    yield from _nonempty(line.rstrip(), verbatim=True)
+            case "html_block":
+                for line in fragment_text(token.content):
+                    yield from _nonempty(line)
+
+
+def _nonempty(text: str, level: int = 0, *, verbatim: bool = False) -> Iterator[Line]:
+    if text.strip():
+        yield Line(text if verbatim else squeeze(text), level)
+
+
+def _inline(children: Sequence[Token]) -> Iterator[str]:
+    """The text of a paragraph; a hard break begins a new line, a soft one is mended."""
+    text = ""
+    broken = False
+    for child in children:
+        if child.type == "hardbreak":
+            yield squeeze(text)
+            text, broken = "", False
+            continue
+        if child.type == "softbreak":
+            broken = True
+            continue
+        # The children of a picture are its alternative text, `content` holds it too.
+        piece = child.content if child.type in ("text", "code_inline", "image") else ""
+        if broken and piece:
+            text, broken = join(text, piece), False
+        else:
+            text += piece
+    yield squeeze(text)
