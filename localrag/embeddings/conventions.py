@@ -1,0 +1,85 @@
+"""How families of embedding models want to be used where their folder does not say."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from localrag.errors import ModelError
+
+Pooling = Literal["cls", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """How token vectors become one vector, and what stands before a query or a passage."""
+
+    pooling: Pooling
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+def convention(folder: Path) -> Convention:
+    """What the folder's files say, else what its model family is known to want.
+
+    Sources of the prefixes: the model cards of BAAI/bge-*-v1.5 and intfloat/*e5-*.
+    Raises ModelError where a JSON file of the folder is damaged.
+    """
+    family = _family(folder)
+    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    pooling = read_json(folder / "1_Pooling" / "config.json")
+    mode: Pooling = "cls" if family.pooling == "cls" else "mean"
+    if pooling:
+        mode = "cls" if pooling.get("pooling_mode_cls_token") else "mean"
+    # sentence-transformers writes empty prompts where nobody set any: they say nothing.
+    return Convention(
+        mode,
+        str(prompts.get("query") or family.query_prefix),
+        str(prompts.get("passage") or prompts.get("document") or family.passage_prefix),
+    )
+
+
+def _family(folder: Path) -> Convention:
+    # A hub's cache keeps a model at models--OWNER--NAME/snapshots/COMMIT.
+    named = folder.parent.parent if folder.parent.name == "snapshots" else folder
+    original = str(read_json(folder / "config.json").get("_name_or_path", "")).rstrip("/\\")
+    base = re.split(r"[/\\]", original)[-1]
+    names = f"{named.name} {base}".lower()
+    if re.search(r"\bbge-(small|base|large)-zh|baai_bge-(small|base|large)-zh", names):
+        return Convention("cls", "为这个句子生成表示以用于检索相关文章：")
+    if re.search(r"\bbge-(small|base|large)-en|baai_bge-(small|base|large)-en", names):
+        return Convention("cls", "Represent this sentence for searching relevant passages: ")
+    if "bge-" in names:
+        return Convention("cls")
+    if re.search(r"(\b|_)e5-(small|base|large)", names) and "instruct" not in names:
+        return Convention("mean", "query: ", "passage: ")
+    return Convention("mean")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in the file; an empty one where there is no file.
+
+    Raises ModelError where it holds anything else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            "The model file {path} cannot be read: {reason}",
+            hint="Pull the model again, or name another embedding model.",
+            path=str(path),
+            reason=str(error),
+        ) from error
+    if not isinstance(value, dict):
+        raise ModelError(
+            "The model file {path} cannot be read: {reason}",
+            hint="Pull the model again, or name another embedding model.",
+            path=str(path),
+            reason="it does not hold a JSON object",
+        )
+    return value

@@ -1,0 +1,57 @@
+"""Deterministic stand-ins that tests of any room may use."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.embeddings.base import Progress, Vectors
+
+_TOKEN = re.compile(r"[a-z0-9]+|[^\W\da-z_]", re.IGNORECASE)
+
+
+class HashEmbedder:
+    """Bags of words and Chinese characters: texts that share tokens are similar.
+
+    Each token has a unit vector seeded by its SHA-256, a text is the normalised sum of its
+    tokens' vectors. `calls` holds the texts of each `embed_documents`, in order.
+    """
+
+    def __init__(self, dimension: int = 64, max_tokens: int = 256, name: str = "hash") -> None:
+        self.dimension = dimension
+        self.max_tokens = max_tokens
+        self.fingerprint = f"{name} {dimension}"
+        self.calls: list[list[str]] = []
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(_tokens(text)) for text in texts]
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        self.calls.append(list(texts))
+        vectors = self.embed_queries(texts)
+        if progress is not None:
+            progress(len(texts))
+        return vectors
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            total = sum((self._token(token) for token in _tokens(text)), start=vectors[row])
+            # A text without tokens still needs a direction of its own.
+            length = float(np.linalg.norm(total))
+            vectors[row] = total / length if length else self._token("")
+        return vectors
+
+    def _token(self, token: str) -> NDArray[np.float32]:
+        seed = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8], "big")
+        vector = np.random.default_rng(seed).standard_normal(self.dimension).astype(np.float32)
+        unit: NDArray[np.float32] = vector / np.linalg.norm(vector)
+        return unit
+
+
+def _tokens(text: str) -> list[str]:
+    return [token.lower() for token in _TOKEN.findall(text)]
