@@ -1,0 +1,1 @@
+"""Prompting, answering, checking: the ways from a question to an answer."""

@@ -1,0 +1,1 @@
+"""Finding passages: dense, keyword, hybrid, and how lists are fused."""

@@ -1,0 +1,287 @@
+"""Settings: frozen records, read from one TOML file and the environment.
+
+Order, the later wins: defaults, the settings file, `LOCALRAG_*` variables, the
+command line. A variable is named after its key: `llm.model` is
+`LOCALRAG_LLM_MODEL`, `allow_network` is `LOCALRAG_ALLOW_NETWORK`.
+
+The settings file belongs to the user, never to a library: a library that
+somebody hands over must not be able to open the network.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from localrag.errors import ConfigError
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class LlamaCppSettings(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="llama.cpp"
+):
+    """A GGUF model in this process."""
+
+    model: str = "qwen2.5-coder-1.5b-instruct-q4"
+    """Model id, or the path of a GGUF file."""
+    context_window: Annotated[int, Meta(ge=512)] = 8192
+    """Tokens for prompt and answer together; the model's own limit caps it."""
+    threads: Count = 0
+    """0 chooses by the machine."""
+    gpu_layers: Annotated[int, Meta(ge=-1)] = -1
+    """-1: all, where a GPU build is installed and a GPU is there."""
+
+
+class OpenAISettings(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="openai"
+):
+    """An OpenAI-compatible server. A host other than loopback needs `allow_network`."""
+
+    base_url: str = "http://127.0.0.1:8080/v1"
+    model: str = "default"
+    key_variable: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; the key is never stored."""
+    context_window: Annotated[int, Meta(ge=512)] = 8192
+    timeout_seconds: Annotated[float, Meta(gt=0)] = 120.0
+    """Longest silence of the server before the call fails."""
+    max_retries: Count = 2
+
+
+class SentenceChunking(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy", tag="sentences"
+):
+    """Whole sentences up to a number of tokens of the embedding model, within headings."""
+
+    target_tokens: Annotated[int, Meta(ge=16)] = 128
+    overlap_sentences: Count = 1
+
+
+class WindowChunking(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy", tag="windows"
+):
+    """Windows of characters, wherever they fall."""
+
+    size: Annotated[int, Meta(ge=50)] = 1000
+    """Code points."""
+    overlap: Count = 200
+    """Code points; smaller than `size`."""
+
+
+class EmbeddingSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The embedding model; its kind is seen from its folder."""
+
+    model: str = "use-multilingual-v3"
+    """Model id, or the path of a sentence-transformers or ONNX folder."""
+    threads: Count = 0
+
+
+class KeywordSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The lexical half of the search."""
+
+    engine: Literal["tantivy", "rank-bm25"] = "tantivy"
+    user_dictionary: str = ""
+    """Path of a jieba dictionary with the words of your field."""
+
+
+class RetrievalSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How passages are found."""
+
+    mode: Literal["hybrid", "dense", "keyword"] = "hybrid"
+    k: Positive = 10
+    """Passages that `search` lists."""
+    dense_weight: Probability = 0.6
+    """Share of the dense leg in the fused score; the rest is the keyword leg's."""
+
+
+class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How an answer is written."""
+
+    k: Positive = 5
+    """Passages that the model reads."""
+    max_tokens: Positive = 400
+    temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
+    seed: Count = 0
+    min_answerable: Probability = 0.5
+    """Below this probability that the passages hold the answer, localrag says that they do not."""
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything a person can set."""
+
+    allow_network: bool = False
+    """Lets the OpenAI-compatible adapter reach hosts other than this machine."""
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    llm: LlamaCppSettings | OpenAISettings = LlamaCppSettings()
+    chunking: SentenceChunking | WindowChunking = SentenceChunking()
+    keywords: KeywordSettings = KeywordSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    answer: AnswerSettings = AnswerSettings()
+
+
+RESERVED_VARIABLES = frozenset(
+    {"LOCALRAG_LIBRARY", "LOCALRAG_MODELS", "LOCALRAG_CONFIG", "LOCALRAG_LANG", "LOCALRAG_DEBUG"}
+)
+"""Variables that say where things are or how to talk, and are no settings."""
+
+_SECTIONS = ("embedding", "llm", "chunking", "keywords", "retrieval", "answer")
+_DEFAULT_TAGS = {"llm": ("backend", "llama.cpp"), "chunking": ("strategy", "sentences")}
+
+
+def settings_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the settings file is or would be: LOCALRAG_CONFIG, else the user's config folder."""
+    if explicit := environment.get("LOCALRAG_CONFIG"):
+        return Path(explicit)
+    from platformdirs import user_config_path
+
+    return user_config_path("localrag", appauthor=False) / "config.toml"
+
+
+def load_settings(
+    overrides: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Read the settings file and the environment; `overrides` maps dotted keys to values.
+
+    Raises `ConfigError` naming the file or variable, the key and what is allowed there.
+    """
+    path = settings_path(environment)
+    table = _read(path)
+    if table:
+        _convert(table, str(path))
+    for name, value in sorted(environment.items()):
+        if name.startswith("LOCALRAG_") and name not in RESERVED_VARIABLES:
+            _set(table, _variable_key(name), value)
+            _convert(table, name)
+    for key, new in (overrides or {}).items():
+        _set(table, key, new)
+        _convert(table, key)
+    return _convert(table, str(path))
+
+
+def settings_table(settings: Settings) -> dict[str, Any]:
+    """The settings as nested plain values, as they would stand in the TOML file."""
+    table: dict[str, Any] = msgspec.to_builtins(settings)
+    return table
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            "The settings file {path} cannot be read: {reason}.",
+            hint="Mend or remove the file.",
+            path=path,
+            reason=error,
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            "The settings file {path} is not valid TOML: {reason}.",
+            hint="Mend that line, or remove the file to return to the defaults.",
+            path=path,
+            reason=error,
+        ) from error
+
+
+def _variable_key(name: str) -> str:
+    rest = name.removeprefix("LOCALRAG_").lower()
+    for section in _SECTIONS:
+        if rest.startswith(section + "_"):
+            return f"{section}.{rest.removeprefix(section + '_')}"
+    return rest
+
+
+def _set(table: dict[str, Any], key: str, value: object) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            return
+    table[last] = value
+
+
+def _convert(table: Mapping[str, Any], origin: str) -> Settings:
+    complete: dict[str, Any] = dict(table)
+    for section, (tag_field, tag) in _DEFAULT_TAGS.items():
+        part = complete.get(section)
+        if isinstance(part, dict):
+            complete[section] = {tag_field: tag} | part
+    try:
+        settings = msgspec.convert(complete, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            "A setting from {origin} is wrong: {reason}.",
+            hint="`localrag config` lists every setting with its value.",
+            origin=origin,
+            reason=error,
+        ) from error
+    chunking = settings.chunking
+    if isinstance(chunking, WindowChunking) and chunking.overlap >= chunking.size:
+        raise ConfigError(
+            "chunking.overlap must be smaller than chunking.size ({size}), was: {overlap}.",
+            hint="`localrag config` lists every setting with its value.",
+            size=chunking.size,
+            overlap=chunking.overlap,
+        )
+    return settings
+
+
+def set_in_file(key: str, value: str) -> Path:
+    """Write one setting to the settings file, once it has been checked; returns the file.
+
+    Comments and other lines stay. Raises `ConfigError` and writes nothing if the key
+    is unknown or the value is not allowed.
+    """
+    import tomlkit
+
+    path = settings_path()
+    table = _read(path)
+    _set(table, key, value)
+    checked: Any = settings_table(_convert(table, key))
+    for part in key.split("."):
+        checked = checked.get(part, {}) if isinstance(checked, dict) else {}
+    if isinstance(checked, dict):
+        raise ConfigError(
+            "{key} is a section, not a setting.",
+            hint="`localrag config` lists every setting with its value.",
+            key=key,
+        )
+    document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
+    _set(document, key, checked)
+    _write(path, tomlkit.dumps(document))
+    return path
+
+
+def unset_in_file(key: str) -> Path:
+    """Remove one setting from the settings file; returns the file. Absent is fine."""
+    import tomlkit
+
+    path = settings_path()
+    _read(path)
+    if path.exists():
+        document = tomlkit.parse(path.read_text(encoding="utf-8-sig"))
+        table: Any = document
+        *sections, last = key.split(".")
+        for section in sections:
+            table = table.get(section, {})
+        table.pop(last, None)
+        _write(path, tomlkit.dumps(document))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

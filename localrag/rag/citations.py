@@ -1,0 +1,242 @@
+"""Citations: which passage supports a sentence, and with which words.
+
+A small model forgets markers, invents them and puts them on the wrong sentence.
+So a marker of the model is a claim, kept only where the passage bears it out,
+and a sentence without a marker gets one where a passage clearly says the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from localrag.embeddings.base import Embedder, Vectors
+from localrag.text.language import detect
+from localrag.text.sentences import split_sentences
+from localrag.types import Chunk, Citation, ScoredChunk
+
+Tokenize = Callable[[str], list[str]]
+PageOf = Callable[[Chunk, int], int]
+"""Page of a code-point offset within a chunk's text."""
+
+CLAIMED_SUPPORT = 0.35
+"""A marker that the model wrote stays from this share of the sentence's weighted terms on."""
+FOUND_SUPPORT = 0.55
+"""A marker is added from this share on."""
+CROSS_LANGUAGE_COSINE = 0.5
+"""The same decision by embedding, where sentence and passage are of different languages."""
+MINIMUM_TERMS = 2
+"""Shorter fragments (a list number, "Yes.") are not attributed to anything."""
+
+MARKER = re.compile(
+    r"[ \t]*[\[【［]\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
+    r"(\d{1,3}(?:\s*[,，、]\s*\d{1,3})*)\s*[\]】］]",
+    re.IGNORECASE,
+)
+_MARKER_BEGUN = re.compile(r"[ \t]*(?:[\[【［][^\]】］\n]{0,24})?\Z")
+_BRACKETED_NUMBER = re.compile(r"[\[【［](\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*)[\]】］]")
+
+
+def hide_markers(text: str) -> str:
+    """A passage's own bracketed numbers in round brackets, lest they pass for our markers."""
+    return _BRACKETED_NUMBER.sub(r"(\1)", text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """One sentence of one passage."""
+
+    marker: int
+    start: int
+    end: int
+    terms: frozenset[str]
+
+
+class Attributor:
+    """Finds the passages that support a sentence of the answer.
+
+    Support is the share of the sentence's distinct terms that the passage has, each
+    weighted by log(1 + N / n), N the sentences of all passages and n those with the
+    term: words that stand everywhere prove nothing. Across languages, where no term
+    can match, the cosine of the embeddings decides.
+    """
+
+    def __init__(
+        self,
+        contexts: Sequence[ScoredChunk],
+        tokenize: Tokenize,
+        page_of: PageOf,
+        embedder: Embedder,
+    ) -> None:
+        self._contexts = contexts
+        self._tokenize = tokenize
+        self._page_of = page_of
+        self._embedder = embedder
+        self._evidence = [
+            _Evidence(marker, span.start, span.end, self._terms(text[span.start : span.end]))
+            for marker, context in enumerate(contexts, start=1)
+            for text in (context.chunk.text,)
+            for span in split_sentences(text)
+        ]
+        self._document_frequency = Counter(
+            term for evidence in self._evidence for term in evidence.terms
+        )
+        self._passage_terms = [
+            frozenset().union(*(e.terms for e in self._evidence if e.marker == marker))
+            for marker in range(1, len(contexts) + 1)
+        ]
+        self._languages = [detect(context.chunk.text) for context in contexts]
+        self._vectors: Vectors | None = None
+
+    def attribute(self, sentence: str, claimed: Iterable[int]) -> list[Citation]:
+        """Citations of one answer sentence; `claimed` are the markers that the model wrote."""
+        terms = self._terms(sentence)
+        if len(terms) < MINIMUM_TERMS:
+            return []
+        supported = self._support(sentence, terms)
+        markers = sorted({m for m in claimed if supported.get(m, 0.0) >= CLAIMED_SUPPORT})
+        if not markers and supported:
+            best = min(supported, key=lambda marker: (-supported[marker], marker))
+            if supported[best] >= FOUND_SUPPORT:
+                markers = [best]
+        return [self._cite(marker, sentence, terms) for marker in markers]
+
+    def _terms(self, text: str) -> frozenset[str]:
+        return frozenset(self._tokenize(text))
+
+    def _weight(self, term: str) -> float:
+        return math.log1p(len(self._evidence) / (self._document_frequency[term] or 1))
+
+    def _share(self, terms: frozenset[str], found: frozenset[str]) -> float:
+        total = sum(self._weight(term) for term in terms)
+        return sum(self._weight(term) for term in terms & found) / total if total else 0.0
+
+    def _support(self, sentence: str, terms: frozenset[str]) -> dict[int, float]:
+        language = detect(sentence)
+        scores = {
+            marker: self._share(terms, passage)
+            for marker, passage in enumerate(self._passage_terms, start=1)
+        }
+        foreign = [m for m in scores if {self._languages[m - 1], language} == {"zh", "en"}]
+        if foreign:
+            cosines = self._cosines(sentence)
+            for marker in foreign:
+                best = max(
+                    (c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker),
+                    default=0.0,
+                )
+                if best >= CROSS_LANGUAGE_COSINE:
+                    scores[marker] = max(scores[marker], best, FOUND_SUPPORT)
+        return scores
+
+    def _cosines(self, sentence: str) -> list[float]:
+        if self._vectors is None:
+            self._vectors = self._embedder.embed_documents(
+                [self._text(evidence) for evidence in self._evidence]
+            )
+        cosines: list[float] = (
+            self._vectors @ self._embedder.embed_documents([sentence])[0]
+        ).tolist()
+        return cosines
+
+    def _text(self, evidence: _Evidence) -> str:
+        return self._contexts[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
+
+    def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
+        context = self._contexts[marker - 1]
+        candidates = [e for e in self._evidence if e.marker == marker]
+        shares = [self._share(terms, e.terms) for e in candidates]
+        if {self._languages[marker - 1], detect(sentence)} == {"zh", "en"}:
+            cosines = self._cosines(sentence)
+            shares = [c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker]
+        best = candidates[max(range(len(candidates)), key=lambda i: (shares[i], -i))]
+        return Citation(
+            marker=marker,
+            chunk_id=context.chunk.id,
+            source=context.source,
+            page=self._page_of(context.chunk, best.start),
+            quote=self._text(best).strip(),
+        )
+
+
+class CitedStream:
+    """Passes an answer on as it is written, with every marker checked.
+
+    Text goes through at once; a sentence's end is held until its markers are read,
+    so that what has been shown never needs to be taken back.
+    """
+
+    def __init__(self, attributor: Attributor) -> None:
+        self._attributor = attributor
+        self._pending = ""
+        self._sentence = ""
+        self._ending = ""
+        self._claimed: set[int] = set()
+        self._citations: list[Citation] = []
+        self.removed: set[int] = set()
+        """Markers of the model that no passage bore out or that pointed nowhere."""
+        self.added: set[int] = set()
+        """Markers that the model forgot."""
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """What has been cited so far: one for each passage and quote, by marker."""
+        unique = {(c.marker, c.quote): c for c in self._citations}
+        return tuple(sorted(unique.values(), key=lambda c: c.marker))
+
+    def feed(self, piece: str) -> Iterator[str]:
+        """Take a piece from the model and yield what can be shown."""
+        self._pending += piece
+        yield from self._advance(final=False)
+
+    def finish(self) -> Iterator[str]:
+        """Yield the rest; a marker cut off in the middle is dropped."""
+        if _MARKER_BEGUN.fullmatch(self._pending):
+            self._pending = ""
+        yield from self._advance(final=True)
+        yield from self._close()
+
+    def _advance(self, *, final: bool) -> Iterator[str]:
+        while self._pending:
+            if marker := MARKER.match(self._pending):
+                self._claimed.update(int(n) for n in re.findall(r"\d+", marker[1]))
+                self._pending = self._pending[marker.end() :]
+                continue
+            if not final and _MARKER_BEGUN.fullmatch(self._pending):
+                return
+            character, following = self._pending[0], self._pending[1:2]
+            if self._ends(character, following):
+                if not final and character == "." and not following:
+                    return
+                self._ending += character
+                self._pending = self._pending[1:]
+            elif self._ending and (character.isspace() or character in "”’」』）)\"'*"):
+                self._ending += character
+                self._pending = self._pending[1:]
+            else:
+                if self._ending:
+                    yield from self._close()
+                self._sentence += character
+                self._pending = self._pending[1:]
+                yield character
+
+    def _ends(self, character: str, following: str) -> bool:
+        if character == ".":
+            return not following or following.isspace() or following in "[【［"
+        return character in "。！？；!?\n"
+
+    def _close(self) -> Iterator[str]:
+        cited = self._attributor.attribute(self._sentence, self._claimed)
+        markers = {citation.marker for citation in cited}
+        self.removed |= self._claimed - markers
+        self.added |= markers - self._claimed
+        self._citations += cited
+        if markers:
+            gap = " " if self._sentence[-1:].isascii() else ""
+            yield gap + "".join(f"[{marker}]" for marker in sorted(markers))
+        if self._ending:
+            yield self._ending
+        self._sentence, self._ending, self._claimed = "", "", set()

@@ -1,0 +1,181 @@
+"""Standard RAG: retrieve, decide whether the passages hold the answer, write it, check it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from localrag.embeddings.base import Embedder
+from localrag.errors import UsageError
+from localrag.llms.base import LLM, ChoiceScorer, Message, Options
+from localrag.prompts import YES_NO, PromptLanguage, render
+from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize, hide_markers
+from localrag.text.language import answer_language
+from localrag.types import Answer, ScoredChunk, Step
+
+Retrieve = Callable[[str, int], list[ScoredChunk]]
+"""Question and k -> the k best passages, best first."""
+
+PROMPT_OVERHEAD = 256
+"""Tokens kept free for the system text, the task and the chat template."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandardOptions:
+    """How to answer; see `AnswerSettings` for what each means to a person."""
+
+    k: int
+    min_answerable: float
+    generation: Options
+
+
+class StandardRAG:
+    """Reads the k best passages in one prompt and answers from them with citations.
+
+    Before writing, the probability that the passages hold the answer is read from
+    the logits after the same prefix (`scorer`), which costs only the few tokens of
+    that question. Without a scorer the model's own refusal is all there is.
+    """
+
+    def __init__(
+        self,
+        retrieve: Retrieve,
+        llm: LLM,
+        scorer: ChoiceScorer | None,
+        tokenize: Tokenize,
+        embedder: Embedder,
+        page_of: PageOf,
+        options: StandardOptions,
+    ) -> None:
+        self._retrieve = retrieve
+        self._llm = llm
+        self._scorer = scorer
+        self._tokenize = tokenize
+        self._embedder = embedder
+        self._page_of = page_of
+        self._options = options
+
+    def stream(self, question: str) -> Iterator[str | Answer]:
+        """Pieces of the answer as they come, and last of all the finished `Answer`.
+
+        Raises `UsageError` for an empty question, `GenerationError` from the model.
+        """
+        if not question.strip():
+            raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+        started = time.perf_counter()
+        trace: list[Step] = []
+        language = answer_language(question)
+        refusal = render("refusal", language)
+
+        found, seconds = _timed(lambda: self._retrieve(question, self._options.k))
+        contexts = self._fit(found, question)
+        trace.append(Step("retrieve", f"{len(contexts)} passages", None, seconds))
+
+        citations: CitedStream | None = None
+        pieces: list[str] = []
+        if not contexts or not self._answerable(question, contexts, language, trace):
+            pieces.append(refusal)
+            yield refusal
+        else:
+            attributor = Attributor(contexts, self._tokenize, self._page_of, self._embedder)
+            citations = CitedStream(attributor)
+            for piece in self._write(question, contexts, language, citations, trace):
+                pieces.append(piece)
+                yield piece
+
+        text = "".join(pieces).strip()
+        refused = citations is None or _says(refusal, text)
+        cited = () if refused or citations is None else citations.citations
+        yield Answer(
+            question=question,
+            text=text,
+            language=language,
+            grounded=bool(cited),
+            citations=cited,
+            contexts=tuple(contexts),
+            trace=tuple(trace),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _fit(self, found: Sequence[ScoredChunk], question: str) -> list[ScoredChunk]:
+        """The best passages that fit into the window beside question and answer."""
+        budget = (
+            self._llm.context_window
+            - self._options.generation.max_tokens
+            - PROMPT_OVERHEAD
+            - self._llm.count_tokens(question)
+        )
+        kept: list[ScoredChunk] = []
+        for context in found:
+            budget -= self._llm.count_tokens(_passage(len(kept) + 1, context))
+            if budget < 0:
+                break
+            kept.append(context)
+        return kept
+
+    def _messages(
+        self, question: str, contexts: Sequence[ScoredChunk], language: PromptLanguage, task: str
+    ) -> list[Message]:
+        passages = "\n\n".join(_passage(n, context) for n, context in enumerate(contexts, start=1))
+        # Passages first and the task last: both tasks share all that was read before it.
+        body = render("passages", language, passages=passages, question=question.strip())
+        return [Message("system", render("system", language)), Message("user", f"{body}\n\n{task}")]
+
+    def _answerable(
+        self,
+        question: str,
+        contexts: Sequence[ScoredChunk],
+        language: PromptLanguage,
+        trace: list[Step],
+    ) -> bool:
+        if self._scorer is None:
+            return True
+        scorer = self._scorer
+        messages = self._messages(question, contexts, language, render("answerable", language))
+        scores, seconds = _timed(lambda: scorer.score_choices(messages, YES_NO[language]))
+        probability = float(scores[0])
+        answerable = probability >= self._options.min_answerable
+        trace.append(Step("answerable", "yes" if answerable else "no", probability, seconds))
+        return answerable
+
+    def _write(
+        self,
+        question: str,
+        contexts: Sequence[ScoredChunk],
+        language: PromptLanguage,
+        citations: CitedStream,
+        trace: list[Step],
+    ) -> Iterator[str]:
+        task = render("answer", language, refusal=render("refusal", language))
+        messages = self._messages(question, contexts, language, task)
+        started = time.perf_counter()
+        for piece in self._llm.stream(messages, self._options.generation):
+            yield from citations.feed(piece)
+        yield from citations.finish()
+        trace.append(Step("write", "done", None, time.perf_counter() - started))
+        decision = (
+            f"{len(citations.citations)} cited, {len(citations.removed)} markers removed, "
+            f"{len(citations.added)} added"
+        )
+        trace.append(Step("check citations", decision, None, 0.0))
+
+
+def _passage(number: int, context: ScoredChunk) -> str:
+    chunk = context.chunk
+    heading = f" ({chunk.heading})" if chunk.heading else ""
+    return f"[{number}]{heading}\n{hide_markers(chunk.text)}"
+
+
+def _says(refusal: str, text: str) -> bool:
+    return text.strip(" \n。.").startswith(refusal.strip(" \n。."))
+
+
+T = TypeVar("T")
+
+
+def _timed(call: Callable[[], T]) -> tuple[T, float]:
+    started = time.perf_counter()
+    result = call()
+    return result, time.perf_counter() - started

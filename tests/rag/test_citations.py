@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from localrag.embeddings.base import Progress, Vectors
+from localrag.rag.citations import Attributor, CitedStream, hide_markers
+from localrag.types import Chunk, ScoredChunk
+
+EN = (
+    "The glass house was opened in 1907 by the city council. It holds two hundred orchids. "
+    "Tickets cost four crowns."
+)
+EN_OTHER = "The tea room serves green tea from the southern hills. It closes at six."
+ZH = "玻璃温室由市议会于1907年开放。里面有两百株兰花。门票四克朗。"
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+|\d+|[\u4e00-\u9fff]", text.lower())
+
+
+class MeaningEmbedder:
+    """Puts texts that share a number in one direction: a stand-in for meaning across languages."""
+
+    dimension = 8
+    fingerprint = "meaning"
+    max_tokens = 1000
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        rows = np.zeros((len(texts), 8), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            row[1 if "1907" in text else 2 if "200" in text or "两百" in text else 3] = 1.0
+        return rows
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return self.embed_documents(texts)
+
+
+def context(text: str, number: int, pages: tuple[int, int] = (1, 1)) -> ScoredChunk:
+    chunk = Chunk(number, "d", number, text, "", *pages, 0, len(text))
+    return ScoredChunk(chunk, 1.0, f"file{number}.pdf")
+
+
+def attributor(*texts: str) -> Attributor:
+    contexts = [context(text, number) for number, text in enumerate(texts, start=1)]
+    return Attributor(contexts, words, lambda chunk, offset: 3 + offset, MeaningEmbedder())
+
+
+def written(stream: CitedStream, text: str, size: int = 2) -> str:
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    out = [shown for piece in pieces for shown in stream.feed(piece)]
+    return "".join([*out, *stream.finish()])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(
+    ("reply", "shown"),
+    [
+        ("The glass house opened in 1907 [1].", "The glass house opened in 1907 [1]."),
+        ("The glass house opened in 1907. [1]", "The glass house opened in 1907 [1]."),
+        ("The glass house opened in 1907.[1] ", "The glass house opened in 1907 [1]."),
+        ("The glass house opened in 1907 [7].", "The glass house opened in 1907 [1]."),
+        ("The glass house opened in 1907 [2].", "The glass house opened in 1907 [1]."),
+        ("The glass house opened in 1907.", "The glass house opened in 1907 [1]."),
+        ("The glass house opened in 1907 [1, 2].", "The glass house opened in 1907 [1]."),
+        ("The moon is made of cheese [1].", "The moon is made of cheese."),
+        ("The tea room closes at six 【2】.", "The tea room closes at six [2]."),
+        ("Holds 3.5 m of orchids.", "Holds 3.5 m of orchids."),
+        (
+            "The glass house opened in 1907 [1]. The tea room closes at six [2]!",
+            "The glass house opened in 1907 [1]. The tea room closes at six [2]!",
+        ),
+        ("The glass house opened in 1907 [1", "The glass house opened in 1907 [1]"),
+        ("- opened in 1907 by the city council\n- tea\n", "- opened in 1907 by the city council [1]\n- tea\n"),
+    ],
+)
+def test_markers_are_kept_moved_added_or_removed(reply: str, shown: str, size: int) -> None:
+    assert written(CitedStream(attributor(EN, EN_OTHER)), reply, size) == shown
+
+
+def test_chinese_markers_stand_before_the_full_stop() -> None:
+    stream = CitedStream(attributor(ZH))
+    assert written(stream, "玻璃温室于1907年开放。[1]门票四克朗【1】。") == "玻璃温室于1907年开放[1]。门票四克朗[1]。"
+
+
+def test_a_citation_carries_page_and_the_supporting_sentence() -> None:
+    stream = CitedStream(attributor(EN))
+    written(stream, "It holds two hundred orchids [1].")
+    (citation,) = stream.citations
+    assert citation.quote == "It holds two hundred orchids."
+    assert citation.quote in EN
+    assert citation.page == 3 + EN.index("It holds")
+    assert (citation.marker, citation.source) == (1, "file1.pdf")
+
+
+def test_what_was_done_to_markers_is_counted() -> None:
+    stream = CitedStream(attributor(EN, EN_OTHER))
+    written(stream, "The glass house opened in 1907 [9]. The moon is cheese [2].")
+    assert (stream.removed, stream.added) == ({9, 2}, {1})
+
+
+def test_across_languages_the_embedding_decides() -> None:
+    stream = CitedStream(attributor(ZH))
+    assert written(stream, "It was opened in 1907.") == "It was opened in 1907 [1]."
+    assert stream.citations[0].quote == "玻璃温室由市议会于1907年开放。"
+
+
+def test_a_quote_is_cited_once() -> None:
+    stream = CitedStream(attributor(EN))
+    written(stream, "It holds two hundred orchids. Two hundred orchids it holds.")
+    assert len(stream.citations) == 1
+
+
+def test_a_passages_own_brackets_do_not_pass_for_markers() -> None:
+    assert hide_markers("as shown [12] and [3, 4] 【5】, a[i]") == "as shown (12) and (3, 4) (5), a[i]"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+from fakes import HashEmbedder
+from scripted_llm import ScriptedLLM
+
+from localrag.errors import BackendError, UsageError
+from localrag.llms.base import Options
+from localrag.rag.conversation import Conversation
+from localrag.rag.standard import StandardOptions, StandardRAG
+from localrag.types import Answer, Chunk, ScoredChunk
+
+TEXTS = ["The glass house was opened in 1907.", "温室里有两百株兰花。", "The tea room closes at six."]
+
+
+def contexts(texts: list[str]) -> list[ScoredChunk]:
+    return [
+        ScoredChunk(Chunk(n, "d", n, text, "Garden", 1, 1, 0, len(text)), 1.0 / n, "garden.pdf")
+        for n, text in enumerate(texts, start=1)
+    ]
+
+
+def pipeline(
+    llm: ScriptedLLM, *, scorer: bool = True, texts: list[str] = TEXTS, max_tokens: int = 100
+) -> StandardRAG:
+    return StandardRAG(
+        retrieve=lambda question, k: contexts(texts)[:k],
+        llm=llm,
+        scorer=llm if scorer else None,
+        tokenize=lambda text: text.lower().replace(".", "").split(),
+        embedder=HashEmbedder(),
+        page_of=lambda chunk, offset: 5,
+        options=StandardOptions(
+            k=3, min_answerable=0.5, generation=Options(max_tokens=max_tokens)
+        ),
+    )
+
+
+def run(rag: StandardRAG, question: str) -> Answer:
+    *pieces, answer = rag.stream(question)
+    assert isinstance(answer, Answer)
+    assert "".join(str(piece) for piece in pieces).strip() == answer.text
+    return answer
+
+
+def test_a_grounded_answer() -> None:
+    llm = ScriptedLLM(["The glass house was opened in 1907 [1]."], [{"Yes": 9, "No": 1}])
+    answer = run(pipeline(llm), "When was the glass house opened?")
+    assert answer.text == "The glass house was opened in 1907 [1]."
+    assert answer.grounded
+    assert [(c.marker, c.page, c.source) for c in answer.citations] == [(1, 5, "garden.pdf")]
+    assert [step.name for step in answer.trace] == [
+        "retrieve", "answerable", "write", "check citations",
+    ]  # fmt: skip
+    assert answer.trace[1].score == pytest.approx(0.9)
+    assert answer.language == "en"
+
+
+def test_both_tasks_share_everything_up_to_the_task() -> None:
+    llm = ScriptedLLM(["x"], [{"Yes": 1}])
+    run(pipeline(llm), "When was the glass house opened?")
+    (scored, choices), (written, _) = llm.scored[0], llm.history[0]
+    assert choices == ("Yes", "No")
+    assert scored[0] == written[0]
+    shared = "Question: When was the glass house opened?\n\n"
+    assert scored[1].content.split(shared)[0] == written[1].content.split(shared)[0]
+
+
+def test_prompt_language_follows_the_question() -> None:
+    llm = ScriptedLLM(["温室里有两百株兰花[2]。"], [{"是": 1, "否": 0}])
+    answer = run(pipeline(llm), "温室里有多少兰花？")
+    assert answer.language == "zh"
+    assert "资料" in llm.history[0][0][0].content
+    assert llm.scored[0][1] == ("是", "否")
+
+
+@pytest.mark.parametrize(
+    ("question", "no", "refusal"),
+    [("Who built it?", "No", "The documents do not"), ("谁建的？", "否", "文档中没有")],
+)
+def test_unanswerable_is_said_in_the_questions_language(
+    question: str, no: str, refusal: str
+) -> None:
+    llm = ScriptedLLM([], [{no: 1}])
+    answer = run(pipeline(llm), question)
+    assert answer.text.startswith(refusal)
+    assert not answer.grounded
+    assert answer.citations == ()
+    assert len(answer.contexts) == 3
+    assert llm.history == []
+
+
+def test_the_models_own_refusal_is_not_grounded_and_cites_nothing() -> None:
+    reply = "The documents do not contain the answer to this question [1]."
+    answer = run(pipeline(ScriptedLLM([reply]), scorer=False), "Who built it?")
+    assert not answer.grounded
+    assert answer.citations == ()
+
+
+def test_an_answer_that_no_passage_bears_out_is_marked() -> None:
+    answer = run(pipeline(ScriptedLLM(["Martians did it [1]."]), scorer=False), "Who built it?")
+    assert not answer.grounded
+    assert "[1]" not in answer.text
+
+
+def test_an_empty_library_refuses_without_the_model() -> None:
+    answer = run(pipeline(ScriptedLLM(), texts=[]), "Who built it?")
+    assert not answer.grounded
+    assert answer.contexts == ()
+
+
+def test_passages_that_do_not_fit_are_left_out_best_first() -> None:
+    llm = ScriptedLLM(["x"], context_window=400)
+    answer = run(pipeline(llm, scorer=False, max_tokens=120), "Who?")
+    assert 0 < len(answer.contexts) < 3
+    assert answer.contexts[0].chunk.id == 1
+
+
+def test_errors_of_the_model_reach_the_caller() -> None:
+    llm = ScriptedLLM([BackendError("broken")])
+    with pytest.raises(BackendError, match="broken"):
+        run(pipeline(llm, scorer=False), "Who built it?")
+
+
+@pytest.mark.parametrize("question", ["", "  \n"])
+def test_an_empty_question(question: str) -> None:
+    with pytest.raises(UsageError):
+        list(pipeline(ScriptedLLM()).stream(question))
+
+
+def test_a_follow_up_is_rewritten_in_the_light_of_the_conversation() -> None:
+    llm = ScriptedLLM(['"When was the glass house closed?"\nI hope this helps.', ""])
+    conversation = Conversation(llm)
+    assert conversation.standalone("When was it opened?") == "When was it opened?"
+    assert llm.history == []
+    conversation.remember("When was the glass house opened?", "In 1907.")
+    assert conversation.standalone("And closed?") == "When was the glass house closed?"
+    assert "In 1907." in llm.history[0][0][0].content
+    assert conversation.standalone("And closed?") == "And closed?"

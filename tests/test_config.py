@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localrag.config import (
+    LlamaCppSettings,
+    OpenAISettings,
+    Settings,
+    WindowChunking,
+    load_settings,
+    set_in_file,
+    settings_path,
+    unset_in_file,
+)
+from localrag.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def load(file: Path, **variables: str) -> Settings:
+    return load_settings(environment={"LOCALRAG_CONFIG": str(file)} | variables)
+
+
+def test_defaults_need_no_file(file: Path) -> None:
+    assert load(file) == Settings()
+    assert not load(file).allow_network
+
+
+def test_a_backend_is_chosen_by_its_tag_and_the_tag_has_a_default(file: Path) -> None:
+    file.write_text('[llm]\nmodel = "my.gguf"\n[chunking]\nstrategy = "windows"\n')
+    settings = load(file)
+    assert settings.llm == LlamaCppSettings(model="my.gguf")
+    assert settings.chunking == WindowChunking()
+
+
+def test_the_environment_beats_the_file_and_overrides_beat_both(file: Path) -> None:
+    file.write_text("[answer]\nk = 3\n[llm]\nthreads = 1\n")
+    variables = {"LOCALRAG_CONFIG": str(file), "LOCALRAG_ANSWER_K": "5", "LOCALRAG_LLM_THREADS": "2"}
+    settings = load_settings({"answer.k": 7}, variables)
+    assert (settings.answer.k, settings.llm.threads) == (7, 2)  # type: ignore[union-attr]
+
+
+def test_sections_and_underscores_in_variables(file: Path) -> None:
+    settings = load(
+        file,
+        LOCALRAG_LLM_BACKEND="openai",
+        LOCALRAG_LLM_BASE_URL="http://127.0.0.1:9/v1",
+        LOCALRAG_ALLOW_NETWORK="true",
+    )
+    assert settings.llm == OpenAISettings(base_url="http://127.0.0.1:9/v1")
+    assert settings.allow_network
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("colour = 1", "colour"),
+        ("[llm]\ngpu_layer = 1", "gpu_layer"),
+        ("[answer]\nk = 0", "answer.k"),
+        ('[llm]\nbackend = "hal"', "hal"),
+        ("[answer]\nmin_answerable = 1.5", "min_answerable"),
+        ('[chunking]\nstrategy = "windows"\nsize = 100\noverlap = 100', "overlap"),
+        ("llm = 3", "llm"),
+        ("[llm\n", "TOML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_key(file: Path, text: str, named: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert named in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_wrong_variable_is_named(file: Path) -> None:
+    with pytest.raises(ConfigError, match="LOCALRAG_LLM_THREDS"):
+        load(file, LOCALRAG_LLM_THREDS="2")
+
+
+def test_bytes_that_are_no_text(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(file)
+
+
+def test_the_settings_file_is_the_users(tmp_path: Path) -> None:
+    assert settings_path({"LOCALRAG_CONFIG": "x.toml"}) == Path("x.toml")
+    assert settings_path({}).name == "config.toml"
+
+
+def test_set_keeps_comments_and_unset_takes_it_back(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(file))
+    file.write_text("# mine\n[answer]\nk = 3 # few\n")
+    set_in_file("answer.max_tokens", "99")
+    set_in_file("allow_network", "true")
+    text = file.read_text()
+    assert "# mine" in text
+    assert "# few" in text
+    assert load(file).answer.max_tokens == 99
+    assert load(file).allow_network is True
+    unset_in_file("answer.max_tokens")
+    assert load(file).answer.max_tokens == Settings().answer.max_tokens
+    assert load(file).answer.k == 3
+
+
+@pytest.mark.parametrize(("key", "value"), [("answer.k", "none"), ("answer", "3"), ("no.such", "1")])
+def test_set_refuses_what_load_would_refuse(
+    file: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str
+) -> None:
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(file))
+    with pytest.raises(ConfigError):
+        set_in_file(key, value)
+    assert not file.exists()
