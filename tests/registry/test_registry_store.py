@@ -1,0 +1,204 @@
+"""The models folder: paths, the user's own models, removal, the list, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from registry_hub import BIG, Hub, model, sha256
+
+from localrag import errors
+from localrag.registry import store as module
+from localrag.registry.pull import pull
+from localrag.registry.spec import Catalogue, ModelFile, PackageSource, catalogue
+from localrag.registry.store import ModelStore, default_models_dir
+
+HF = "/toys/toy/resolve/main/model.bin"
+Build = Callable[..., ModelStore]
+
+
+def gguf(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"GGUF" + bytes(100))
+    return path
+
+
+def test_the_catalogue_is_sound() -> None:
+    known = catalogue()
+    ids = [spec.id for spec in known.models]
+    assert len(ids) == len(set(ids))
+    for spec in known.models:
+        assert len({file.path for file in spec.files}) == len(spec.files)
+        for source in spec.sources:
+            if isinstance(source, PackageSource):
+                for file in spec.files:
+                    assert sum(part.size for part in source.files[file.path]) == file.size
+    for preset, members in known.presets.items():
+        assert all(known.find(member) for member in members), preset
+    starter = known.expand(("starter",))
+    assert all(isinstance(spec.sources[0], PackageSource) for spec in starter)
+    assert all(s.licence_kind == "commercial" for s in known.expand(("starter", "recommended")))
+
+
+def test_an_unknown_field_or_a_path_that_climbs_out_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError, match="unknown field"):
+        msgspec.toml.decode(b"models = []\npresets = {}\nextra = 1", type=Catalogue)
+    with pytest.raises(msgspec.ValidationError, match="not a path within"):
+        msgspec.json.decode(b'{"path": "../x", "size": 1}', type=ModelFile)
+
+
+def test_a_missing_model_names_the_command(store: Build) -> None:
+    with pytest.raises(errors.ModelNotFoundError, match="localrag models pull toy"):
+        store(model()).path("toy")
+    with pytest.raises(errors.ModelNotFoundError, match="close to it: toy"):
+        store(model()).path("tony")
+
+
+def test_an_unchanged_file_is_not_hashed_again(
+    hub: Hub, store: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    pull(models, ["toy"])
+    monkeypatch.setattr(module.Expected, "fault", lambda *_: pytest.fail("hashed"))
+    assert models.path("toy") == models.folder / "toy"
+    monkeypatch.undo()
+    # A new time alone: hashed once, found right, recorded.
+    os.utime(models.folder / "toy/model.bin", ns=(1, 1))
+    assert models.status(model()).state == "unchecked"
+    models.path("toy")
+    assert models.status(model()).state == "installed"
+
+
+def test_a_language_model_is_its_gguf_file(store: Build, tmp_path: Path) -> None:
+    data = b"GGUF" + bytes(100)
+    file = ModelFile(path="toy.gguf", size=len(data), sha256=sha256(data))
+    models = store(model(task="llm", files=(file,)))
+    path = gguf(models.folder / "toy/toy.gguf")
+    assert models.path("toy") == path
+    assert models.path(str(path)) == path
+    assert models.path(str(path.parent)) == path
+
+
+def test_own_models_are_registered_by_path_and_never_deleted(store: Build, tmp_path: Path) -> None:
+    models = store(model())
+    file = gguf(tmp_path / "mine/my model.gguf")
+    own = models.add("mine", file)
+    assert own.task == "llm"
+    assert models.path("mine") == file
+    assert [check.fault for check in models.verify(("mine",))] == [None]
+    assert models.statuses()[-1].state == "registered"
+    file.write_bytes(b"GGUF" + bytes(99) + b"x")
+    os.utime(file, ns=(5, 5))
+    with pytest.raises(errors.ModelCorruptError, match="changed since it was added"):
+        models.path("mine")
+    assert models.verify(("mine",))[0].fault is not None
+    models.remove("mine")
+    assert file.exists()
+    with pytest.raises(errors.ModelNotFoundError):
+        models.path("mine")
+
+
+def test_own_folders_show_their_task(store: Build, tmp_path: Path) -> None:
+    models = store(model())
+    folder = tmp_path / "st"
+    folder.mkdir()
+    with pytest.raises(errors.UsageError, match="neither a GGUF file nor a folder"):
+        models.add("st", folder)
+    (folder / "config.json").write_text('{"architectures": ["BertModel"]}')
+    (folder / "model.safetensors").write_bytes(b"x")
+    assert models.add("st", folder).task == "embedding"
+    (folder / "config.json").write_text('{"architectures": ["XForSequenceClassification"]}')
+    assert models.add("st", folder).task == "reranker"
+    assert models.add("st", folder, "embedding").task == "embedding"
+    assert models.path("st") == folder
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(errors.ModelNotFoundError, match="not there any more"):
+        models.path("st")
+
+
+@pytest.mark.parametrize("name", ["toy", "all", "a/b", "..", ""])
+def test_names_that_will_not_do(name: str, store: Build, tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError):
+        store(model(), all=("toy",)).add(name, gguf(tmp_path / "x.gguf"))
+
+
+def test_remove_deletes_what_was_pulled_and_nothing_else(hub: Hub, store: Build) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    pull(models, ["toy"])
+    notes = models.folder / "toy/notes.txt"
+    notes.write_text("mine")
+    assert models.remove("toy") >= len(BIG)
+    assert [path.name for path in (models.folder / "toy").iterdir()] == ["notes.txt"]
+    notes.unlink()
+    notes.parent.rmdir()
+    with pytest.raises(errors.ModelNotFoundError):
+        models.remove("toy")
+
+
+def test_an_unreadable_manifest_is_named(store: Build) -> None:
+    models = store(model())
+    (models.folder / "toy").mkdir(parents=True)
+    (models.folder / "toy/installed.json").write_text("{")
+    with pytest.raises(errors.ModelCorruptError, match=r"installed\.json"):
+        models.path("toy")
+
+
+def test_where_models_live(tmp_path: Path) -> None:
+    assert default_models_dir({"LOCALRAG_MODELS": str(tmp_path)}) == tmp_path
+    assert default_models_dir({}) == Path(__file__).parents[2] / "models"
+
+
+@pytest.mark.models
+def test_a_model_that_was_pulled_is_found_and_right(models_dir: Callable[[str], Path]) -> None:
+    folder = models_dir("bge-small-en-v1.5-int8")
+    models = ModelStore(folder.parent)
+    assert {check.fault for check in models.verify((folder.name,))} == {None}
+
+
+def test_the_command_line(
+    hub: Hub, store: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localrag.cli.models import models as command
+
+    hub.files[HF] = BIG
+    known = Catalogue(
+        models=(model(), model("nc", licence="research", licence_kind="non-commercial")),
+        presets={"all": ("toy", "nc")},
+    )
+    monkeypatch.setattr(module, "catalogue", lambda: known)
+    monkeypatch.setenv("LOCALRAG_MODELS", str(tmp_path / "m"))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        result = CliRunner().invoke(command, arguments)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    assert "not here" in run("list")[1]
+    code, out, err = run("pull", "toy")
+    assert (code, out) == (0, f"{tmp_path / 'm' / 'toy'}\n")
+    assert "licence MIT; 0.5 MB" in err.replace("524.3 kB", "0.5 MB")
+    assert "fetching from huggingface" in err
+    with pytest.raises(errors.ModelLicenceError):
+        run("pull", "all")
+    assert (
+        json.loads(run("pull", "all", "--accept-licence", "--json")[1])["pulled"][1]["name"] == "nc"
+    )
+    assert json.loads(run("list", "--json")[1])["models"][0]["state"] == "installed"
+    assert run("verify")[0] == 0
+    (tmp_path / "m/toy/model.bin").write_bytes(b"short")
+    code, out, _ = run("verify", "toy", "--json")
+    assert code == 1
+    assert "5 bytes instead of" in json.loads(out)["files"][0]["fault"]
+    assert run("add", "mine", str(gguf(tmp_path / "x.gguf")))[0] == 0
+    assert run("path", "mine")[1].strip() == str(tmp_path / "x.gguf")
+    assert json.loads(run("path", "mine", "--json")[1])["path"] == str(tmp_path / "x.gguf")
+    assert json.loads(run("remove", "mine", "--json")[1]) == {"name": "mine", "freed_bytes": 0}
+    assert "removed" in run("remove", "toy")[2]
