@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 from localrag.types import Hit
 
 
-class VectorStore(Protocol):
+class VectorSearch(Protocol):
     """Nearest neighbours by inner product over L2-normalised vectors, which is the cosine."""
+
+    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        """The k best of all, best first; ties by id. `vector` has shape (dimension,)."""
+        ...
+
+
+class VectorStore(VectorSearch, Protocol):
+    """Vectors that can be searched and changed."""
 
     def add(self, ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Add `vectors`, shape (n, dimension) float32, under `ids`."""
@@ -22,13 +30,17 @@ class VectorStore(Protocol):
         """Forget these ids; unknown ones are ignored."""
         ...
 
-    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """The k best of all, best first; ties by id. `vector` has shape (dimension,)."""
+
+class KeywordSearch(Protocol):
+    """Lexical ranking (BM25) over terms that somebody else has cut."""
+
+    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
+        """Chunks that share a term with the query, best first; ties by id."""
         ...
 
 
-class KeywordIndex(Protocol):
-    """Lexical ranking (BM25) over terms that somebody else has cut."""
+class KeywordIndex(KeywordSearch, Protocol):
+    """Terms that can be searched and changed."""
 
     def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
         """Add one list of terms a chunk."""
@@ -36,8 +48,4 @@ class KeywordIndex(Protocol):
 
     def remove(self, ids: Sequence[int]) -> None:
         """Forget these ids; unknown ones are ignored."""
-        ...
-
-    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
-        """Chunks that share a term with the query, best first; ties by id."""
         ...

@@ -1,0 +1,376 @@
+"""Parse, cut, embed and store: files into a library.
+
+A document is reported when its transaction has committed and not before. The vector and the
+keyword index follow from time to time; a process that is killed in between loses nothing, as the
+next one that opens the library catches up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.chunking import Chunker, passage_text
+from localrag.embeddings.base import Embedder
+from localrag.errors import ParsingError
+from localrag.indexing.cleaning import storable, storable_path
+from localrag.indexing.events import (
+    AddReport,
+    Committed,
+    Embedded,
+    Event,
+    Failed,
+    Found,
+    Linked,
+    Parsed,
+    Progress,
+    Removed,
+    Synced,
+    Unchanged,
+    Vanished,
+)
+from localrag.parsing import parse_file, read_bytes, walk
+from localrag.stores.library import PATIENCE, Library
+from localrag.stores.locking import OnWait
+from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.types import Chunk, Document
+
+BATCH = 128
+"""Chunks that are embedded together: small documents share a batch, a large one fills several."""
+
+SYNC_SECONDS = 20.0
+"""How often the indexes follow during a long add, at least."""
+
+SYNC_SHARE = 10
+"""An add spends at most one part in so many on letting the indexes follow."""
+
+RACY_NS = 2_000_000_000
+"""The coarsest clock of a file system in use (FAT): a younger file may still change unnoticed."""
+
+LANGUAGE_SAMPLE = 20_000
+"""Code points that the language of a document is judged by."""
+
+Parse = Callable[[Path, bytes], Document]
+Read = Callable[[Path], bytes]
+Walk = Callable[[Sequence[Path], list[ParsingError]], Iterator[Path]]
+
+
+def _ignore(_: Event) -> None:
+    """Tell nobody."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A document that waits for its vectors, and the paths it will be added under."""
+
+    document: Document
+    chunks: list[Chunk]
+    size: int
+    states: list[FileState]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One add or rebuild under way."""
+
+    progress: Progress
+    committed: list[Committed] = field(default_factory=list)
+    linked: list[Linked] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    skipped: list[ParsingError] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    pending: dict[str, _Pending] = field(default_factory=dict)
+    touched: list[tuple[FileState, str]] = field(default_factory=list)
+    synced_at: float = field(default_factory=time.monotonic)
+    sync_took: float = 0.0
+
+    def tell(self, event: Event) -> None:
+        """Keep the outcome and pass it on."""
+        match event:
+            case Committed():
+                self.committed.append(event)
+            case Linked():
+                self.linked.append(event)
+            case Failed():
+                self.failed.append(event)
+            case Unchanged(source):
+                self.unchanged.append(source)
+            case Vanished(source):
+                self.vanished.append(source)
+            case Removed(source):
+                self.removed.append(source)
+            case _:
+                pass
+        self.progress(event)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time of a block to a phase."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += time.perf_counter() - started
+
+    def waiting(self) -> int:
+        """Chunks that wait for their vectors."""
+        return sum(len(one.chunks) for one in self.pending.values())
+
+    def report(self) -> AddReport:
+        return AddReport(
+            committed=tuple(self.committed),
+            linked=tuple(self.linked),
+            unchanged=tuple(self.unchanged),
+            failed=tuple(self.failed),
+            skipped=tuple(self.skipped),
+            vanished=tuple(self.vanished),
+            removed=tuple(self.removed),
+            seconds=dict(self.seconds),
+        )
+
+
+class Indexer:
+    """Adds files to one library with one way of cutting and one embedding model."""
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        chunker: Chunker,
+        chunking: str,
+        embedder: Embedder,
+        embedding: EmbeddingIdentity,
+        detect_language: Callable[[str], str],
+        parse: Parse = parse_file,
+        read: Read = read_bytes,
+        walk: Walk = walk,
+    ) -> None:
+        """`chunking` identifies the chunker and its settings, `embedding` the embedder."""
+        self._library = library
+        self._chunker = chunker
+        self._chunking = chunking
+        self._embedder = embedder
+        self._embedding = embedding
+        self._detect_language = detect_language
+        self._parse = parse
+        self._read = read
+        self._walk = walk
+
+    def add(
+        self,
+        paths: Sequence[Path],
+        progress: Progress = _ignore,
+        *,
+        prune: bool = False,
+        timeout: float = PATIENCE,
+        on_wait: OnWait | None = None,
+    ) -> AddReport:
+        """Bring the library up to the files at and below `paths`.
+
+        The SHA-256 of the bytes decides what has changed. A file whose size and modification
+        time are those of its last reading is not read again, unless it was changed less than two
+        seconds before that reading. Files that cannot be read are reported and do not stop the
+        rest. Files of an added folder that are gone are reported, and with `prune` removed.
+
+        Raises LibraryMismatchError for a library of another embedding model, LibraryLockedError
+        when another process writes for longer than `timeout` seconds (-1: waits), UsageError for
+        a path that does not exist. Whatever is raised, all that was reported as committed stays.
+        """
+        library, run = self._library, _Run(progress)
+        with library.writing(timeout, on_wait):
+            library.expect(self._embedding)
+            files = list(self._walk(paths, run.skipped))
+            run.tell(Found(len(files)))
+            for path in files:
+                self._take(path, run)
+                if run.waiting() >= BATCH or len(run.touched) >= BATCH:
+                    self._flush(run)
+                    self._sync_if_due(run)
+            self._flush(run)
+            for source in self._vanished(paths, {storable_path(path) for path in files}):
+                run.tell(Vanished(source))
+            self._sync(run)
+            if prune and run.vanished:
+                library.remove(sources=run.vanished)
+                for source in run.vanished:
+                    run.tell(Removed(source))
+            elif any(document.replaced for document in run.committed):
+                library.purge()
+        return run.report()
+
+    def rebuild(
+        self,
+        progress: Progress = _ignore,
+        *,
+        timeout: float = PATIENCE,
+        on_wait: OnWait | None = None,
+    ) -> AddReport:
+        """Make the library what adding all its documents now, with these settings, would make it.
+
+        Works from the stored text, so the files need not be there. Where embedding model or
+        chunking differ, every document is cut and embedded anew; the old answers stand until
+        all is done, and a rebuild that was cut off goes on where it stopped. Otherwise only the
+        vector and the keyword index are written anew. The library may have been opened with
+        `embedding` None.
+        """
+        library, run = self._library, _Run(progress)
+        with library.writing(timeout, on_wait):
+            status = library.status()
+            same_model = status.embedding.fingerprint == self._embedding.fingerprint
+            if same_model and set(status.chunkings) <= {self._chunking}:
+                with run.timed("index"):
+                    library.rebuild_indexes()
+                return run.report()
+            todo = library.begin_rebuild(f"{self._embedding.fingerprint}\n{self._chunking}")
+            run.tell(Found(len(todo)))
+            batch: list[tuple[Document, list[Chunk]]] = []
+            for place, document_id in enumerate(todo, start=1):
+                document = library.document(document_id)
+                assert document is not None  # noqa: S101 - nobody else may write meanwhile
+                with run.timed("chunk"):
+                    chunks = self._chunker.chunk(document)
+                run.tell(Parsed(document.source, len(document.pages), len(chunks)))
+                batch.append((document, chunks))
+                if place == len(todo) or sum(len(chunks) for _, chunks in batch) >= BATCH:
+                    self._stage(batch, run)
+                    batch = []
+            with run.timed("index"):
+                library.finish_rebuild(self._embedding, self._chunking)
+        return run.report()
+
+    def _take(self, path: Path, run: _Run) -> None:
+        """Find out what to do with a file, and do all but embedding and storing it."""
+        library, source = self._library, storable_path(path)
+        try:
+            before = path.stat()
+            known = library.source(source)
+            if known and _is_as_read(known.state, before):
+                run.tell(Unchanged(source))
+                return
+            checked = time.time_ns()
+            with run.timed("read"):
+                data = self._read(path)
+                digest = hashlib.sha256(data).hexdigest()
+            state = FileState(source, before.st_size, before.st_mtime_ns, checked)
+            if known and known.document_id == digest:
+                run.touched.append((state, digest))
+                run.tell(Unchanged(source))
+            elif library.has_document(digest):
+                library.set_sources([(state, digest)])
+                run.tell(Linked(source, digest))
+            elif digest in run.pending:
+                run.pending[digest].states.append(state)
+            else:
+                with run.timed("parse"):
+                    document = storable(self._parse(path, data), source)
+                with run.timed("chunk"):
+                    chunks = self._chunker.chunk(document)
+                run.pending[digest] = _Pending(document, chunks, len(data), [state])
+                run.tell(Parsed(source, len(document.pages), len(chunks)))
+        except ParsingError as error:
+            run.tell(Failed(source, error))
+        except OSError as error:
+            run.tell(Failed(source, _unreadable(source, error)))
+
+    def _flush(self, run: _Run) -> None:
+        """Embed what is pending, commit it, and only then report it."""
+        library, pending = self._library, list(run.pending.values())
+        run.pending.clear()
+        with run.timed("embed"):
+            vectors = self._embed([one.chunks for one in pending], run)
+        replaced = [library.source(one.states[0].path) is not None for one in pending]
+        languages = [self._detect_language(one.document.text[:LANGUAGE_SAMPLE]) for one in pending]
+        with run.timed("store"):
+            # One transaction for the batch: each commit waits for the disk.
+            library.add(
+                NewDocument(
+                    document=one.document,
+                    states=one.states,
+                    size=one.size,
+                    language=language,
+                    chunking=self._chunking,
+                    chunks=one.chunks,
+                    vectors=rows,
+                )
+                for one, language, rows in zip(pending, languages, vectors, strict=True)
+            )
+        for one, again in zip(pending, replaced, strict=True):
+            first, *others = one.states
+            run.tell(Committed(first.path, one.document.id, len(one.chunks), again))
+            for state in others:
+                run.tell(Linked(state.path, one.document.id))
+        if run.touched:
+            library.set_sources(run.touched)
+            run.touched.clear()
+
+    def _stage(self, batch: list[tuple[Document, list[Chunk]]], run: _Run) -> None:
+        with run.timed("embed"):
+            vectors = self._embed([chunks for _, chunks in batch], run)
+        with run.timed("store"):
+            self._library.stage(
+                (document.id, chunks, rows)
+                for (document, chunks), rows in zip(batch, vectors, strict=True)
+            )
+        for document, chunks in batch:
+            run.tell(Committed(document.source, document.id, len(chunks), replaced=True))
+
+    def _embed(self, groups: list[list[Chunk]], run: _Run) -> list[NDArray[np.float32]]:
+        """Vectors, shape (n, dimension) float32, for each group of chunks; one call for all."""
+        texts = [passage_text(chunk) for chunks in groups for chunk in chunks]
+        vectors = np.empty((0, self._embedding.dimension), dtype=np.float32)
+        if texts:
+            vectors = self._embedder.embed_documents(texts, lambda count: run.tell(Embedded(count)))
+        ends = list(accumulate(len(chunks) for chunks in groups))
+        return np.split(vectors, ends[:-1]) if groups else []
+
+    def _sync_if_due(self, run: _Run) -> None:
+        elapsed = time.monotonic() - run.synced_at
+        if elapsed > max(SYNC_SECONDS, SYNC_SHARE * run.sync_took):
+            self._sync(run)
+
+    def _sync(self, run: _Run) -> None:
+        started = time.monotonic()
+        with run.timed("index"):
+            self._library.sync()
+        run.synced_at = time.monotonic()
+        run.sync_took = run.synced_at - started
+        run.tell(Synced(run.sync_took))
+
+    def _vanished(self, paths: Sequence[Path], seen: set[str]) -> list[str]:
+        """Sources below an added folder that the walk did not meet and that are gone."""
+        folders = [storable_path(path) for path in paths if path.is_dir()]
+        return [
+            record.state.path
+            for record in self._library.sources()
+            if record.state.path not in seen
+            and any(Path(folder) in Path(record.state.path).parents for folder in folders)
+            and not os.path.lexists(record.state.path)
+        ]
+
+
+def _is_as_read(state: FileState, now: os.stat_result) -> bool:
+    """Whether a file is surely what it was when its bytes were last hashed."""
+    same = (state.size, state.mtime_ns) == (now.st_size, now.st_mtime_ns)
+    return same and state.mtime_ns + RACY_NS < state.checked_ns
+
+
+def _unreadable(source: str, error: OSError) -> ParsingError:
+    return ParsingError(
+        "{source} cannot be read: {reason}.",
+        hint="Check that it is still there and that you may read it.",
+        source=source,
+        reason=error.strerror or str(error),
+    )

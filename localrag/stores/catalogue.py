@@ -1,0 +1,144 @@
+"""The catalogue of a library: one SQLite file that holds the truth.
+
+Knows nothing about FAISS, BM25 or locks: `Library` puts them together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.stores.migrations import is_current, migrate
+from localrag.stores.reads import Snapshot
+from localrag.stores.writes import Transaction
+
+BUSY_TIMEOUT = 30.0
+"""Seconds that SQLite waits for another connection's short locks (checkpoint, recovery)."""
+
+
+class Catalogue:
+    """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+
+    def needs_migration(self) -> bool:
+        """Whether the file is new or older than this program. Raises for foreign or newer files."""
+        with self._translated():
+            return not is_current(self._reader(), self.path)
+
+    def migrate(self) -> None:
+        """Create or update the tables; the caller holds the write lock."""
+        with self._translated():
+            migrate(self._writer())
+
+    @contextmanager
+    def read(self) -> Iterator[Snapshot]:
+        """One consistent state of the library, untouched by a writer who is busy meanwhile."""
+        with self._translated():
+            connection = self._reader()
+            if connection.in_transaction:  # a read within a read sees the same state
+                yield Snapshot(connection)
+                return
+            connection.execute("BEGIN")
+            try:
+                yield Snapshot(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """One change, visible whole when the block ends and not at all if it raises."""
+        with self._translated():
+            connection = self._writer()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield Transaction(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def purge(self) -> bool:
+        """Give freed pages back and empty the write-ahead log, so that no removed text remains.
+
+        Freed space is overwritten with zeros by SQLite itself (`secure_delete`). False when a
+        reader is still busy with an older state.
+        """
+        with self._translated():
+            connection = self._writer()
+            # It frees a page a step, and `execute` takes one step of what gives no rows.
+            connection.executescript("PRAGMA incremental_vacuum")
+            connection.execute("PRAGMA busy_timeout = 1000")
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
+            return not busy
+
+    def close(self) -> None:
+        """Close all connections; the last process to do so folds the write-ahead log in."""
+        with self._guard:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+            self._local = threading.local()
+
+    def _reader(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "reader", None)
+        if connection is None:
+            connection = self._local.reader = self._connect()
+        return connection
+
+    def _writer(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "writer", None)
+        if connection is None:
+            connection = self._local.writer = self._connect()
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file only
+            connection.execute("PRAGMA journal_mode = WAL")
+            # FULL: what was reported as added survives a power cut, not only a kill.
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        with self._guard:
+            self._connections.append(connection)
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's complaints about the file into errors that a person understands."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise LibraryError(
+                "The catalogue {path} cannot be used: {reason}.",
+                hint="Check the free disk space and whether you may write to that folder.",
+                path=self.path,
+                reason=error,
+            ) from error
+        except sqlite3.IntegrityError:
+            raise  # a mistake of the caller, not of the file
+        except sqlite3.DatabaseError as error:
+            raise LibraryDamagedError(
+                "The catalogue {path} is damaged: {reason}.",
+                hint="Restore the folder from a backup, or delete it and add the documents again.",
+                path=self.path,
+                reason=error,
+            ) from error

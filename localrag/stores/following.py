@@ -1,0 +1,242 @@
+"""The derived indexes as a library uses them: brought up to the catalogue before each search.
+
+They are saved by whoever may write at that moment. A reader who finds them behind while another
+process writes catches up in memory and leaves the files alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.stores.catalogue import Catalogue
+from localrag.stores.keywords import TantivyKeywords, read_pointer
+from localrag.stores.locking import WriteLock
+from localrag.stores.rank_bm25_keywords import RankBm25Keywords
+from localrag.stores.reads import Snapshot
+from localrag.stores.records import Stamp
+from localrag.stores.vectors import DamagedIndexError, FaissVectors, read_stamp
+from localrag.types import Chunk, Hit
+
+ATTEMPTS = 3
+"""Tries at opening files that a writer may be replacing at the same time."""
+
+
+class Tokenize(Protocol):
+    """Cuts a text into terms; `fingerprint` changes when the same text may give others."""
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of `text`, repeated as often as they occur."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the way of cutting."""
+        ...
+
+
+PassageText = Callable[[Chunk], str]
+"""What of a chunk is searched: its text, and the headings above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a chunk becomes the terms of the keyword index."""
+
+    tokenize: Tokenize
+    passage_text: PassageText
+
+    def of(self, chunks: Iterable[Chunk]) -> Iterator[tuple[int, list[str]]]:
+        """Each chunk's id with its terms."""
+        for chunk in chunks:
+            yield chunk.id, self.tokenize(self.passage_text(chunk))
+
+
+Check = Callable[[Snapshot], None]
+"""Raises where the library has changed so that this reader must not go on."""
+
+Note = Callable[[Path], None]
+"""Told which derived index was damaged and is built anew."""
+
+
+class LibraryVectors:
+    """The vectors of a library."""
+
+    def __init__(self, catalogue: Catalogue, lock: WriteLock, check: Check, note: Note) -> None:
+        self._catalogue = catalogue
+        self._path = catalogue.path.with_name("vectors.faiss")
+        self._write_lock = lock
+        self._check = check
+        self._note = note
+        self._store: FaissVectors | None = None
+        self._guard = threading.RLock()
+
+    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        """The k best of all, best first; ties by id. `vector` has shape (dimension,)."""
+        return self.current().search(vector, k)
+
+    def current(self) -> FaissVectors:
+        """The index as of now; also what a caller runs early to open it in another thread."""
+        with self._guard:
+            with self._catalogue.read() as snapshot:
+                self._check(snapshot)
+                dimension = int(snapshot.meta("dimension") or 0)
+            # The file before the state it is compared with: it cannot be ahead of it then.
+            if self._store is None or self._store.dimension != dimension:
+                self._store = self._load(dimension)
+            with self._catalogue.read() as snapshot:
+                if self._store.stamp != snapshot.stamp() or len(self._store) != snapshot.chunks():
+                    self._store = _follow_vectors(self._store, snapshot)
+            if read_stamp(self._path) != self._store.stamp:
+                self._save(self._store)
+            return self._store
+
+    def forget(self) -> None:
+        """Drop what is in memory; the next use opens the file again."""
+        with self._guard:
+            self._store = None
+
+    def _load(self, dimension: int) -> FaissVectors:
+        try:
+            return FaissVectors.load(self._path, dimension)
+        except FileNotFoundError:
+            return FaissVectors(dimension)
+        except DamagedIndexError:
+            self._note(self._path)
+            return FaissVectors(dimension)
+
+    def _save(self, store: FaissVectors) -> None:
+        with self._write_lock.try_hold() as mine:
+            # Another process may have saved a newer state before the lock was ours.
+            if mine and _is_newer(store.stamp, read_stamp(self._path)):
+                store.save(self._path)
+
+
+class LibraryKeywords:
+    """The keyword index of a library, with tantivy on disk or with rank_bm25 in memory."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        lock: WriteLock,
+        check: Check,
+        note: Note,
+        terms: Terms,
+        *,
+        persistent: bool,
+    ) -> None:
+        self._catalogue = catalogue
+        self._directory = catalogue.path.with_name("keywords")
+        self._write_lock = lock
+        self._check = check
+        self._note = note
+        self._terms = terms
+        self._persistent = persistent
+        self._index: TantivyKeywords | RankBm25Keywords | None = None
+        self._guard = threading.RLock()
+
+    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
+        """Chunks that share a term with the query, best first; ties by id."""
+        return self.current().search(terms, k)
+
+    def current(self) -> TantivyKeywords | RankBm25Keywords:
+        """The index as of now; also what a caller runs early to open it in another thread."""
+        with self._guard:
+            with self._catalogue.read() as snapshot:
+                self._check(snapshot)
+                stamp = snapshot.stamp()
+            if self._index is None or self._index.stamp != stamp:
+                self._index = self._advanced() if self._persistent else self._reference()
+            return self._index
+
+    def forget(self) -> None:
+        """Drop what is in memory; the next use opens the files again."""
+        with self._guard:
+            self._index = None
+
+    def _reference(self) -> RankBm25Keywords:
+        index = self._index if isinstance(self._index, RankBm25Keywords) else RankBm25Keywords()
+        with self._catalogue.read() as snapshot:
+            base = _base(index.stamp, snapshot.stamp())
+            if base is None:
+                index, base = RankBm25Keywords(), -1
+            index.update(*self._changes(snapshot, base))
+        return index
+
+    def _advanced(self) -> TantivyKeywords:
+        """The files opened, and brought up to date: on disk if we may, else in memory."""
+        with self._write_lock.try_hold() as mine:
+            # The files before the state they are compared with: they cannot be ahead of it then.
+            index = self._open(mine)
+            with self._catalogue.read() as snapshot:
+                base = _base(index.stamp, snapshot.stamp())
+                if base is not None and index.stamp != snapshot.stamp():
+                    changes = self._changes(snapshot, base)
+                    if mine:
+                        index.update(*changes)
+                    else:
+                        index = index.changed(*changes)
+                if base is None or len(index) != snapshot.chunks():
+                    index = self._anew(snapshot, mine)
+            return index
+
+    def _anew(self, snapshot: Snapshot, mine: bool) -> TantivyKeywords:
+        if mine:
+            (self._directory / "index.json").unlink(missing_ok=True)
+        index = TantivyKeywords(self._directory if mine else None, self._terms.tokenize.fingerprint)
+        index.update(*self._changes(snapshot, -1))
+        return index
+
+    def _open(self, mine: bool) -> TantivyKeywords:
+        # Under the lock nobody replaces the files, and trying again would show the same.
+        for _ in range(1 if mine else ATTEMPTS):
+            try:
+                return TantivyKeywords(self._directory, self._terms.tokenize.fingerprint)
+            except DamagedIndexError:
+                continue
+        self._note(self._directory)
+        return TantivyKeywords(None, self._terms.tokenize.fingerprint)
+
+    def _changes(
+        self, snapshot: Snapshot, base: int
+    ) -> tuple[list[int], Iterable[tuple[int, list[str]]], Stamp]:
+        forget = [*snapshot.removed_since(base), *snapshot.added_ids_since(base)]
+        return forget, self._terms.of(snapshot.chunks_since(base)), snapshot.stamp()
+
+
+def keywords_stamp(directory: Path) -> Stamp | None:
+    """The state that the keyword index on disk was built to, or None."""
+    pointer = read_pointer(directory)
+    return (pointer.epoch, pointer.generation) if pointer else None
+
+
+def _follow_vectors(store: FaissVectors, snapshot: Snapshot) -> FaissVectors:
+    base = _base(store.stamp, snapshot.stamp())
+    if base is not None and base != snapshot.stamp()[1]:
+        store.update(
+            [*snapshot.removed_since(base), *snapshot.added_ids_since(base)],
+            snapshot.embeddings_since(base, store.dimension),
+            snapshot.stamp(),
+        )
+    if base is not None and len(store) == snapshot.chunks():
+        return store
+    # From another time line (a restored backup, say): nothing in it can be relied on.
+    fresh = FaissVectors(store.dimension)
+    fresh.update((), snapshot.embeddings_since(-1, store.dimension), snapshot.stamp())
+    return fresh
+
+
+def _base(stamp: Stamp, wanted: Stamp) -> int | None:
+    """From which generation an index can follow; None when it must begin anew."""
+    same_line = stamp[0] == wanted[0] and stamp[1] <= wanted[1]
+    return stamp[1] if same_line else None
+
+
+def _is_newer(stamp: Stamp, saved: Stamp | None) -> bool:
+    return saved is None or saved[0] != stamp[0] or saved[1] < stamp[1]

@@ -1,0 +1,393 @@
+"""A library on disk: the catalogue, and the two indexes that follow it.
+
+Reading takes no lock. Writing takes one, and a change counts when its SQLite transaction has
+committed: the indexes catch up, here or in whatever process opens the library next.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import LibraryMismatchError, UsageError
+from localrag.stores.catalogue import Catalogue
+from localrag.stores.files import folder_size
+from localrag.stores.following import (
+    LibraryKeywords,
+    LibraryVectors,
+    Note,
+    PassageText,
+    Terms,
+    Tokenize,
+    keywords_stamp,
+)
+from localrag.stores.locking import OnWait, WriteLock
+from localrag.stores.opening import CATALOGUE, bind, identity, may_create, named
+from localrag.stores.opening import PATIENCE as PATIENCE  # callers take it from here
+from localrag.stores.reads import Snapshot
+from localrag.stores.records import (
+    Counts,
+    DerivedStatus,
+    DocumentRecord,
+    EmbeddingIdentity,
+    FileState,
+    LibraryStatus,
+    NewDocument,
+    Removal,
+    SourceRecord,
+    Stamp,
+)
+from localrag.stores.vectors import read_stamp
+from localrag.types import Chunk, Document
+
+KeywordEngine = Literal["tantivy", "rank-bm25"]
+
+
+_ReadStamp = Callable[[Path], Stamp | None]
+
+
+def _ignore(_: Path) -> None:
+    """Take no note."""
+
+
+class Library:
+    """One folder with documents, their passages, and what is needed to find them.
+
+    May be used from several threads. Close it, or use it in a `with` block.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        catalogue: Catalogue,
+        lock: WriteLock,
+        *,
+        expected: EmbeddingIdentity | None,
+        terms: Terms,
+        keyword_engine: KeywordEngine,
+        note: Note,
+    ) -> None:
+        """Callers use `Library.open`."""
+        self.directory = directory
+        self._catalogue = catalogue
+        self._lock = lock
+        self._expected = expected
+        self._engine = keyword_engine
+        self.vectors = LibraryVectors(catalogue, lock, self._check, note)
+        self.keywords = LibraryKeywords(
+            catalogue,
+            lock,
+            self._check,
+            note,
+            terms,
+            persistent=keyword_engine == "tantivy",
+        )
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        create: bool,
+        embedding: EmbeddingIdentity | None,
+        tokenize: Tokenize,
+        passage_text: PassageText,
+        keyword_engine: KeywordEngine = "tantivy",
+        note: Note = _ignore,
+    ) -> Library:
+        """Open the library in `directory`, or create it if `create` and there is none.
+
+        `embedding` None opens it without comparing models: for status, removal and rebuild. A
+        library that is created needs one. The keyword index holds the terms that `tokenize` cuts
+        from `passage_text` of a chunk. Opens neither index; the first search does.
+        Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
+        schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
+        """
+        path = directory / CATALOGUE
+        lock = WriteLock(directory)
+        if not path.is_file():
+            may_create(directory, create=create)
+            directory.mkdir(parents=True, exist_ok=True)
+        catalogue = Catalogue(path)
+        try:
+            if catalogue.needs_migration():
+                with lock.hold(PATIENCE):
+                    catalogue.migrate()
+            with catalogue.read() as snapshot:
+                unbound = snapshot.meta("embedding") is None
+            if unbound:
+                bind(catalogue, lock, directory, embedding)
+            library = cls(
+                directory,
+                catalogue,
+                lock,
+                expected=embedding,
+                terms=Terms(tokenize, passage_text),
+                keyword_engine=keyword_engine,
+                note=note,
+            )
+            with catalogue.read() as snapshot:
+                library._check(snapshot)
+        except BaseException:
+            catalogue.close()
+            raise
+        return library
+
+    def close(self) -> None:
+        """Close the catalogue. What is in memory of the indexes goes with the object."""
+        self._catalogue.close()
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Reading
+
+    @property
+    def embedding(self) -> EmbeddingIdentity:
+        """The vector space that the library lives in."""
+        with self._catalogue.read() as snapshot:
+            return identity(snapshot)
+
+    def counts(self) -> Counts:
+        """How much the library holds."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.counts()
+
+    def documents(self) -> list[DocumentRecord]:
+        """All documents, in the order they were added."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.documents()
+
+    def has_document(self, document_id: str) -> bool:
+        """Whether the library holds these bytes."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.has_document(document_id)
+
+    def document_record(self, document_id: str) -> DocumentRecord | None:
+        """One document without its text, or None."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.document_record(document_id)
+
+    def document(self, document_id: str) -> Document | None:
+        """A document as it was parsed, or None."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.document(document_id)
+
+    def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
+        """(page number, start, end) of each page, in code points of the document's text."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.page_spans(document_id)
+
+    def text(self, document_id: str, start: int, end: int) -> str:
+        """Code points `start:end` of a document's text, read without the rest of it."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.text(document_id, start, end)
+
+    def sources(self) -> list[SourceRecord]:
+        """All paths under which documents were added."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.sources()
+
+    def source(self, path: str) -> SourceRecord | None:
+        """What is known of a path, or None."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.source(path)
+
+    def chunks(self, ids: Iterable[int]) -> dict[int, Chunk]:
+        """The chunks with these ids, in that order; removed ones are left out."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.chunks_by_id(ids)
+
+    def document_chunks(self, document_id: str) -> list[Chunk]:
+        """All chunks of a document, in order."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.document_chunks(document_id)
+
+    def sources_of(self, document_ids: Iterable[str]) -> dict[str, str]:
+        """The first path of each document."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.sources_of(document_ids)
+
+    def status(self) -> LibraryStatus:
+        """What there is and in which state; opens no index and needs no model."""
+        with self._catalogue.read() as snapshot:
+            stamp = snapshot.stamp()
+            holder = self._lock.current_holder()
+            return LibraryStatus(
+                directory=self.directory,
+                counts=snapshot.counts(),
+                embedding=identity(snapshot),
+                chunkings=snapshot.chunkings(),
+                generation=stamp[1],
+                schema=snapshot.schema(),
+                size_on_disk=folder_size(self.directory),
+                derived=(
+                    self._derived("vectors.faiss", read_stamp, stamp),
+                    self._derived("keywords", keywords_stamp, stamp),
+                ),
+                writer=str(holder) if holder else "",
+            )
+
+    # Writing
+
+    @contextmanager
+    def writing(self, timeout: float = PATIENCE, on_wait: OnWait | None = None) -> Iterator[None]:
+        """Be the one who writes, waiting up to `timeout` seconds (-1: as long as it takes).
+
+        `on_wait` is told once who writes now. Raises LibraryLockedError that names them.
+        Re-entrant within a thread.
+        """
+        with self._lock.hold(timeout, on_wait):
+            for part in self.directory.glob("*.part"):
+                if not part.name.startswith("write.lock"):
+                    part.unlink(missing_ok=True)  # left by a process that was killed
+            yield
+
+    def add(self, documents: Iterable[NewDocument]) -> None:
+        """Add documents under their paths, all in one transaction.
+
+        A path that held another version shows the new one from then on, and the old version is
+        gone unless another path holds it. The indexes are not touched: `sync` brings them up.
+        """
+        with self.writing(), self._catalogue.write() as transaction:
+            self._check(transaction)
+            for document in documents:
+                transaction.add_document(document)
+
+    def set_sources(self, held: Iterable[tuple[FileState, str]]) -> None:
+        """Say that files hold documents, by id, that are in the library already."""
+        with self.writing(), self._catalogue.write() as transaction:
+            for state, document_id in held:
+                transaction.set_source(state, document_id)
+
+    def remove(
+        self,
+        *,
+        sources: Iterable[str] = (),
+        documents: Iterable[str] = (),
+        timeout: float = PATIENCE,
+        on_wait: OnWait | None = None,
+    ) -> Removal:
+        """Forget paths and documents, in one transaction, and leave nothing of them on disk.
+
+        A document goes when its last path goes. Unknown names raise UsageError and nothing is
+        removed. SQLite overwrites freed space with zeros, the write-ahead log is emptied, both
+        indexes are written anew without the removed passages.
+        """
+        with self.writing(timeout, on_wait):
+            before = self.counts()
+            gone_sources: list[str] = []
+            gone_documents: list[str] = []
+            with self._catalogue.write() as transaction:
+                for path in sources:
+                    record = transaction.source(path)
+                    if record is None:
+                        raise _not_here(path)
+                    gone_sources.append(path)
+                    if transaction.remove_source(path):
+                        gone_documents.append(record.document_id)
+                for document_id in documents:
+                    found = transaction.document_record(document_id)
+                    if found is None:
+                        raise _not_here(document_id)
+                    transaction.remove_document(document_id)
+                    gone_sources.extend(found.sources)
+                    gone_documents.append(document_id)
+            purged = self.purge()
+        chunks = before.chunks - self.counts().chunks
+        return Removal(tuple(gone_sources), tuple(gone_documents), chunks, purged)
+
+    def expect(self, embedding: EmbeddingIdentity) -> None:
+        """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""
+        self._expected = embedding
+        with self._catalogue.read() as snapshot:
+            self._check(snapshot)
+
+    def sync(self) -> None:
+        """Bring both indexes up to the catalogue, on disk."""
+        with self.writing():
+            self.vectors.current()
+            self.keywords.current()
+
+    def purge(self) -> bool:
+        """Leave no removed text in any file; False when a reader keeps the log busy."""
+        with self.writing():
+            if self._engine != "tantivy":  # nobody else brings the files of the other engine up
+                shutil.rmtree(self.directory / "keywords", ignore_errors=True)
+            self.sync()
+            return self._catalogue.purge()
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the catalogue, whatever state they are in."""
+        with self.writing():
+            (self.directory / "vectors.faiss").unlink(missing_ok=True)
+            shutil.rmtree(self.directory / "keywords", ignore_errors=True)
+            self.vectors.forget()
+            self.keywords.forget()
+            self.purge()
+
+    # Cutting and embedding everything anew: the old answers stand until `finish_rebuild`
+
+    def begin_rebuild(self, plan: str) -> list[str]:
+        """Start a rebuild, or go on with one of the same plan that was cut off.
+
+        Returns the ids of the documents that are still to be staged.
+        """
+        with self.writing(), self._catalogue.write() as transaction:
+            transaction.begin_staging(plan)
+            return transaction.unstaged()
+
+    def stage(self, documents: Iterable[tuple[str, Sequence[Chunk], NDArray[np.float32]]]) -> None:
+        """Keep the ids of documents with their new chunks and vectors, shape (n, dimension)."""
+        with self.writing(), self._catalogue.write() as transaction:
+            for document_id, chunks, vectors in documents:
+                transaction.stage(document_id, chunks, vectors)
+
+    def finish_rebuild(self, embedding: EmbeddingIdentity, chunking: str) -> None:
+        """Put everything staged in the place of the old chunks at once, then both indexes."""
+        with self.writing():
+            with self._catalogue.write() as transaction:
+                if transaction.unstaged():
+                    raise ValueError("documents are left that have not been staged")
+                transaction.swap_staged(embedding, chunking)
+            self._expected = embedding
+            self.purge()
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Raise LibraryMismatchError when the library's vectors are not ours to compare with."""
+        found = identity(snapshot)
+        expected = self._expected
+        if expected is not None and expected.fingerprint != found.fingerprint:
+            raise LibraryMismatchError(
+                "The library {directory} was built with the embedding model {found}, but the "
+                "settings say {expected}; vectors of different models cannot be compared.",
+                hint="Run `localrag rebuild` to embed everything with {expected}, or set the "
+                "embedding model back to {found}.",
+                directory=self.directory,
+                found=named(found, expected),
+                expected=named(expected, found),
+            )
+
+    def _derived(self, name: str, read: _ReadStamp, wanted: Stamp) -> DerivedStatus:
+        path = self.directory / name
+        saved = read(path)
+        behind = wanted[1] - saved[1] if saved and saved[0] == wanted[0] else wanted[1]
+        size = folder_size(path) if path.is_dir() else path.stat().st_size if saved else 0
+        return DerivedStatus(name, saved is not None, behind, size)
+
+
+def _not_here(name: str) -> UsageError:
+    return UsageError(
+        "{name} is not in the library.",
+        hint="See what is there with `localrag status`.",
+        name=name,
+    )

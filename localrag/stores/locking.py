@@ -1,0 +1,133 @@
+"""One writer at a time, and everybody can read who it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from localrag.errors import LibraryLockedError
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that writes to a library; `since` is ISO 8601 in UTC."""
+
+    pid: int
+    host: str
+    command: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} ({self.command}, {self.host}, {self.since})"
+
+
+UNKNOWN = Holder(0, "?", "?", "?")
+
+GRACE = 0.5
+"""Seconds in which a reader who saves an index for a moment is not taken for a writer."""
+
+OnWait = Callable[[Holder], None]
+"""Told once who holds the lock before waiting begins."""
+
+
+class WriteLock:
+    """The right to write to a library.
+
+    The system frees the lock when its process ends, however it ends; the side file that names
+    the holder is only for reading and may outlive it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "write.lock"
+        self._holder = directory / "write.lock.json"
+        self._lock = FileLock(self._path)
+
+    @contextmanager
+    def hold(self, timeout: float, on_wait: OnWait | None = None) -> Iterator[None]:
+        """Hold the lock, waiting up to `timeout` seconds (-1: as long as it takes).
+
+        Re-entrant within a thread. Raises LibraryLockedError that names the holder.
+        """
+        try:
+            self._lock.acquire(timeout=min(GRACE, timeout) if timeout >= 0 else GRACE)
+        except Timeout:
+            if on_wait is not None:
+                on_wait(self.holder() or UNKNOWN)
+            try:
+                self._lock.acquire(timeout=max(0.0, timeout - GRACE) if timeout >= 0 else -1)
+            except Timeout:
+                raise LibraryLockedError(
+                    "Another process is writing to the library {directory}: process {pid} on "
+                    "{host}, {command}, since {since}.",
+                    hint="Wait until it has finished, or stop it; reading goes on meanwhile.",
+                    directory=self._path.parent,
+                    **asdict(self.holder() or UNKNOWN),
+                ) from None
+        with self._held():
+            yield
+
+    @contextmanager
+    def try_hold(self) -> Iterator[bool]:
+        """Hold the lock if nobody else does and the folder can be written; else yield False."""
+        try:
+            self._lock.acquire(timeout=0)
+        except (Timeout, OSError):
+            yield False
+            return
+        with self._held():
+            yield True
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        outermost = self._lock.lock_counter == 1
+        try:
+            if outermost:
+                self._announce()
+            yield
+        finally:
+            if outermost:
+                with suppress(PermissionError):  # Windows, while somebody reads it
+                    self._holder.unlink(missing_ok=True)
+            self._lock.release()
+
+    def holder(self) -> Holder | None:
+        """Who the side file names, or None; it speaks the truth while the lock is held."""
+        try:
+            return Holder(**json.loads(self._holder.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def current_holder(self) -> Holder | None:
+        """Who is writing now, or None."""
+        if not self._path.exists():
+            return None
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            return self.holder() or UNKNOWN
+        except OSError:  # a folder that nobody here may write to
+            return None
+        self._lock.release()
+        return None
+
+    def _announce(self) -> None:
+        holder = Holder(
+            os.getpid(),
+            socket.gethostname(),
+            " ".join([Path(sys.argv[0]).name, *sys.argv[1:3]])[:200],
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        content = json.dumps(asdict(holder), ensure_ascii=False)
+        # Not forced to disk: nobody needs it after a power cut.
+        part = self._holder.with_name(f"{self._holder.name}.{os.getpid()}.part")
+        part.write_text(content, encoding="utf-8")
+        part.replace(self._holder)

@@ -1,0 +1,137 @@
+"""The schema of the catalogue, as numbered steps that are applied on open.
+
+`PRAGMA user_version` counts the steps a file has had; `PRAGMA application_id` tells our files
+from other SQLite files.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable
+
+from localrag.errors import LibraryDamagedError, LibraryMismatchError
+
+APPLICATION_ID = 0x4C524147  # "LRAG"
+
+
+def m001_create_tables(connection: sqlite3.Connection) -> None:
+    """Documents with their text, chunks, embeddings, and the settings they were made with.
+
+    The text of a document is kept once, cut into blocks of equal length, so that a passage is
+    read without reading the rest of a long file. A removal keeps the bare id of the chunk, so
+    that a derived index that is behind learns what to forget.
+    """
+    for statement in (
+        "CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+        """CREATE TABLE documents(
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            title TEXT NOT NULL,
+            added_at TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            length INTEGER NOT NULL,
+            language TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            chunking TEXT NOT NULL)""",
+        """CREATE TABLE sources(
+            path TEXT PRIMARY KEY,
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL,
+            checked_ns INTEGER NOT NULL) WITHOUT ROWID""",
+        "CREATE INDEX sources_by_document ON sources(document)",
+        """CREATE TABLE blocks(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            block INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            UNIQUE(document, block))""",
+        """CREATE TABLE pages(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            PRIMARY KEY(document, position)) WITHOUT ROWID""",
+        """CREATE TABLE headings(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            level INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY(document, position)) WITHOUT ROWID""",
+        """CREATE TABLE chunks(
+            id INTEGER PRIMARY KEY,
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            first_page INTEGER NOT NULL,
+            last_page INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            generation INTEGER NOT NULL)""",
+        "CREATE UNIQUE INDEX chunks_by_document ON chunks(document, position)",
+        "CREATE INDEX chunks_by_generation ON chunks(generation)",
+        """CREATE TABLE embeddings(
+            chunk INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE,
+            vector BLOB NOT NULL)""",
+        "CREATE TABLE removals(chunk INTEGER NOT NULL, generation INTEGER NOT NULL)",
+        "CREATE INDEX removals_by_generation ON removals(generation)",
+        """CREATE TABLE staged_documents(
+            document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE)""",
+        """CREATE TABLE staged_chunks(
+            id INTEGER PRIMARY KEY,
+            document INTEGER NOT NULL REFERENCES staged_documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            first_page INTEGER NOT NULL,
+            last_page INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            vector BLOB NOT NULL)""",
+        "CREATE INDEX staged_chunks_by_document ON staged_chunks(document)",
+    ):
+        connection.execute(statement)
+    connection.executemany(
+        "INSERT INTO meta VALUES (?, ?)", [("generation", 0), ("epoch", secrets.token_hex(8))]
+    )
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_create_tables,)
+
+
+def is_current(connection: sqlite3.Connection, path: object) -> bool:
+    """Whether no step is missing. Raises for a file that is newer than this program, or foreign."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and tables:
+        raise LibraryDamagedError(
+            "{path} is a database of another program, not the catalogue of a library.",
+            hint="Name another folder with --library.",
+            path=path,
+        )
+    if version > len(MIGRATIONS):
+        raise LibraryMismatchError(
+            "{path} has schema {found}, but this version of localrag knows schemas up to {known}.",
+            hint="Update localrag, or use the version that wrote the library.",
+            path=path,
+            found=version,
+            known=len(MIGRATIONS),
+        )
+    return bool(version == len(MIGRATIONS))
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Apply the missing steps, each in its own transaction."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            step(connection)
+            connection.execute(f"PRAGMA user_version = {number}")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")

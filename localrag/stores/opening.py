@@ -1,0 +1,73 @@
+"""Where a library may be, and which embedding model it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from localrag.errors import LibraryDamagedError, LibraryError, LibraryNotFoundError
+from localrag.stores.catalogue import Catalogue
+from localrag.stores.locking import WriteLock
+from localrag.stores.reads import Snapshot
+from localrag.stores.records import EmbeddingIdentity
+
+CATALOGUE = "catalogue.sqlite"
+
+PATIENCE = 10.0
+"""Seconds that a writer waits for another before it gives up, where the caller says nothing."""
+
+
+def may_create(directory: Path, *, create: bool) -> None:
+    """Raise where there is no library and none may be made."""
+    if directory.exists() and not directory.is_dir():
+        raise LibraryError(
+            "{directory} is a file; a library is a folder.",
+            hint="Name a folder with --library.",
+            directory=directory,
+        )
+    # Another process may be creating the library right now: its lock is no foreign file.
+    foreign = directory.is_dir() and any(
+        not entry.name.startswith(("write.lock", CATALOGUE)) for entry in directory.iterdir()
+    )
+    if foreign and create:
+        raise LibraryError(
+            "The folder {directory} holds other files and no library.",
+            hint="Name an empty or a new folder with --library.",
+            directory=directory,
+        )
+    if not create:
+        raise LibraryNotFoundError(
+            "There is no library in {directory}.",
+            hint="Add documents first: localrag add PATH. Or name the folder with --library.",
+            directory=directory,
+        )
+
+
+def bind(
+    catalogue: Catalogue, lock: WriteLock, directory: Path, embedding: EmbeddingIdentity | None
+) -> None:
+    """Give a new library its embedding model."""
+    if embedding is None:  # a process was killed while it created the library
+        raise LibraryNotFoundError(
+            "There is no library in {directory}.",
+            hint="Add documents first: localrag add PATH. Or name the folder with --library.",
+            directory=directory,
+        )
+    with lock.hold(PATIENCE), catalogue.write() as transaction:
+        if transaction.meta("embedding") is None:
+            transaction.set_embedding(embedding)
+
+
+def identity(snapshot: Snapshot) -> EmbeddingIdentity:
+    """Which vector space the library lives in. Raises LibraryDamagedError if it does not say."""
+    fingerprint, name, dimension = map(snapshot.meta, ("embedding", "embedding_name", "dimension"))
+    if fingerprint is None or dimension is None:
+        raise LibraryDamagedError(
+            "The library does not say which embedding model it was built with.",
+            hint="Restore the folder from a backup, or delete it and add the documents again.",
+        )
+    return EmbeddingIdentity(str(fingerprint), str(name), int(dimension))
+
+
+def named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
+    """The model's name, with its fingerprint where the names alone would not differ."""
+    return one.name if one.name != other.name else f"{one.name} [{one.fingerprint[:12]}]"

@@ -1,0 +1,129 @@
+"""Records that the library on disk hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.types import Chunk, Document
+
+Stamp = tuple[str, int]
+"""(epoch, generation): the state of the catalogue that a derived index was built to."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingIdentity:
+    """Which vector space a library lives in; `name` is what a person calls the model."""
+
+    fingerprint: str
+    name: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A source as it was when last read: `size` in bytes, times in ns since the epoch.
+
+    `checked_ns` is when it was read: a file whose `mtime_ns` is not clearly older may have
+    changed again within the same tick of the file system's clock.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    checked_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A path under which a document was added."""
+
+    state: FileState
+    document_id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewDocument:
+    """A document with all that is stored of it: `vectors` has shape (len(chunks), dimension).
+
+    `states` are the files that hold it, `size` is in bytes, `chunking` identifies the chunker.
+    """
+
+    document: Document
+    states: Sequence[FileState]
+    size: int
+    language: str
+    chunking: str
+    chunks: Sequence[Chunk]
+    vectors: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRecord:
+    """A document of the library, without its text. `size` is in bytes, `length` in code points."""
+
+    id: str
+    title: str
+    sources: tuple[str, ...]
+    added_at: str
+    size: int
+    language: str
+    metadata: Mapping[str, str]
+    pages: int
+    chunks: int
+    length: int
+    chunking: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much the library holds; `size` is the sum of the documents' bytes."""
+
+    documents: int
+    sources: int
+    pages: int
+    chunks: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedStatus:
+    """A derived index on disk: `behind` counts the generations it has yet to catch up with."""
+
+    name: str
+    present: bool
+    behind: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryStatus:
+    """What `localrag status` shows; read without opening any index or model."""
+
+    directory: Path
+    counts: Counts
+    embedding: EmbeddingIdentity
+    chunkings: Mapping[str, int]
+    """Documents by the fingerprint of the chunking that cut them."""
+    generation: int
+    schema: int
+    size_on_disk: int
+    derived: tuple[DerivedStatus, ...]
+    writer: str
+    """Who holds the library for writing, or ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What `remove` did: sources forgotten, and documents that no source held any more."""
+
+    sources: tuple[str, ...]
+    documents: tuple[str, ...]
+    chunks: int
+    purged: bool
+    """False when a reader kept the write-ahead log busy: old text stays in it until the next
+    writer finishes or the last process closes the library."""

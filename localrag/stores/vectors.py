@@ -1,0 +1,186 @@
+"""Nearest neighbours with FAISS, kept in one file that carries the generation it was built to.
+
+The index is exact: all vectors are compared. They are kept as float16, the same numbers that
+the catalogue holds, in half the space of float32. Knows nothing about texts or models.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.stores.files import replace_file
+from localrag.stores.records import Stamp
+from localrag.types import Hit
+
+TRAILER_SIZE = 128
+"""Bytes after FAISS's own; FAISS does not read them, so other programs can open the file."""
+
+_MAGIC = "localrag-vectors-1"
+
+
+class DamagedIndexError(Exception):
+    """A derived index on disk cannot be trusted: it is to be built anew from the catalogue."""
+
+
+class FaissVectors:
+    """Exact inner-product search over L2-normalised vectors of one dimension."""
+
+    def __init__(self, dimension: int, stamp: Stamp = ("", 0)) -> None:
+        import faiss
+
+        quantizer = faiss.IndexScalarQuantizer(
+            dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+        )
+        self._index: Any = faiss.IndexIDMap(quantizer)
+        self._lock = threading.RLock()
+        self.dimension = dimension
+        self.stamp = stamp
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def ids(self) -> NDArray[np.int64]:
+        """All ids, in no order."""
+        import faiss
+
+        return np.array(faiss.vector_to_array(self._index.id_map), dtype=np.int64)
+
+    def add(self, ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        """Add `vectors`, shape (n, dimension) float32, under `ids`; known ids are replaced."""
+        self.update(ids, [(ids, vectors)], self.stamp)
+
+    def remove(self, ids: Sequence[int]) -> None:
+        """Forget these ids; unknown ones are ignored."""
+        self.update(ids, (), self.stamp)
+
+    def update(
+        self,
+        removed: Collection[int],
+        added: Iterable[tuple[Sequence[int], NDArray[np.float32]]],
+        stamp: Stamp,
+    ) -> None:
+        """Remove, then add batches of ids and vectors; no search sees a state in between.
+
+        Ids in `added` that are there already must stand in `removed` too.
+        """
+        with self._lock:
+            if removed and len(self):
+                self._index.remove_ids(np.fromiter(removed, dtype=np.int64))
+            for ids, vectors in added:
+                if vectors.shape != (len(ids), self.dimension):
+                    raise ValueError(
+                        f"vectors must have shape ({len(ids)}, {self.dimension}), "
+                        f"was: {vectors.shape}"
+                    )
+                self._index.add_with_ids(
+                    np.ascontiguousarray(vectors, dtype=np.float32),
+                    np.asarray(ids, dtype=np.int64),
+                )
+            self.stamp = stamp
+
+    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        """The k best of all by inner product, best first; ties by id."""
+        import faiss
+
+        with self._lock:
+            total = len(self)
+            if k < 1 or not total:
+                return []
+            # FAISS shares out queries, not vectors: for one query, threads only cost their start.
+            faiss.omp_set_num_threads(1)
+            query = np.ascontiguousarray(vector, dtype=np.float32).reshape(1, self.dimension)
+            # FAISS breaks ties by position: look on until the k-th score has no equal outside.
+            wanted = min(k + 1, total)
+            while True:
+                scores, ids = self._index.search(query, wanted)
+                if wanted == total or scores[0, -1] < scores[0, k - 1]:
+                    break
+                wanted = min(4 * wanted, total)
+        order = np.lexsort((ids[0], -scores[0]))[:k]
+        return [Hit(int(ids[0, place]), float(scores[0, place])) for place in order]
+
+    def save(self, path: Path) -> None:
+        """Replace the file at `path`; index and stamp go into it together."""
+        import faiss
+
+        with self._lock:
+            payload = faiss.serialize_index(self._index).tobytes()
+            replace_file(path, lambda part: _write(part, payload, self.stamp, self.dimension))
+
+    @classmethod
+    def load(cls, path: Path, dimension: int) -> FaissVectors:
+        """Open a file that `save` wrote.
+
+        Raises FileNotFoundError, or DamagedIndexError where the file is cut short, altered, or
+        of another dimension.
+        """
+        import faiss
+
+        content = path.read_bytes()
+        payload, stamp = _checked(content, dimension)
+        try:
+            index = faiss.deserialize_index(np.frombuffer(payload, dtype=np.uint8))
+        except RuntimeError as error:
+            raise DamagedIndexError(str(error)) from error
+        store = cls.__new__(cls)
+        store._index = index
+        store._lock = threading.RLock()
+        store.dimension = dimension
+        store.stamp = stamp
+        return store
+
+
+def read_stamp(path: Path) -> Stamp | None:
+    """The state a file was built to, without reading the index; None where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-TRAILER_SIZE, 2)
+            trailer = _trailer(file.read())
+    except (OSError, DamagedIndexError):
+        return None
+    return trailer["epoch"], trailer["generation"]
+
+
+def _write(path: Path, payload: bytes, stamp: Stamp, dimension: int) -> None:
+    epoch, generation = stamp
+    trailer = json.dumps(
+        {
+            "format": _MAGIC,
+            "epoch": epoch,
+            "generation": generation,
+            "dimension": dimension,
+            "crc32": zlib.crc32(payload),
+        },
+        separators=(",", ":"),
+    ).encode("ascii")
+    with path.open("wb") as file:
+        file.write(payload)
+        file.write(trailer.ljust(TRAILER_SIZE))
+
+
+def _checked(content: bytes, dimension: int) -> tuple[memoryview, Stamp]:
+    trailer = _trailer(content[-TRAILER_SIZE:])
+    payload = memoryview(content)[:-TRAILER_SIZE]
+    if trailer["dimension"] != dimension:
+        raise DamagedIndexError(f"dimension {trailer['dimension']}, expected {dimension}")
+    if trailer["crc32"] != zlib.crc32(payload):
+        raise DamagedIndexError("the checksum does not match")
+    return payload, (trailer["epoch"], trailer["generation"])
+
+
+def _trailer(content: bytes) -> dict[str, Any]:
+    try:
+        trailer = json.loads(content)
+    except ValueError as error:
+        raise DamagedIndexError("the file is cut short or not ours") from error
+    if not isinstance(trailer, dict) or trailer.get("format") != _MAGIC:
+        raise DamagedIndexError("the file has another format")
+    return trailer
