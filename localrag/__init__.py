@@ -1,3 +1,46 @@
-"""Local-first retrieval-augmented generation for Chinese and English documents."""
+"""Local-first retrieval-augmented generation for Chinese and English documents.
+
+The names below load on first use, so that importing the package costs nothing.
+"""
 
 __version__ = "0.1.0"
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from localrag.api import LocalRAG
+    from localrag.config import Settings, load_settings
+    from localrag.errors import LocalragError
+    from localrag.types import Answer, Chunk, Citation, ScoredChunk, Step
+
+_HOMES = {
+    "LocalRAG": "localrag.api",
+    "Settings": "localrag.config",
+    "load_settings": "localrag.config",
+    "LocalragError": "localrag.errors",
+    "Answer": "localrag.types",
+    "Chunk": "localrag.types",
+    "Citation": "localrag.types",
+    "ScoredChunk": "localrag.types",
+    "Step": "localrag.types",
+}
+
+__all__ = [
+    "Answer",
+    "Chunk",
+    "Citation",
+    "LocalRAG",
+    "LocalragError",
+    "ScoredChunk",
+    "Settings",
+    "Step",
+    "load_settings",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -110,7 +111,7 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Positive = 400
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     seed: Count = 0
-    min_answerable: Probability = 0.5
+    min_answerable: Probability = 0.85
     """Below this probability that the passages hold the answer, localrag says that they do not."""
 
 
@@ -154,17 +155,20 @@ def load_settings(
     Raises `ConfigError` naming the file or variable, the key and what is allowed there.
     """
     path = settings_path(environment)
+    given: dict[str, tuple[str, object]] = {
+        name: (_variable_key(name), value)
+        for name, value in environment.items()
+        if name.startswith("LOCALRAG_") and name not in RESERVED_VARIABLES
+    }
+    given |= {key: (key, value) for key, value in (overrides or {}).items()}
     table = _read(path)
-    if table:
-        _convert(table, str(path))
-    for name, value in sorted(environment.items()):
-        if name.startswith("LOCALRAG_") and name not in RESERVED_VARIABLES:
-            _set(table, _variable_key(name), value)
-            _convert(table, name)
-    for key, new in (overrides or {}).items():
-        _set(table, key, new)
-        _convert(table, key)
-    return _convert(table, str(path))
+    _convert(table, str(path))
+    try:
+        return _convert(_with(table, given), "")
+    except ConfigError:
+        # Which one is to blame: the one without which all is well.
+        to_blame = [name for name in given if _is_valid(_with(table, _without(given, name)))]
+        return _convert(_with(table, given), ", ".join(to_blame or given))
 
 
 def settings_table(settings: Settings) -> dict[str, Any]:
@@ -209,6 +213,25 @@ def _set(table: dict[str, Any], key: str, value: object) -> None:
         if not isinstance(table, dict):
             return
     table[last] = value
+
+
+def _without(given: dict[str, tuple[str, object]], name: str) -> dict[str, tuple[str, object]]:
+    return {other: value for other, value in given.items() if other != name}
+
+
+def _with(table: dict[str, Any], given: Mapping[str, tuple[str, object]]) -> dict[str, Any]:
+    complete = deepcopy(table)
+    for key, value in given.values():
+        _set(complete, key, value)
+    return complete
+
+
+def _is_valid(table: dict[str, Any]) -> bool:
+    try:
+        _convert(table, "")
+    except ConfigError:
+        return False
+    return True
 
 
 def _convert(table: Mapping[str, Any], origin: str) -> Settings:

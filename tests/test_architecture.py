@@ -56,9 +56,7 @@ def test_imports_point_down(path: Path) -> None:
     room = room_of(path)
     assert room in HEIGHT, f"{room} has no place in the design: give it a line in LINES"
     wrong = {
-        other
-        for other in imported_rooms(path)
-        if other != room and HEIGHT[other] >= HEIGHT[room]
+        other for other in imported_rooms(path) if other != room and HEIGHT[other] >= HEIGHT[room]
     }
     assert not wrong, f"{room} must not import {sorted(wrong)}"
 
@@ -71,5 +69,7 @@ def test_only_the_top_reads_settings(path: Path) -> None:
 
 def test_the_check_sees_imports_inside_functions(tmp_path: Path) -> None:
     sample = tmp_path / "sample.py"
-    sample.write_text("def f():\n    from localrag.cli import group\n    import localrag.rag.base\n")
+    sample.write_text(
+        "def f():\n    from localrag.cli import group\n    import localrag.rag.base\n"
+    )
     assert imported_rooms(sample) == {"cli", "rag"}

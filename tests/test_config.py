@@ -40,7 +40,11 @@ def test_a_backend_is_chosen_by_its_tag_and_the_tag_has_a_default(file: Path) ->
 
 def test_the_environment_beats_the_file_and_overrides_beat_both(file: Path) -> None:
     file.write_text("[answer]\nk = 3\n[llm]\nthreads = 1\n")
-    variables = {"LOCALRAG_CONFIG": str(file), "LOCALRAG_ANSWER_K": "5", "LOCALRAG_LLM_THREADS": "2"}
+    variables = {
+        "LOCALRAG_CONFIG": str(file),
+        "LOCALRAG_ANSWER_K": "5",
+        "LOCALRAG_LLM_THREADS": "2",
+    }
     settings = load_settings({"answer.k": 7}, variables)
     assert (settings.answer.k, settings.llm.threads) == (7, 2)  # type: ignore[union-attr]
 
@@ -82,6 +86,23 @@ def test_a_wrong_variable_is_named(file: Path) -> None:
         load(file, LOCALRAG_LLM_THREDS="2")
 
 
+def test_variables_count_together_whatever_their_order(file: Path) -> None:
+    settings = load(
+        file,
+        LOCALRAG_CHUNKING_OVERLAP="1500",
+        LOCALRAG_CHUNKING_SIZE="2000",
+        LOCALRAG_CHUNKING_STRATEGY="windows",
+    )
+    assert settings.chunking == WindowChunking(size=2000, overlap=1500)
+
+
+def test_only_the_wrong_variable_is_blamed(file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(file, LOCALRAG_ANSWER_K="2", LOCALRAG_ANSWER_SEED="-1", LOCALRAG_LLM_THREADS="1")
+    assert "LOCALRAG_ANSWER_SEED" in str(caught.value)
+    assert "LOCALRAG_ANSWER_K" not in str(caught.value)
+
+
 def test_bytes_that_are_no_text(file: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -110,7 +131,9 @@ def test_set_keeps_comments_and_unset_takes_it_back(
     assert load(file).answer.k == 3
 
 
-@pytest.mark.parametrize(("key", "value"), [("answer.k", "none"), ("answer", "3"), ("no.such", "1")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("answer.k", "none"), ("answer", "3"), ("no.such", "1")]
+)
 def test_set_refuses_what_load_would_refuse(
     file: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str
 ) -> None:

@@ -1,0 +1,1 @@
+"""The command line: a module a command, heavy imports only inside the one that runs."""

@@ -76,10 +76,9 @@ class Attributor:
         self._page_of = page_of
         self._embedder = embedder
         self._evidence = [
-            _Evidence(marker, span.start, span.end, self._terms(text[span.start : span.end]))
+            _Evidence(marker, start, end, self._terms(context.chunk.text[start:end]))
             for marker, context in enumerate(contexts, start=1)
-            for text in (context.chunk.text,)
-            for span in split_sentences(text)
+            for start, end in self._sentences(context.chunk)
         ]
         self._document_frequency = Counter(
             term for evidence in self._evidence for term in evidence.terms
@@ -103,6 +102,23 @@ class Attributor:
             if supported[best] >= FOUND_SUPPORT:
                 markers = [best]
         return [self._cite(marker, sentence, terms) for marker in markers]
+
+    def _sentences(self, chunk: Chunk) -> list[tuple[int, int]]:
+        """Spans of the sentences; one that runs on over a page's end is one sentence."""
+        spans: list[tuple[int, int]] = []
+        for span in split_sentences(chunk.text):
+            if spans and self._runs_on(chunk, spans[-1][1], span.start):
+                spans[-1] = (spans[-1][0], span.end)
+            else:
+                spans.append((span.start, span.end))
+        return spans
+
+    def _runs_on(self, chunk: Chunk, end: int, start: int) -> bool:
+        if chunk.first_page == chunk.last_page:
+            return False
+        before = chunk.text[:end].rstrip()
+        finished = not before or before[-1] in '。！？；.!?;:：”"’）)'
+        return not finished and self._page_of(chunk, end - 1) != self._page_of(chunk, start)
 
     def _terms(self, text: str) -> frozenset[str]:
         return frozenset(self._tokenize(text))
@@ -166,13 +182,16 @@ class CitedStream:
     """Passes an answer on as it is written, with every marker checked.
 
     Text goes through at once; a sentence's end is held until its markers are read,
-    so that what has been shown never needs to be taken back.
+    so that what has been shown never needs to be taken back. A refusal after a cited
+    sentence is dropped.
     """
 
-    def __init__(self, attributor: Attributor) -> None:
+    def __init__(self, attributor: Attributor, refusal: str) -> None:
         self._attributor = attributor
+        self._refusal = refusal.rstrip(".。")
         self._pending = ""
         self._sentence = ""
+        self._held = ""
         self._ending = ""
         self._claimed: set[int] = set()
         self._citations: list[Citation] = []
@@ -220,8 +239,11 @@ class CitedStream:
                 if self._ending:
                     yield from self._close()
                 self._sentence += character
+                self._held += character
                 self._pending = self._pending[1:]
-                yield character
+                if not self._refusal.startswith(self._sentence):
+                    yield self._held
+                    self._held = ""
 
     def _ends(self, character: str, following: str) -> bool:
         if character == ".":
@@ -229,6 +251,12 @@ class CitedStream:
         return character in "。！？；!?\n"
 
     def _close(self) -> Iterator[str]:
+        # Small models like to end a good answer with the refusal they were taught.
+        if self._sentence.strip() == self._refusal and self._citations:
+            self._sentence, self._held, self._ending, self._claimed = "", "", "", set()
+            return
+        if self._held:
+            yield self._held
         cited = self._attributor.attribute(self._sentence, self._claimed)
         markers = {citation.marker for citation in cited}
         self.removed |= self._claimed - markers
@@ -239,4 +267,4 @@ class CitedStream:
             yield gap + "".join(f"[{marker}]" for marker in sorted(markers))
         if self._ending:
             yield self._ending
-        self._sentence, self._ending, self._claimed = "", "", set()
+        self._sentence, self._held, self._ending, self._claimed = "", "", "", set()

@@ -80,7 +80,7 @@ class StandardRAG:
             yield refusal
         else:
             attributor = Attributor(contexts, self._tokenize, self._page_of, self._embedder)
-            citations = CitedStream(attributor)
+            citations = CitedStream(attributor, refusal)
             for piece in self._write(question, contexts, language, citations, trace):
                 pieces.append(piece)
                 yield piece

@@ -96,7 +96,7 @@ def test_walk_names_a_missing_path_before_it_yields(tmp_path: Path) -> None:
         walk([write(tmp_path / "a.txt"), tmp_path / "gone"], [])
 
 
-@pytest.mark.skipif(os.name == "nt", reason="symbolic links need rights on Windows")
+@pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
 def test_walk_follows_links_once(tmp_path: Path) -> None:
     write(tmp_path / "real" / "a.txt")
     (tmp_path / "real" / "loop").symlink_to(tmp_path)

@@ -52,6 +52,13 @@ def attributor(*texts: str) -> Attributor:
     return Attributor(contexts, words, lambda chunk, offset: 3 + offset, MeaningEmbedder())
 
 
+REFUSAL = "The documents do not say."
+
+
+def stream_over(*texts: str) -> CitedStream:
+    return CitedStream(attributor(*texts), REFUSAL)
+
+
 def written(stream: CitedStream, text: str, size: int = 2) -> str:
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     out = [shown for piece in pieces for shown in stream.feed(piece)]
@@ -77,20 +84,26 @@ def written(stream: CitedStream, text: str, size: int = 2) -> str:
             "The glass house opened in 1907 [1]. The tea room closes at six [2]!",
         ),
         ("The glass house opened in 1907 [1", "The glass house opened in 1907 [1]"),
-        ("- opened in 1907 by the city council\n- tea\n", "- opened in 1907 by the city council [1]\n- tea\n"),
+        (
+            "- opened in 1907 by the city council\n- tea\n",
+            "- opened in 1907 by the city council [1]\n- tea\n",
+        ),
     ],
 )
 def test_markers_are_kept_moved_added_or_removed(reply: str, shown: str, size: int) -> None:
-    assert written(CitedStream(attributor(EN, EN_OTHER)), reply, size) == shown
+    assert written(stream_over(EN, EN_OTHER), reply, size) == shown
 
 
 def test_chinese_markers_stand_before_the_full_stop() -> None:
-    stream = CitedStream(attributor(ZH))
-    assert written(stream, "玻璃温室于1907年开放。[1]门票四克朗【1】。") == "玻璃温室于1907年开放[1]。门票四克朗[1]。"
+    stream = stream_over(ZH)
+    assert (
+        written(stream, "玻璃温室于1907年开放。[1]门票四克朗【1】。")
+        == "玻璃温室于1907年开放[1]。门票四克朗[1]。"
+    )
 
 
 def test_a_citation_carries_page_and_the_supporting_sentence() -> None:
-    stream = CitedStream(attributor(EN))
+    stream = stream_over(EN)
     written(stream, "It holds two hundred orchids [1].")
     (citation,) = stream.citations
     assert citation.quote == "It holds two hundred orchids."
@@ -100,22 +113,46 @@ def test_a_citation_carries_page_and_the_supporting_sentence() -> None:
 
 
 def test_what_was_done_to_markers_is_counted() -> None:
-    stream = CitedStream(attributor(EN, EN_OTHER))
+    stream = stream_over(EN, EN_OTHER)
     written(stream, "The glass house opened in 1907 [9]. The moon is cheese [2].")
     assert (stream.removed, stream.added) == ({9, 2}, {1})
 
 
 def test_across_languages_the_embedding_decides() -> None:
-    stream = CitedStream(attributor(ZH))
+    stream = stream_over(ZH)
     assert written(stream, "It was opened in 1907.") == "It was opened in 1907 [1]."
     assert stream.citations[0].quote == "玻璃温室由市议会于1907年开放。"
 
 
 def test_a_quote_is_cited_once() -> None:
-    stream = CitedStream(attributor(EN))
+    stream = stream_over(EN)
     written(stream, "It holds two hundred orchids. Two hundred orchids it holds.")
     assert len(stream.citations) == 1
 
 
 def test_a_passages_own_brackets_do_not_pass_for_markers() -> None:
-    assert hide_markers("as shown [12] and [3, 4] 【5】, a[i]") == "as shown (12) and (3, 4) (5), a[i]"
+    assert (
+        hide_markers("as shown [12] and [3, 4] 【5】, a[i]") == "as shown (12) and (3, 4) (5), a[i]"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_refusal_after_an_answer_is_dropped_and_one_alone_stays(size: int) -> None:
+    answered = f"It holds two hundred orchids. {REFUSAL}"
+    assert written(stream_over(EN), answered, size).strip() == "It holds two hundred orchids [1]."
+    assert written(stream_over(EN), REFUSAL, size) == REFUSAL
+    longer = "It holds two hundred orchids. The documents do not lie."
+    assert written(stream_over(EN), longer, size).endswith("The documents do not lie.")
+
+
+def test_a_sentence_that_runs_over_a_page_is_quoted_whole() -> None:
+    text = "Between 1964 and 1966 a man wrote a\nprogram that talked. It was short."
+    chunk = Chunk(1, "d", 0, text, "", 1, 2, 0, len(text))
+    by_page = Attributor(
+        [ScoredChunk(chunk, 1.0, "a.pdf")], words, lambda c, o: 1 + (o > 35), MeaningEmbedder()
+    )
+    stream = CitedStream(by_page, REFUSAL)
+    written(stream, "A man wrote a program that talked between 1964 and 1966.")
+    (citation,) = stream.citations
+    assert citation.quote == "Between 1964 and 1966 a man wrote a\nprogram that talked."
+    assert citation.page == 1

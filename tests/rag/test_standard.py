@@ -10,7 +10,11 @@ from localrag.rag.conversation import Conversation
 from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.types import Answer, Chunk, ScoredChunk
 
-TEXTS = ["The glass house was opened in 1907.", "温室里有两百株兰花。", "The tea room closes at six."]
+TEXTS = [
+    "The glass house was opened in 1907.",
+    "温室里有两百株兰花。",
+    "The tea room closes at six.",
+]
 
 
 def contexts(texts: list[str]) -> list[ScoredChunk]:
@@ -30,9 +34,7 @@ def pipeline(
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
         page_of=lambda chunk, offset: 5,
-        options=StandardOptions(
-            k=3, min_answerable=0.5, generation=Options(max_tokens=max_tokens)
-        ),
+        options=StandardOptions(k=3, min_answerable=0.5, generation=Options(max_tokens=max_tokens)),
     )
 
 

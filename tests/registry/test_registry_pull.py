@@ -323,7 +323,7 @@ def _child(models: ModelStore, spec: ModelSpec) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="only on systems with SIGKILL")
 def test_a_killed_pull_goes_on_where_it_was(hub: Hub, store: Build) -> None:
     hub.files[HF] = BIG
     hub.seconds_per_block = 0.01

@@ -46,7 +46,10 @@ def test_negative_scores_count_as_nothing() -> None:
 
 @pytest.mark.parametrize("k", [1, 60])
 def test_ties_break_by_chunk_id(k: int) -> None:
-    assert [h.chunk_id for h in reciprocal_rank_fusion([run((9, 1.0)), run((4, 1.0))], k=k)] == [4, 9]
+    assert [h.chunk_id for h in reciprocal_rank_fusion([run((9, 1.0)), run((4, 1.0))], k=k)] == [
+        4,
+        9,
+    ]
     linear = weighted_linear_fusion([run((9, 1.0)), run((4, 1.0))], weights=[0.5, 0.5])
     assert [h.chunk_id for h in linear] == [4, 9]
 

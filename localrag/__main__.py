@@ -1,0 +1,78 @@
+"""Entry point of the `localrag` command: guards first, then the command, errors as paragraphs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+INTERRUPTED = 130
+"""The shell's exit code for a process ended by Ctrl-C (128 + SIGINT)."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    from localrag import network
+
+    network.close_doors()
+    _prepare_streams()
+
+    import click
+
+    from localrag.cli.group import cli
+    from localrag.errors import LocalragError
+    from localrag.messages import tr, translate
+
+    debug = "--debug" in sys.argv[1:] or os.environ.get("LOCALRAG_DEBUG", "") not in ("", "0")
+    try:
+        code = cli.main(prog_name="localrag", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _say(tr("Stopped. Everything reported as done is kept."))
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except LocalragError as error:
+        if debug:
+            raise
+        paragraph = translate(error.message).format(**error.values)
+        if error.hint:
+            paragraph += " " + translate(error.hint).format(**error.values)
+        _say(tr("Error: {message}", message=paragraph))
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        _say(
+            tr(
+                "Error: something went wrong inside localrag ({kind}: {reason}). "
+                "Run the same command with --debug to see where, and please report it.",
+                kind=type(error).__name__,
+                reason=error,
+            )
+        )
+        sys.exit(1)
+
+
+def _say(paragraph: str) -> None:
+    from localrag.cli.output import printable
+
+    print(printable(paragraph), file=sys.stderr)  # noqa: T201
+
+
+def _prepare_streams() -> None:
+    """Chinese must print wherever it goes: a pipe, a Windows console, a terminal with LANG=C."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="replace")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`localrag chat`: questions one after the other; a follow-up is understood in context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import library_option, note
+from localrag.messages import tr
+
+
+@click.command(help=tr("Ask one question after the other; follow-ups are understood."))
+@click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
+@library_option
+def chat(explain: bool, library: Path) -> None:
+    """Read questions until the end of input."""
+    from localrag.api import LocalRAG
+    from localrag.cli.ask import print_answer
+
+    with LocalRAG.open(library, create=False) as rag:
+        conversation = rag.conversation()
+        note(tr("Ask away; an empty line or Ctrl-D ends."))
+        while question := _read():
+            searched = conversation.standalone(question)
+            if searched != question:
+                note(tr("Understood as: {question}", question=searched))
+            answer = print_answer(rag, searched, explain=explain)
+            conversation.remember(searched, answer.text)
+
+
+def _read() -> str:
+    # readline gives arrow keys and history where Python was built with it.
+    import contextlib
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401
+    try:
+        return input("> ").strip()
+    except EOFError:
+        return ""

@@ -1,0 +1,91 @@
+"""`localrag config`: every setting, its value, and where to change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from localrag.cli.output import emit_json, json_option, stdout_console
+from localrag.messages import tr
+
+
+@click.group(invoke_without_command=True, help=tr("Show or change settings."))
+@json_option
+@click.pass_context
+def config(context: click.Context, as_json: bool) -> None:
+    """Without a sub-command: list all settings."""
+    if context.invoked_subcommand is None:
+        _show(as_json)
+
+
+@config.command(help=tr("List every setting with its value."))
+@json_option
+def show(as_json: bool) -> None:
+    """Print all settings."""
+    _show(as_json)
+
+
+@config.command(help=tr("Print where the settings file is."))
+def path() -> None:
+    """Print the path, whether or not the file exists."""
+    from localrag.config import settings_path
+
+    click.echo(settings_path())
+
+
+@config.command(name="set", help=tr("Change a setting, for example: answer.k 6."))
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Check the value, then write it; other lines and comments of the file stay."""
+    from localrag.config import set_in_file
+
+    written = set_in_file(key, value)
+    click.echo(tr("{key} is now {value} ({path}).", key=key, value=value, path=written))
+
+
+@config.command(help=tr("Return a setting to its default."))
+@click.argument("key")
+def unset(key: str) -> None:
+    """Remove the line from the settings file."""
+    from localrag.config import unset_in_file
+
+    written = unset_in_file(key)
+    click.echo(tr("{key} is back to its default ({path}).", key=key, path=written))
+
+
+def _show(as_json: bool) -> None:
+    from localrag.config import Settings, load_settings, settings_path, settings_table
+
+    effective = settings_table(load_settings())
+    if as_json:
+        emit_json({"path": str(settings_path()), "settings": effective})
+        return
+    from rich.table import Table
+
+    defaults = dict(_flat(settings_table(Settings())))
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in (tr("Setting"), tr("Value"), tr("Default")):
+        table.add_column(heading)
+    for key, value in _flat(effective):
+        default = defaults.get(key)
+        table.add_row(key, _shown(value), "" if value == default else _shown(default))
+    stdout_console().print(table)
+    click.echo(tr("Settings file: {path}", path=settings_path()))
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((prefix + key, value))
+    return rows
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)

@@ -1,0 +1,276 @@
+"""`localrag doctor`: what is installed, what is missing, how fast this machine is."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, note, printable
+from localrag.errors import LibraryNotFoundError, LocalragError
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.config import Settings
+    from localrag.registry.store import ModelStore
+
+PACKAGES = (
+    "llama-cpp-python",
+    "sentence-transformers",
+    "torch",
+    "faiss-cpu",
+    "onnxruntime",
+    "onnxruntime-extensions",
+    "pymupdf",
+    "tantivy",
+    "rank-bm25",
+    "jieba",
+    "rjieba",
+    "numpy",
+)
+
+State = Literal["ok", "warning", "problem"]
+SIGNS: dict[State, str] = {"ok": "✓", "warning": "!", "problem": "✗"}
+
+ANSWER_TOKENS = (1000, 120)
+"""Tokens read and written for a typical answer, to say what the measured speed means."""
+
+ROOM = 1.3
+"""Memory that a model takes, as a multiple of its file: weights, KV cache and buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report."""
+
+    part: str
+    state: State
+    text: str
+
+
+@click.command(help=tr("Check this machine, the models and the library, and measure speed."))
+@click.option("--quick", is_flag=True, help=tr("Do not load the language model to measure it."))
+@library_option
+@json_option
+def doctor(quick: bool, library: Path, as_json: bool) -> None:
+    """Print every finding; exit code 1 if something is a problem."""
+    findings: list[Finding] = []
+    for finding in _examine(library, quick=quick):
+        findings.append(finding)
+        if not as_json:
+            click.echo(f"{SIGNS[finding.state]} {finding.part}: {printable(finding.text)}")
+    problems = sum(finding.state == "problem" for finding in findings)
+    if as_json:
+        emit_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})
+    elif problems:
+        note(tr("{count} problems; each says above what to do.", count=problems))
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+def _examine(library: Path, *, quick: bool) -> Iterator[Finding]:
+    from localrag.config import load_settings, settings_path
+    from localrag.factory import make_models
+
+    settings = load_settings()
+    yield Finding("localrag", "ok", _versions())
+    yield _packages()
+    yield _machine()
+    yield Finding(tr("settings"), "ok", str(settings_path()))
+    network = tr("open for the hosted model") if settings.allow_network else tr("closed")
+    yield Finding(tr("network"), "warning" if settings.allow_network else "ok", network)
+    models = make_models()
+    yield _disk(models.folder)
+    yield from _guarded(tr("embedding"), lambda: _embedding(settings, models))
+    yield from _guarded(tr("library"), lambda: _library(library, settings))
+    yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
+
+
+def _guarded(part: str, examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What a part says of itself, or its error as a problem: one fault must not hide the rest."""
+    from localrag.cli.add import said
+
+    try:
+        yield from examine()
+    except LocalragError as error:
+        yield Finding(part, "problem", said(error))
+
+
+def _versions() -> str:
+    from localrag import __version__
+
+    return f"{__version__}, Python {platform.python_version()} ({sys.executable})"
+
+
+def _packages() -> Finding:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        text = tr("missing: {names}; install localrag again.", names=", ".join(missing))
+        return Finding(tr("packages"), "problem", text)
+    return Finding(tr("packages"), "ok", ", ".join(found))
+
+
+def _machine() -> Finding:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    text = tr(
+        "{system}, {physical} cores ({logical} threads), {free:.1f} of {total:.1f} GB memory free",
+        system=f"{platform.system()} {platform.machine()}",
+        physical=psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
+        logical=psutil.cpu_count() or 1,
+        free=memory.available / 1e9,
+        total=memory.total / 1e9,
+    )
+    return Finding(tr("machine"), "ok", text)
+
+
+def _disk(folder: Path) -> Finding:
+    import shutil
+
+    place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(place).free / 1e9
+    text = tr("{free:.1f} GB free at {folder}", free=free, folder=folder)
+    return Finding(tr("disk"), "ok" if free > 2 else "warning", text)
+
+
+def _embedding(settings: Settings, models: ModelStore) -> Iterator[Finding]:
+    import time
+
+    from localrag.factory import make_embedder
+
+    started = time.perf_counter()
+    embedder = make_embedder(settings, models)
+    embedder.embed_queries(["warm"])
+    opened = time.perf_counter() - started
+    passages = [_SAMPLE] * 32
+    started = time.perf_counter()
+    embedder.embed_documents(passages)
+    rate = len(passages) / (time.perf_counter() - started)
+    text = tr(
+        "{model}: {dimension}-d, ready in {seconds:.2f} s, {rate:.0f} passages a second",
+        model=settings.embedding.model,
+        dimension=embedder.dimension,
+        seconds=opened,
+        rate=rate,
+    )
+    yield Finding(tr("embedding"), "ok", text)
+
+
+def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
+    from localrag.api import LocalRAG
+
+    damaged: list[Path] = []
+    try:
+        with LocalRAG.open(
+            directory, settings=settings, create=False, on_damage=damaged.append
+        ) as rag:
+            status = rag.status()
+            if status.counts.chunks:
+                rag.search(_SAMPLE, k=1)
+    except LibraryNotFoundError:
+        text = tr("none yet at {folder}; `localrag add PATH` makes one", folder=directory)
+        yield Finding(tr("library"), "ok", text)
+        return
+    text = tr(
+        "{folder}: {documents} documents, {chunks} passages, built with {model}",
+        folder=directory,
+        documents=status.counts.documents,
+        chunks=status.counts.chunks,
+        model=status.embedding.name,
+    )
+    yield Finding(tr("library"), "ok", text)
+    for path in damaged:
+        text = tr("{name} was damaged; it is being built anew from the catalogue.", name=path.name)
+        yield Finding(tr("library"), "warning", text)
+
+
+def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Finding]:
+    from localrag.config import OpenAISettings
+
+    part = tr("language model")
+    if isinstance(settings.llm, OpenAISettings):
+        text = tr("{model} at {address}", model=settings.llm.model, address=settings.llm.base_url)
+        yield Finding(part, "ok", text)
+        return
+    path = models.path(settings.llm.model)
+    yield _memory(part, path)
+    if quick:
+        return
+    note(tr("Measuring the language model …"))
+    from localrag.llms.llama_cpp import LlamaCppModel
+
+    with LlamaCppModel(
+        path,
+        context_window=settings.llm.context_window,
+        threads=settings.llm.threads or None,
+        gpu_layers=settings.llm.gpu_layers,
+    ) as model:
+        speed, offload = model.speed(), model.offload_report()
+    read, written = ANSWER_TOKENS
+    seconds = read / speed.prefill + written / speed.decode
+    text = tr(
+        "reads {prefill:.0f} and writes {decode:.0f} tokens a second: an answer from a new set of "
+        "passages takes about {seconds:.0f} s",
+        prefill=speed.prefill,
+        decode=speed.decode,
+        seconds=seconds,
+    )
+    yield Finding(part, "ok", text)
+    if offload.gpu_build:
+        text = tr(
+            "{offloaded} of {layers} layers on the GPU",
+            offloaded=offload.layers_offloaded,
+            layers=offload.layers,
+        )
+        yield Finding(tr("GPU"), "ok" if offload.layers_offloaded else "warning", text)
+    elif _has_gpu():
+        text = tr(
+            "there is an NVIDIA GPU, but llama.cpp was built without CUDA: 0 of {layers} layers on "
+            'it. Build it anew: CMAKE_ARGS="-DGGML_CUDA=on" pip install --force-reinstall '
+            "--no-deps --no-cache-dir llama-cpp-python",
+            layers=offload.layers,
+        )
+        yield Finding(tr("GPU"), "warning", text)
+    else:
+        text = tr("none; all {layers} layers run on the processor", layers=offload.layers)
+        yield Finding(tr("GPU"), "ok", text)
+
+
+def _memory(part: str, path: Path) -> Finding:
+    import psutil
+
+    size = path.stat().st_size
+    needed, free = size * ROOM, psutil.virtual_memory().available
+    text = tr(
+        "{name}: {size:.1f} GB; with {free:.1f} GB of memory free, models up to about {most:.0f} "
+        "GB run here",
+        name=path.name,
+        size=size / 1e9,
+        free=free / 1e9,
+        most=free / ROOM / 1e9,
+    )
+    return Finding(part, "ok" if needed < free else "warning", text)
+
+
+def _has_gpu() -> bool:
+    import shutil
+
+    return shutil.which("nvidia-smi") is not None
+
+
+_SAMPLE = (
+    "A library keeps the things that people have written down, so that others can find them "
+    "again. 图书馆保存人们写下的东西，让后来的人能够找到它们。每一本书都有自己的位置。"
+)

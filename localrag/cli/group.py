@@ -1,0 +1,61 @@
+"""The `localrag` command: which commands there are, each loaded only when it is wanted."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from localrag import __version__
+from localrag.cli.output import CONTEXT_LIBRARY
+from localrag.messages import tr
+
+COMMANDS = (
+    "add",
+    "ask",
+    "search",
+    "chat",
+    "status",
+    "remove",
+    "rebuild",
+    "models",
+    "config",
+    "doctor",
+    "completion",
+)
+"""In the order of first use; each is `localrag/cli/<name>.py` with a command of that name."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"localrag.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=tr(
+        "Ask your own documents, offline: grounded answers with page citations, in English and "
+        "Chinese. Nothing leaves this machine."
+    ),
+    epilog=tr(
+        "Begin with: localrag models pull starter, localrag add FOLDER, localrag ask QUESTION."
+    ),
+)
+@click.option("--library", metavar="DIR", help=tr("Folder of the library to use."))
+@click.option("--debug", is_flag=True, help=tr("Show the traceback of an error."))
+@click.version_option(__version__, "--version", "-V", message="localrag %(version)s")
+@click.pass_context
+def cli(context: click.Context, library: str | None, debug: bool) -> None:  # noqa: ARG001
+    """Remember the library; `--debug` is read by the entry point."""
+    context.ensure_object(dict)[CONTEXT_LIBRARY] = library

@@ -1,0 +1,56 @@
+"""`localrag rebuild`: derived files anew, or everything after a change of settings."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option
+from localrag.messages import tr
+
+
+@click.command(
+    help=tr(
+        "Build the search indexes anew; after a change of embedding model or chunking, cut and "
+        "embed every document anew, from the text in the library."
+    )
+)
+@library_option
+@json_option
+def rebuild(library: Path, as_json: bool) -> None:
+    """Rebuild and report."""
+    from localrag.api import LocalRAG
+    from localrag.cli.progress import Bars, say_waiting
+
+    started = time.monotonic()
+    with LocalRAG.open(library, create=False) as rag, Bars() as bars:
+        report = rag.rebuild(bars.tell, on_wait=say_waiting)
+        status = rag.status()
+    seconds = time.monotonic() - started
+    if as_json:
+        emit_json(
+            {
+                "documents": len(report.committed),
+                "chunks": status.counts.chunks,
+                "seconds": round(seconds, 3),
+            }
+        )
+    elif report.committed:
+        click.echo(
+            tr(
+                "{documents} documents cut and embedded anew, {chunks} passages; {seconds:.1f} s.",
+                documents=len(report.committed),
+                chunks=status.counts.chunks,
+                seconds=seconds,
+            )
+        )
+    else:
+        click.echo(
+            tr(
+                "Indexes built anew over {chunks} passages; {seconds:.1f} s.",
+                chunks=status.counts.chunks,
+                seconds=seconds,
+            )
+        )

@@ -1,0 +1,49 @@
+"""`localrag remove`: documents out of the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, note
+from localrag.messages import tr
+
+
+@click.command(help=tr("Take files, or all files below a folder, out of the library."))
+@click.argument("sources", nargs=-1, required=True, metavar=tr("PATH..."), type=click.Path())
+@library_option
+@json_option
+def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
+    """Remove and say what went."""
+    from localrag.api import LocalRAG
+    from localrag.cli.progress import say_waiting
+
+    with LocalRAG.open(library, create=False) as rag:
+        removal = rag.remove(sources, on_wait=say_waiting)
+    if as_json:
+        emit_json(
+            {
+                "sources": list(removal.sources),
+                "documents": list(removal.documents),
+                "chunks": removal.chunks,
+                "purged": removal.purged,
+            }
+        )
+        return
+    click.echo(
+        tr(
+            "Removed {sources} files, {documents} documents, {chunks} passages. "
+            "The files themselves were not touched.",
+            sources=len(removal.sources),
+            documents=len(removal.documents),
+            chunks=removal.chunks,
+        )
+    )
+    if not removal.purged:
+        note(
+            tr(
+                "Another process is reading the library: some removed text stays in its log until "
+                "the next change after that process has ended."
+            )
+        )

@@ -1,0 +1,135 @@
+"""How passages and answers look to a person, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from localrag.cli.output import printable
+from localrag.messages import tr
+from localrag.types import Answer, ScoredChunk
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXCERPT = 220
+"""Characters of a passage shown in a list."""
+
+
+def pages(context: ScoredChunk) -> str:
+    """`3` or `3-4`."""
+    first, last = context.chunk.first_page, context.chunk.last_page
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def hit_json(context: ScoredChunk) -> dict[str, Any]:
+    """One passage as JSON, with the rank that each leg gave."""
+    chunk = context.chunk
+    return {
+        "source": context.source,
+        "page": chunk.first_page,
+        "last_page": chunk.last_page,
+        "heading": chunk.heading,
+        "score": context.score,
+        "text": chunk.text,
+        "ranks": {rank.leg: {"rank": rank.rank, "score": rank.score} for rank in context.ranks},
+        "chunk_id": chunk.id,
+    }
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON."""
+    return {
+        "question": answer.question,
+        "answer": answer.text,
+        "language": answer.language,
+        "grounded": answer.grounded,
+        "citations": [
+            {
+                "marker": citation.marker,
+                "source": citation.source,
+                "page": citation.page,
+                "quote": citation.quote,
+            }
+            for citation in answer.citations
+        ],
+        "contexts": [hit_json(context) for context in answer.contexts],
+        "trace": [
+            {
+                "name": step.name,
+                "decision": step.decision,
+                "score": step.score,
+                "seconds": round(step.seconds, 3),
+            }
+            for step in answer.trace
+        ],
+        "seconds": round(answer.seconds, 3),
+    }
+
+
+def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) -> None:
+    """A numbered list: file, page, heading, the beginning of the passage."""
+    from rich.text import Text
+
+    for number, hit in enumerate(hits, start=1):
+        title = Text(f"{number:>2}. ", style="bold")
+        title.append(printable(PurePath(hit.source).name), style="bold cyan")
+        title.append(tr("  p. {page}", page=pages(hit)), style="cyan")
+        title.append(f"  {hit.score:.3f}", style="dim")
+        if hit.chunk.heading:
+            title.append(f"  {printable(hit.chunk.heading)}", style="dim")
+        console.print(title)
+        excerpt = " ".join(hit.chunk.text.split())
+        if len(excerpt) > EXCERPT:
+            excerpt = excerpt[:EXCERPT] + "…"
+        console.print(Text("    " + printable(excerpt)))
+        if explain:
+            legs = ", ".join(f"{r.leg} #{r.rank} ({r.score:.3f})" for r in hit.ranks)
+            console.print(Text(f"    {legs}", style="dim"))
+
+
+def print_evidence(console: Console, answer: Answer) -> None:
+    """Under an answer: its citations, or what there is instead."""
+    from rich.text import Text
+
+    console.print()
+    if answer.citations:
+        for citation in answer.citations:
+            line = Text(f"[{citation.marker}] ", style="bold")
+            line.append(printable(PurePath(citation.source).name), style="cyan")
+            line.append(tr(", p. {page}", page=citation.page), style="cyan")
+            quote = " ".join(citation.quote.split())
+            line.append(f": “{printable(quote)}”", style="dim")
+            console.print(line)
+    elif answer.contexts:
+        warning = tr("No passage bears this out; it is not grounded in your documents.")
+        if not answer.grounded and _was_refused(answer):
+            warning = tr("Not answered from your documents. The closest passages were:")
+            console.print(Text(warning, style="yellow"))
+            print_hits(console, answer.contexts[:3], explain=False)
+        else:
+            console.print(Text(warning, style="yellow"))
+    else:
+        console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
+    console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
+
+
+def print_trace(console: Console, answer: Answer) -> None:
+    """Every step with its decision, score and time."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in (tr("Step"), tr("Decision"), tr("Score"), tr("Seconds")):
+        table.add_column(heading)
+    for step in answer.trace:
+        score = "" if step.score is None else f"{step.score:.2f}"
+        table.add_row(step.name, step.decision, score, f"{step.seconds:.2f}")
+    console.print(table)
+
+
+def _was_refused(answer: Answer) -> bool:
+    from localrag.prompts import render
+
+    refusal = render("refusal", "zh" if answer.language == "zh" else "en")
+    return answer.text.startswith(refusal.rstrip("。."))

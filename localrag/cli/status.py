@@ -1,0 +1,103 @@
+"""`localrag status`: what is in the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, printable, stdout_console
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from localrag.stores.records import LibraryStatus
+
+
+@click.command(help=tr("Show what is in the library."))
+@click.option("--documents", is_flag=True, help=tr("List every document."))
+@library_option
+@json_option
+def status(documents: bool, library: Path, as_json: bool) -> None:
+    """Print counts, sizes and models; no model is loaded."""
+    from localrag.api import LocalRAG
+
+    with LocalRAG.open(library, create=False) as rag:
+        found = rag.status()
+        records = rag.library.documents() if documents or as_json else []
+    if as_json:
+        emit_json(
+            {
+                "library": str(found.directory),
+                "documents": found.counts.documents,
+                "sources": found.counts.sources,
+                "pages": found.counts.pages,
+                "chunks": found.counts.chunks,
+                "bytes": found.counts.size,
+                "bytes_on_disk": found.size_on_disk,
+                "embedding": {
+                    "model": found.embedding.name,
+                    "dimension": found.embedding.dimension,
+                },
+                "generation": found.generation,
+                "indexes": [
+                    {"name": one.name, "present": one.present, "behind": one.behind}
+                    for one in found.derived
+                ],
+                "writer": found.writer,
+                "list": [
+                    {
+                        "id": record.id,
+                        "title": record.title,
+                        "sources": list(record.sources),
+                        "pages": record.pages,
+                        "chunks": record.chunks,
+                        "language": record.language,
+                        "added_at": record.added_at,
+                        "metadata": dict(record.metadata),
+                    }
+                    for record in records
+                ],
+            }
+        )
+        return
+    console = stdout_console()
+    console.print(_overview(found))
+    if documents:
+        from rich.table import Table
+
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for heading in (tr("Document"), tr("Pages"), tr("Passages"), tr("Language"), tr("Added")):
+            table.add_column(heading, overflow="fold")
+        for record in records:
+            table.add_row(
+                "\n".join(printable(source) for source in record.sources),
+                str(record.pages),
+                str(record.chunks),
+                record.language,
+                record.added_at[:16].replace("T", " "),
+            )
+        console.print()
+        console.print(table)
+
+
+def _overview(found: LibraryStatus) -> Table:
+    from rich.filesize import decimal
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row(tr("Library"), str(found.directory))
+    table.add_row(tr("Documents"), str(found.counts.documents))
+    table.add_row(tr("Files"), str(found.counts.sources))
+    table.add_row(tr("Pages"), str(found.counts.pages))
+    table.add_row(tr("Passages"), str(found.counts.chunks))
+    table.add_row(tr("Size on disk"), decimal(found.size_on_disk))
+    table.add_row(tr("Embedding model"), f"{found.embedding.name} ({found.embedding.dimension}-d)")
+    for index in found.derived:
+        state = tr("up to date") if index.present and not index.behind else tr("will catch up")
+        table.add_row(tr("Index {name}", name=index.name), state)
+    if found.writer:
+        table.add_row(tr("In use by"), found.writer)
+    return table
