@@ -6,6 +6,7 @@ import ast
 import re
 import string
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,40 +16,91 @@ from localrag.messages import interface_language, tr, translate
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 CATALOGUE = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))["messages"]
-ERROR_NAMES = {
+SPEAKERS = {"tr", "translate"} | {
     name
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, errors.LocalragError)
 }
 
 
-def literal(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+class Module:
+    """One source file: the calls whose first argument or `hint` a person reads."""
+
+    def __init__(self, source: str) -> None:
+        self._tree = ast.parse(source)
+        self._names: dict[str, str] = {}
+        self._constants: dict[str, ast.expr] = {}
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.ImportFrom) and node.module in (
+                "localrag.messages",
+                "localrag.errors",
+            ):
+                self._names |= {a.asname or a.name: a.name for a in node.names}
+        for statement in self._tree.body:
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                self._constants[statement.targets[0].id] = statement.value
+
+    def spoken(self) -> Iterator[ast.expr]:
+        """The expressions that must be templates."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call) and self._speaks(node.func):
+                yield from node.args[:1]
+                yield from (word.value for word in node.keywords if word.arg == "hint")
+
+    def texts(self, node: ast.expr) -> list[str] | None:
+        """The templates that an expression may be, or None where reading cannot tell."""
+        match node:
+            case ast.Constant(value=str(text)):
+                return [text]
+            case ast.IfExp(body=body, orelse=orelse):
+                parts = [self.texts(body), self.texts(orelse)]
+                return None if None in parts else [t for part in parts for t in part or []]
+            case ast.Name(id=name) if name in self._constants:
+                return self.texts(self._constants[name])
+            case ast.Attribute(attr="message" | "hint"):
+                return []  # what an error brought along was found where it was raised
+            case _:
+                return None
+
+    def _speaks(self, function: ast.expr) -> bool:
+        match function:
+            case ast.Name(id=name):
+                return self._names.get(name) in SPEAKERS
+            case ast.Attribute(value=ast.Name(id="messages" | "errors"), attr=name):
+                return name in SPEAKERS
+            case _:
+                return False
 
 
-def templates() -> dict[str, str]:
-    """Template -> where it stands."""
+def collect() -> tuple[dict[str, str], list[str]]:
+    """Template -> where it stands, and the places whose text cannot be read off."""
     found: dict[str, str] = {}
+    unclear: list[str] = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            where = f"{path.relative_to(PACKAGE)}:{node.lineno}"
-            if name in ERROR_NAMES or name == "tr":
-                if node.args and (text := literal(node.args[0])):
-                    found[text] = where
-                for keyword in node.keywords:
-                    if keyword.arg == "hint" and (text := literal(keyword.value)):
-                        found[text] = where
-    return found
+        if path.parent == PACKAGE and path.stem in ("errors", "messages"):
+            continue
+        module = Module(path.read_text(encoding="utf-8"))
+        for node in module.spoken():
+            where = f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno}"
+            texts = module.texts(node)
+            if texts is None:
+                unclear.append(f"{where}: {ast.unparse(node)}")
+            for text in texts or []:
+                found.setdefault(text, where)
+    return found, unclear
 
 
-def placeholders(template: str) -> set[str]:
-    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+def placeholders(template: str) -> set[tuple[str, str | None, str | None]]:
+    """Names with format and conversion: {seconds:.1f} must not become {seconds}."""
+    parts = string.Formatter().parse(template)
+    return {(name, spec, conversion) for _, name, spec, conversion in parts if name is not None}
 
 
-TEMPLATES = templates()
+def commands(template: str) -> list[str]:
+    return sorted(re.findall(r"`[^`]*`", template))
+
+
+TEMPLATES, UNCLEAR = collect()
 
 
 def test_the_collection_finds_errors_hints_and_messages() -> None:
@@ -57,13 +109,40 @@ def test_the_collection_finds_errors_hints_and_messages() -> None:
     assert len(TEMPLATES) > 50
 
 
+def test_the_collection_reads_every_shape_and_names_what_it_cannot_read() -> None:
+    module = Module(
+        "from localrag import errors\n"
+        "from localrag.errors import ModelError as Broken\n"
+        "from localrag.messages import tr\n"
+        "HINT = 'three'\n"
+        "tr('one' if x else 'two')\n"
+        "Broken('four', hint=HINT, name='no text')\n"
+        "errors.UsageError('five')\n"
+        "click.UsageError(other)\n"
+        "text.translate(table)\n"
+        "tr(anything)\n"
+        "tr(f'{built}')\n"
+    )
+    texts = [module.texts(node) for node in module.spoken()]
+    found = sorted(text for part in texts for text in part or [])
+    assert found == ["five", "four", "one", "three", "two"]
+    assert texts.count(None) == 2
+
+
+def test_every_text_can_be_read_off_the_source() -> None:
+    assert UNCLEAR == []
+
+
 @pytest.mark.parametrize("template", sorted(TEMPLATES), ids=lambda t: TEMPLATES[t])
 def test_every_text_has_a_chinese_one_with_the_same_placeholders(template: str) -> None:
     assert template in CATALOGUE, f"{TEMPLATES[template]}: add it to messages_zh.toml"
-    assert placeholders(CATALOGUE[template]) == placeholders(template)
+    chinese = CATALOGUE[template]
+    assert placeholders(chinese) == placeholders(template)
+    assert commands(chinese) == commands(template)
     needs_han = re.search(r"[A-Za-z]{3}", re.sub(r"`[^`]*`|\{[^}]*\}", "", template))
-    if needs_han and CATALOGUE[template] != template:
-        assert re.search(r"[\u4e00-\u9fff]", CATALOGUE[template])
+    if needs_han and chinese != template:
+        assert re.search(r"[\u4e00-\u9fff]", chinese)
+    assert not re.search(r"[\u4e00-\u9fff][,.:;?!()]", chinese), "full-width punctuation"
 
 
 def test_the_catalogue_has_no_leftovers() -> None:

@@ -38,6 +38,8 @@ class Completion:
     prompt_tokens: int
     completion_tokens: int
     finish_reason: Literal["stop", "length"]
+    cached_prompt_tokens: int = 0
+    """Tokens of the prompt that were still in the cache and were not read again."""
 
 
 class LLM(Protocol):
@@ -55,6 +57,10 @@ class LLM(Protocol):
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a plain text, never read as control tokens."""
+        ...
+
+    def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens of the whole prompt, with what the chat template puts around the messages."""
         ...
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:

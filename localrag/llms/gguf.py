@@ -1,0 +1,142 @@
+"""A look at the head of a GGUF file before llama.cpp maps it.
+
+Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The metadata
+and the tensor table are walked with every length checked against the file, so
+that a page of HTML, half a download or a forged count is named as such instead
+of being met by native code. What the metadata mean is left to llama.cpp.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+
+from localrag.errors import ModelCorruptError, ModelNotFoundError
+
+_SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_STRING, _ARRAY = 8, 9
+_SMALLEST_ENTRY = 13
+"""Bytes of a metadata entry with a one-letter key and a one-byte value, rounded down."""
+
+_LONGEST_KEY = 65_535
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+class _Malformed(Exception):  # noqa: N818 - private, always turned into ModelCorruptError
+    pass
+
+
+class _Reader:
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.size = len(data)
+        self.position = 0
+
+    def skip(self, count: int) -> None:
+        if count > self.size - self.position:
+            raise _Malformed
+        self.position += count
+
+    def u32(self) -> int:
+        self.skip(4)
+        return int(_U32.unpack_from(self.data, self.position - 4)[0])
+
+    def u64(self) -> int:
+        self.skip(8)
+        return int(_U64.unpack_from(self.data, self.position - 8)[0])
+
+    def strings(self, count: int) -> None:
+        # The vocabulary has hundreds of thousands of strings: keep this loop bare.
+        data, position, size, unpack = self.data, self.position, self.size, _U64.unpack_from
+        for _ in range(count):
+            if position + 8 > size:
+                raise _Malformed
+            position += 8 + unpack(data, position)[0]
+        if position > size:
+            raise _Malformed
+        self.position = position
+
+    def value(self, kind: int) -> None:
+        if kind == _ARRAY:
+            element, count = self.u32(), self.u64()
+            if count > self.size - self.position:
+                raise _Malformed
+            if element == _STRING:
+                self.strings(count)
+            elif element in _SCALAR_BYTES:
+                self.skip(count * _SCALAR_BYTES[element])
+            else:
+                raise _Malformed
+        elif kind == _STRING:
+            self.strings(1)
+        elif kind in _SCALAR_BYTES:
+            self.skip(_SCALAR_BYTES[kind])
+        else:
+            raise _Malformed
+
+
+def _walk(reader: _Reader) -> None:
+    tensors, entries = reader.u64(), reader.u64()
+    if (tensors + entries) * _SMALLEST_ENTRY > reader.size:
+        raise _Malformed
+    for _ in range(entries):
+        length = reader.u64()
+        if not 0 < length <= _LONGEST_KEY:
+            raise _Malformed
+        reader.skip(length)
+        reader.value(reader.u32())
+    furthest = 0
+    for _ in range(tensors):
+        reader.strings(1)
+        dimensions = reader.u32()
+        if dimensions > 4:
+            raise _Malformed
+        reader.skip(8 * dimensions + 4)
+        furthest = max(furthest, reader.u64())
+    # The last tensor begins at `furthest` behind the header, so the file ends later.
+    if reader.position + furthest >= reader.size:
+        raise _Malformed
+
+
+def check_gguf(path: Path) -> None:
+    """Make sure that `path` is a whole GGUF file (version 2 or 3, little endian).
+
+    Raises `ModelNotFoundError` where there is no file and `ModelCorruptError`
+    where it is something else, cut short, or holds impossible counts.
+    """
+    if not path.is_file():
+        raise ModelNotFoundError(
+            "There is no language model file at {path}.",
+            hint="Run `localrag models list` to see what is installed, or check the path.",
+            path=path,
+        )
+    with path.open("rb") as file:
+        head = file.read(24)
+        if head[:4] != b"GGUF":
+            raise ModelCorruptError(
+                "{path} is not a GGUF model: it begins with {start}.",
+                hint="Choose a file that ends in .gguf, or fetch the model again.",
+                path=path,
+                start=repr(head[:4].decode("latin-1")),
+            )
+        version = int.from_bytes(head[4:8], "little")
+        if version not in (2, 3):
+            raise ModelCorruptError(
+                "{path} is a GGUF file of version {version}; versions 2 and 3 can be read.",
+                hint="Fetch a current conversion of this model.",
+                path=path,
+                version=version,
+            )
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                reader = _Reader(data)
+                reader.skip(8)
+                _walk(reader)
+        except _Malformed as error:
+            raise ModelCorruptError(
+                "{path} is damaged or cut short: its header points outside the file.",
+                hint="Fetch the model again; `localrag models verify` checks the copies you have.",
+                path=path,
+            ) from error

@@ -1,0 +1,66 @@
+"""The one place where llama.cpp is loaded, quietly and with threads that wait politely."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections import deque
+from typing import Any
+
+from localrag.errors import BackendError
+
+_LOG: deque[str] = deque(maxlen=200)
+_log_callback: Any = None
+
+
+def load() -> Any:
+    """The `llama_cpp` module, whose log is kept in memory instead of printed.
+
+    Nothing else in localrag may import it first. Raises `BackendError`.
+    """
+    global _log_callback  # llama.cpp has one log for the whole process
+    if _log_callback is not None:
+        import llama_cpp
+
+        return llama_cpp
+    # Threads that spin while they wait for each other are many times slower as soon as
+    # another program wants a core. OpenMP reads this once, when it is loaded.
+    unset = "OMP_WAIT_POLICY" not in os.environ
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        import llama_cpp
+    except (ImportError, OSError, RuntimeError) as error:
+        raise BackendError(
+            "llama.cpp cannot be loaded: {reason}",
+            hint="Reinstall it with: pip install --force-reinstall llama-cpp-python",
+            reason=error,
+        ) from error
+    finally:
+        if unset:
+            del os.environ["OMP_WAIT_POLICY"]
+
+    def remember(_level: int, text: bytes, _data: object) -> None:
+        _LOG.append(text.decode("utf-8", "replace"))
+
+    _log_callback = llama_cpp.llama_log_callback(remember)
+    llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+    return llama_cpp
+
+
+def forget_log() -> None:
+    """Begin a new log."""
+    _LOG.clear()
+
+
+def log_lines() -> list[str]:
+    """What llama.cpp said last, oldest first."""
+    return [line.strip() for line in "".join(_LOG).splitlines() if line.strip(" .")]
+
+
+def log_reason() -> str:
+    """What llama.cpp said last that reads like a reason, shortened."""
+    lines = log_lines()
+    telling = [line for line in lines if re.search(r"error|fail|unable|invalid|cannot", line, re.I)]
+    return " / ".join(dict.fromkeys(telling or lines[-2:]))[-600:]

@@ -1,0 +1,477 @@
+"""The adapter against a server that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from localrag import network
+from localrag.errors import (
+    BackendError,
+    ConfigError,
+    ContextOverflowError,
+    NetworkBlockedError,
+)
+from localrag.llms.base import Message, Options
+from localrag.llms.openai_compatible import OpenAICompatibleModel
+
+CHAT = [Message("system", "Be brief."), Message("user", "水壶在哪里？")]
+KEY = "sk-very-secret"
+
+Respond = Callable[[BaseHTTPRequestHandler], None]
+
+
+@dataclass
+class Server:
+    """`script` says how each request is answered, in order; `requests` holds their bodies."""
+
+    url: str = ""
+    script: list[Respond] = field(default_factory=list)
+    requests: list[Mapping[str, object]] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+
+    models: list[OpenAICompatibleModel] = field(default_factory=list)
+
+    def model(self, **options: object) -> OpenAICompatibleModel:
+        wanted = {"timeout_seconds": 5.0} | options
+        self.models.append(OpenAICompatibleModel(self.url, "tiny", **wanted))  # type: ignore[arg-type]
+        return self.models[-1]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            state.requests.append(json.loads(body))
+            state.headers.append(dict(self.headers))
+            state.script.pop(0)(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that hangs up is part of the tests."""
+
+    httpd = Quiet(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    state.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield state
+    for model in state.models:
+        model.close()
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tenacity
+
+    monkeypatch.setattr(tenacity, "wait_random_exponential", lambda **_: lambda _state: 0.01)
+
+
+def body(
+    data: bytes, *, status: int = 200, kind: str = "application/json", **headers: str
+) -> Respond:
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    return respond
+
+
+def reply(text: str, *, finish: str = "stop", **extra: object) -> Respond:
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    return body(json.dumps({"choices": [choice], **extra}).encode())
+
+
+def error(status: int, message: str, **headers: str) -> Respond:
+    return body(json.dumps({"error": {"message": message}}).encode(), status=status, **headers)
+
+
+def events(*parts: bytes, pause: float = 0.0, kind: str = "text/event-stream") -> Respond:
+    """Chunked event stream; ends without the closing chunk, as a server that died does,
+    unless the last part is empty.
+    """
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for part in parts:
+            try:
+                handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                handler.wfile.flush()
+            except OSError:
+                break
+            time.sleep(pause)
+        handler.close_connection = True
+
+    return respond
+
+
+def delta(text: str | None = None, finish: str | None = None) -> bytes:
+    content = {} if text is None else {"content": text}
+    event = {"choices": [{"delta": content, "finish_reason": finish}]}
+    return b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+# -- what is sent and what comes back -----------------------------------------------
+
+
+def test_a_plain_completion(server: Server) -> None:
+    usage = {"prompt_tokens": 21, "completion_tokens": 3}
+    server.script = [reply("在炉子上。", usage=usage)]
+    done = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9, stop=("\n",)))
+    assert (done.text, done.prompt_tokens, done.completion_tokens) == ("在炉子上。", 21, 3)
+    assert done.finish_reason == "stop"
+    assert server.requests == [
+        {
+            "model": "tiny",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "水壶在哪里？"},
+            ],
+            "temperature": 0.0,
+            "stream": False,
+            "max_tokens": 9,
+            "stop": ["\n"],
+        }
+    ]
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_without_usage_the_tokens_are_estimated(server: Server) -> None:
+    server.script = [reply("<think>hm</think>Yes", finish="length")]
+    model = server.model()
+    done = model.complete(CHAT, Options(max_tokens=0, temperature=0.5, seed=7))
+    assert (done.text, done.finish_reason) == ("Yes", "length")
+    assert done.prompt_tokens == model.count_prompt_tokens(CHAT)
+    assert done.completion_tokens == 1
+    assert "max_tokens" not in server.requests[0]
+    assert server.requests[0]["seed"] == 7
+    assert "Authorization" not in server.headers[0]
+
+
+def test_the_estimate_is_rather_too_high(server: Server) -> None:
+    model = server.model()
+    assert model.count_tokens("") == 0
+    assert model.count_tokens("水壶在炉子上。") == 7
+    assert model.count_tokens("The kettle stands on the stove.") == 11
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_schema_falls_back_to_the_form_that_llama_cpp_knows(server: Server, status: int) -> None:
+    schema = {"type": "object"}
+    server.script = [error(status, "unknown response_format"), reply("{}")]
+    assert server.model().complete(CHAT, Options(schema=schema)).text == "{}"
+    first, second = (request["response_format"] for request in server.requests)
+    assert first["type"] == "json_schema"  # type: ignore[index]
+    assert first["json_schema"]["schema"] == schema  # type: ignore[index]
+    assert second == {"type": "json_object", "schema": schema}
+
+
+def test_a_proxy_is_never_asked_for_this_machine(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server.script = [reply("Yes")]
+    assert server.model(max_retries=0).complete(CHAT, Options()).text == "Yes"
+
+
+# -- streaming ------------------------------------------------------------------------
+
+
+def test_a_stream_with_comments_pieces_of_characters_and_odd_lines(server: Server) -> None:
+    text = delta("在炉子\u2028上")
+    server.script = [
+        events(
+            b": keep-alive\r\n\r\n",
+            delta(),
+            delta("<thi"),
+            delta("nk>hm</think>"),
+            text[:41],
+            text[41:],
+            b"\ndata:\n\n",
+            b'event: message\ndata: {"choices":\ndata: [{"delta": {"content": "!"}}]}\n\n',
+            delta(None, "stop"),
+            b'data: {"choices": [], "usage": {"prompt_tokens": 3}}\n\n',
+            DONE,
+            b"",
+        )
+    ]
+    assert "".join(server.model().stream(CHAT, Options())) == "在炉子\u2028上!"
+    assert server.requests[0]["stream"] is True
+
+
+@pytest.mark.parametrize("last", [DONE, delta(None, "length")], ids=["done", "finish_reason"])
+def test_either_end_mark_ends_a_stream(server: Server, last: bytes) -> None:
+    server.script = [events(delta("Yes"), last, b"")]
+    assert list(server.model().stream(CHAT, Options())) == ["Yes"]
+
+
+@pytest.mark.parametrize("tail", [(), (b"",)], ids=["connection lost", "ended early"])
+def test_a_stream_that_is_cut_says_so_after_what_came(
+    server: Server, tail: tuple[bytes, ...]
+) -> None:
+    server.script = [events(delta("In the"), *tail)]
+    stream = server.model().stream(CHAT, Options())
+    assert next(stream) == "In the"
+    with pytest.raises(BackendError, match="cut off"):
+        next(stream)
+    assert len(server.requests) == 1
+
+
+def test_a_closed_stream_closes_the_connection(server: Server) -> None:
+    server.script = [events(*[delta("word ")] * 500, pause=0.01), reply("again")]
+    model = server.model()
+    stream = model.stream(CHAT, Options())
+    assert next(stream) == "word "
+    stream.close()  # type: ignore[attr-defined]
+    assert model.complete(CHAT, Options()).text == "again"
+
+
+@pytest.mark.parametrize(
+    ("respond", "message"),
+    [
+        (events(b"data: {oops\n\n", b""), "no chat completion"),
+        (events(b'data: "text"\n\n', b""), "no chat completion"),
+        (events(b'data: {"choices": [3]}\n\n', b""), "no chat completion"),
+        (events(delta("x"), kind="text/html"), "content type text/html"),
+        (events(b'data: {"error": {"message": "out of memory"}}\n\n', b""), "out of memory"),
+        (error(500, "boom"), "boom"),
+    ],
+)
+def test_a_stream_of_something_else(server: Server, respond: Respond, message: str) -> None:
+    server.script = [respond]
+    with pytest.raises(BackendError, match=message):
+        list(server.model(max_retries=0).stream(CHAT, Options()))
+
+
+# -- retries --------------------------------------------------------------------------
+
+
+def drop(handler: BaseHTTPRequestHandler) -> None:
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize("first", [error(500, "x"), error(503, "x"), error(429, "x"), drop])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_passing_failure_is_tried_again(server: Server, first: Respond, streamed: bool) -> None:
+    server.script = [first, events(delta("Yes"), DONE, b"") if streamed else reply("Yes")]
+    model = server.model(max_retries=1)
+    if streamed:
+        assert list(model.stream(CHAT, Options())) == ["Yes"]
+    else:
+        assert model.complete(CHAT, Options()).text == "Yes"
+
+
+def test_patience_ends(server: Server) -> None:
+    server.script = [error(503, f"attempt {number}") for number in range(9)]
+    with pytest.raises(BackendError, match="attempt 2"):
+        server.model(max_retries=2).complete(CHAT, Options())
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_the_wait_that_the_server_asks_for_is_kept(server: Server, form: str) -> None:
+    value = "1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True)
+    server.script = [error(429, "slow down", Retry_After=value), reply("Yes")]
+    began = time.monotonic()
+    server.model().complete(CHAT, Options())
+    assert 0.9 < time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "²"])
+def test_a_wait_that_nobody_understands_is_ignored(server: Server, value: str) -> None:
+    server.script = [error(429, "slow down", Retry_After=value.encode().decode("latin-1"))]
+    server.script.append(reply("Yes"))
+    assert server.model().complete(CHAT, Options()).text == "Yes"
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
+def test_a_refusal_is_not_tried_again(server: Server, status: int) -> None:
+    server.script = [error(status, "no such thing"), reply("never")]
+    with pytest.raises(BackendError, match=rf"status {status}\): no such thing"):
+        server.model().complete(CHAT, Options())
+    assert len(server.requests) == 1
+
+
+# -- what a person is told ------------------------------------------------------------
+
+
+def test_the_key_is_shown_nowhere(server: Server) -> None:
+    server.script = [error(401, f"Incorrect API key provided: {KEY}.")]
+    model = server.model(api_key=KEY)
+    with pytest.raises(BackendError) as caught:
+        model.complete(CHAT, Options())
+    assert "Incorrect API key provided: ***." in str(caught.value)
+    assert "API key in the environment" in str(caught.value)
+    assert KEY not in str(caught.value) + repr(caught.value) + repr(model) + model.name
+
+
+def test_a_prompt_that_is_too_long_for_the_server(server: Server) -> None:
+    server.script = [error(400, "This model's maximum context length is 2048 tokens.")]
+    with pytest.raises(ContextOverflowError, match="2048"):
+        server.model().complete(CHAT, Options())
+
+
+@pytest.mark.parametrize(
+    ("respond", "message"),
+    [
+        (body(b"<html>Sign in</html>", kind="text/html"), "no chat completion: <html>Sign in"),
+        (body(b'{"choices": ['), "no chat completion"),
+        (body(b"[]"), "no chat completion"),
+        (body(b'{"choices": []}'), "no choices"),
+        (body(b'{"choices": [{"message": {"content": null}}]}'), "no text"),
+        (body(b'{"choices": "none"}'), "no choices"),
+        (body(b""), "no chat completion: -"),
+        (body(b"\xff\xfe\x00"), "no chat completion"),
+        (body(b'{"error": {"message": "no such model"}}'), "no such model"),
+    ],
+)
+def test_a_reply_that_is_none(server: Server, respond: Respond, message: str) -> None:
+    server.script = [respond]
+    with pytest.raises(BackendError, match=message):
+        server.model().complete(CHAT, Options())
+
+
+def test_a_huge_error_body_is_shortened(server: Server) -> None:
+    server.script = [body(b"x" * 5_000_000, status=400, kind="text/plain")]
+    with pytest.raises(BackendError) as caught:
+        server.model().complete(CHAT, Options())
+    assert len(str(caught.value)) < 700
+    assert "xxx…" in str(caught.value)
+
+
+def test_an_endless_reply_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localrag.llms.openai_compatible._REPLY_BYTES", 1000)
+    server.script = [body(b" " * 5_000_000)]
+    with pytest.raises(BackendError, match="more than 1000 bytes"):
+        server.model().complete(CHAT, Options())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_server_that_falls_silent(server: Server, streamed: bool) -> None:
+    asleep = threading.Event()
+
+    def sleep(handler: BaseHTTPRequestHandler) -> None:
+        if streamed:
+            events(delta("One"), b": keep-alive\n\n", pause=0.01)(handler)
+            handler.wfile.flush()
+        asleep.wait(3)
+
+    server.script = [sleep]
+    model = server.model(timeout_seconds=0.2)
+    with pytest.raises(BackendError, match=r"nothing for 0\.2 seconds"):
+        list(model.stream(CHAT, Options())) if streamed else model.complete(CHAT, Options())
+    asleep.set()
+    assert len(server.requests) == 1
+
+
+def test_nobody_listens(server: Server) -> None:
+    model = OpenAICompatibleModel("http://127.0.0.1:9/v1", "tiny", max_retries=1)
+    with pytest.raises(BackendError, match=r"127\.0\.0\.1:9 cannot be reached"):
+        model.complete(CHAT, Options())
+
+
+# -- the door -------------------------------------------------------------------------
+
+
+def test_another_host_needs_permission_before_its_name_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: pytest.fail("resolved a name"))
+    with pytest.raises(NetworkBlockedError, match="allow_network = true"):
+        OpenAICompatibleModel("https://api.example.com/v1", "tiny", api_key=KEY)
+    with pytest.raises(NetworkBlockedError, match=r"192\.168\.1\.5:8080"):
+        OpenAICompatibleModel("http://192.168.1.5:8080/v1", "tiny")
+
+
+def test_with_permission_only_that_host_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    import contextlib
+
+    asked: list[set[str]] = []
+    opened = False
+
+    @contextlib.contextmanager
+    def allow(hosts: set[str]) -> Iterator[None]:
+        nonlocal opened
+        asked.append(set(hosts))
+        opened = True
+        yield
+        opened = False
+
+    def resolve(*_: object, **__: object) -> None:
+        assert opened
+        raise OSError("no such name")
+
+    monkeypatch.setattr(network, "allow", allow)
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    model = OpenAICompatibleModel(
+        "https://api.example.com/v1", "tiny", allow_network=True, max_retries=0
+    )
+    with pytest.raises(BackendError, match=r"api\.example\.com cannot be reached"):
+        model.complete(CHAT, Options())
+    assert asked == [{"api.example.com"}]
+
+
+def test_what_the_door_says_is_not_hidden_by_the_http_library(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise NetworkBlockedError("stopped at the door")
+
+    monkeypatch.setattr("socket.create_connection", closed)
+    with pytest.raises(NetworkBlockedError, match="stopped at the door"):
+        server.model().complete(CHAT, Options())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8080/v1",
+        "ftp://localhost/v1",
+        "http://",
+        "http://user:secret@localhost/v1",
+        "http://localhost:port/v1",
+        "http://[::1/v1",
+        "http://localhost/v1?key=secret",
+    ],
+)
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(ConfigError, match="base URL") as caught:
+        OpenAICompatibleModel(url, "tiny")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-钥匙", "sk-a\nb"])
+def test_a_key_that_is_none(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        OpenAICompatibleModel("http://localhost/v1", "tiny", api_key=key)
+    assert key not in str(caught.value)

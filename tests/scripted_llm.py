@@ -1,0 +1,73 @@
+"""A language model that says what it was told to say, for tests of everything above it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import ContextOverflowError
+from localrag.llms.base import Completion, Message, Options
+
+
+class ScriptedLLM:
+    """An `LLM` and `ChoiceScorer`: replies and probabilities come off two queues.
+
+    A reply may be an exception, which is raised. `history` holds the messages and
+    options of every call, `scored` the messages and choices. Four characters are a token.
+    """
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        replies: Iterable[str | Exception] = (),
+        scores: Iterable[Mapping[str, float]] = (),
+        *,
+        context_window: int = 4096,
+    ) -> None:
+        self.replies = deque(replies)
+        self.scores = deque(scores)
+        self.history: list[tuple[tuple[Message, ...], Options]] = []
+        self.scored: list[tuple[tuple[Message, ...], tuple[str, ...]]] = []
+        self._context_window = context_window
+
+    @property
+    def context_window(self) -> int:
+        return self._context_window
+
+    def count_tokens(self, text: str) -> int:
+        return math.ceil(len(text) / 4)
+
+    def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
+        return sum(4 + self.count_tokens(message.content) for message in messages)
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        text = self._next(messages, options)
+        return Completion(text, self.count_prompt_tokens(messages), self.count_tokens(text), "stop")
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        text = self._next(messages, options)
+        return (text[start : start + 3] for start in range(0, len(text), 3))
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str]
+    ) -> NDArray[np.float64]:
+        self.scored.append((tuple(messages), tuple(choices)))
+        assert self.scores, "the script has no scores left"
+        given = self.scores.popleft()
+        weights = np.array([given.get(choice, 0.0) for choice in choices], dtype=np.float64)
+        return weights / weights.sum()
+
+    def _next(self, messages: Sequence[Message], options: Options) -> str:
+        self.history.append((tuple(messages), options))
+        if self.count_prompt_tokens(messages) > self.context_window:
+            raise ContextOverflowError("The script's window is too small.")
+        assert self.replies, "the script has no replies left"
+        reply = self.replies.popleft()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
