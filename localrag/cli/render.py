@@ -123,7 +123,7 @@ def print_trace(console: Console, answer: Answer) -> None:
     for heading in (tr("Step"), tr("Decision"), tr("Score"), tr("Seconds")):
         table.add_column(heading)
     for step in answer.trace:
-        score = "" if step.score is None else f"{step.score:.2f}"
+        score = "" if step.score is None else f"{step.score:.3f}"
         table.add_row(step.name, step.decision, score, f"{step.seconds:.2f}")
     console.print(table)
 

@@ -29,7 +29,10 @@ FOUND_SUPPORT = 0.55
 CROSS_LANGUAGE_COSINE = 0.5
 """The same decision by embedding, where sentence and passage are of different languages."""
 MINIMUM_TERMS = 2
-"""Shorter fragments (a list number, "Yes.") are not attributed to anything."""
+"""Shorter fragments (a list number, "15.3%") prove nothing by themselves."""
+
+SHORT_ANSWER = 40
+"""Characters up to which a whole answer may be a bare name or number."""
 
 MARKER = re.compile(
     r"[ \t]*[\[【［]\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
@@ -103,6 +106,19 @@ class Attributor:
                 markers = [best]
         return [self._cite(marker, sentence, terms) for marker in markers]
 
+    def attribute_short(self, answer: str, question: str) -> list[Citation]:
+        """Citation of an answer too short to be a sentence ("15.3%"), or none.
+
+        The sentence must hold every term of the answer, and is the one closest to the question.
+        """
+        wanted = self._terms(answer)
+        holding = [e for e in self._evidence if wanted and wanted <= e.terms]
+        if not holding:
+            return []
+        asked = self._terms(question)
+        best = max(holding, key=lambda e: (self._share(asked, e.terms), -e.marker, -e.start))
+        return [self._citation(best)]
+
     def _sentences(self, chunk: Chunk) -> list[tuple[int, int]]:
         """Spans of the sentences; one that runs on over a page's end is one sentence."""
         spans: list[tuple[int, int]] = []
@@ -162,19 +178,23 @@ class Attributor:
         return self._contexts[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
 
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
-        context = self._contexts[marker - 1]
         candidates = [e for e in self._evidence if e.marker == marker]
         shares = [self._share(terms, e.terms) for e in candidates]
         if {self._languages[marker - 1], detect(sentence)} == {"zh", "en"}:
             cosines = self._cosines(sentence)
             shares = [c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker]
-        best = candidates[max(range(len(candidates)), key=lambda i: (shares[i], -i))]
+        return self._citation(
+            candidates[max(range(len(candidates)), key=lambda i: (shares[i], -i))]
+        )
+
+    def _citation(self, evidence: _Evidence) -> Citation:
+        context = self._contexts[evidence.marker - 1]
         return Citation(
-            marker=marker,
+            marker=evidence.marker,
             chunk_id=context.chunk.id,
             source=context.source,
-            page=self._page_of(context.chunk, best.start),
-            quote=self._text(best).strip(),
+            page=self._page_of(context.chunk, evidence.start),
+            quote=self._text(evidence).strip(),
         )
 
 
@@ -186,8 +206,9 @@ class CitedStream:
     sentence is dropped.
     """
 
-    def __init__(self, attributor: Attributor, refusal: str) -> None:
+    def __init__(self, attributor: Attributor, question: str, refusal: str) -> None:
         self._attributor = attributor
+        self._question = question
         self._refusal = refusal.rstrip(".。")
         self._pending = ""
         self._sentence = ""
@@ -216,7 +237,7 @@ class CitedStream:
         if _MARKER_BEGUN.fullmatch(self._pending):
             self._pending = ""
         yield from self._advance(final=True)
-        yield from self._close()
+        yield from self._close(final=True)
 
     def _advance(self, *, final: bool) -> Iterator[str]:
         while self._pending:
@@ -250,7 +271,7 @@ class CitedStream:
             return not following or following.isspace() or following in "[【［"
         return character in "。！？；!?\n"
 
-    def _close(self) -> Iterator[str]:
+    def _close(self, *, final: bool = False) -> Iterator[str]:
         # Small models like to end a good answer with the refusal they were taught.
         if self._sentence.strip() == self._refusal and self._citations:
             self._sentence, self._held, self._ending, self._claimed = "", "", "", set()
@@ -258,6 +279,8 @@ class CitedStream:
         if self._held:
             yield self._held
         cited = self._attributor.attribute(self._sentence, self._claimed)
+        if final and not cited and not self._citations and len(self._sentence) < SHORT_ANSWER:
+            cited = self._attributor.attribute_short(self._sentence, self._question)
         markers = {citation.marker for citation in cited}
         self.removed |= self._claimed - markers
         self.added |= markers - self._claimed

@@ -80,7 +80,7 @@ class StandardRAG:
             yield refusal
         else:
             attributor = Attributor(contexts, self._tokenize, self._page_of, self._embedder)
-            citations = CitedStream(attributor, refusal)
+            citations = CitedStream(attributor, question, refusal)
             for piece in self._write(question, contexts, language, citations, trace):
                 pieces.append(piece)
                 yield piece
@@ -148,7 +148,12 @@ class StandardRAG:
         citations: CitedStream,
         trace: list[Step],
     ) -> Iterator[str]:
-        task = render("answer", language, refusal=render("refusal", language))
+        # A small model that is told how to refuse does so when it need not, and copies whatever
+        # example of a marker it is shown; where the logits have decided, neither is asked of it.
+        if self._scorer is None:
+            task = render("answer_or_refuse", language, refusal=render("refusal", language))
+        else:
+            task = render("answer", language)
         messages = self._messages(question, contexts, language, task)
         started = time.perf_counter()
         for piece in self._llm.stream(messages, self._options.generation):

@@ -53,10 +53,11 @@ def attributor(*texts: str) -> Attributor:
 
 
 REFUSAL = "The documents do not say."
+QUESTION = "When was the glass house opened?"
 
 
 def stream_over(*texts: str) -> CitedStream:
-    return CitedStream(attributor(*texts), REFUSAL)
+    return CitedStream(attributor(*texts), QUESTION, REFUSAL)
 
 
 def written(stream: CitedStream, text: str, size: int = 2) -> str:
@@ -151,8 +152,21 @@ def test_a_sentence_that_runs_over_a_page_is_quoted_whole() -> None:
     by_page = Attributor(
         [ScoredChunk(chunk, 1.0, "a.pdf")], words, lambda c, o: 1 + (o > 35), MeaningEmbedder()
     )
-    stream = CitedStream(by_page, REFUSAL)
+    stream = CitedStream(by_page, QUESTION, REFUSAL)
     written(stream, "A man wrote a program that talked between 1964 and 1966.")
     (citation,) = stream.citations
     assert citation.quote == "Between 1964 and 1966 a man wrote a\nprogram that talked."
     assert citation.page == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "shown"),
+    [("1907", "1907 [1]"), ("1907.", "1907 [1]."), ("1908", "1908"), ("Yes.", "Yes.")],
+)
+def test_a_bare_answer_is_cited_where_a_sentence_holds_it(reply: str, shown: str) -> None:
+    stream = stream_over(EN, "The bridge of 1907 fell down.")
+    assert written(stream, reply) == shown
+    if "[1]" in shown:
+        assert (
+            stream.citations[0].quote == "The glass house was opened in 1907 by the city council."
+        )
