@@ -19,9 +19,16 @@ def main() -> NoReturn:
 
     import click
 
-    from localrag.cli.group import cli
     from localrag.errors import LocalragError
-    from localrag.messages import tr, translate
+    from localrag.messages import interface_language, spoken, tr
+
+    if interface_language() == "zh":
+        from localrag.cli import click_chinese
+
+        click_chinese.install()
+
+    # After the line above: a command takes some of click's texts when it is defined.
+    from localrag.cli.group import cli
 
     debug = "--debug" in sys.argv[1:] or os.environ.get("LOCALRAG_DEBUG", "") not in ("", "0")
     try:
@@ -41,10 +48,7 @@ def main() -> NoReturn:
     except LocalragError as error:
         if debug:
             raise
-        paragraph = translate(error.message).format(**error.values)
-        if error.hint:
-            paragraph += " " + translate(error.hint).format(**error.values)
-        _say(tr("Error: {message}", message=paragraph))
+        _say(tr("Error: {message}", message=spoken(error)))
         sys.exit(error.exit_code)
     except Exception as error:
         if debug:

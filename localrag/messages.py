@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from localrag.errors import LocalragError
+
 InterfaceLanguage = Literal["en", "zh"]
 
 
@@ -31,19 +33,33 @@ def interface_language() -> InterfaceLanguage:
 
 
 @cache
-def _chinese() -> dict[str, str]:
+def chinese_texts(table: str = "messages") -> dict[str, str]:
+    """English -> Chinese: a table of `messages_zh.toml`, our own texts or those of click."""
     path = Path(__file__).with_name("messages_zh.toml")
-    table: dict[str, str] = tomllib.loads(path.read_text(encoding="utf-8"))["messages"]
-    return table
+    texts: dict[str, str] = tomllib.loads(path.read_text(encoding="utf-8"))[table]
+    return texts
 
 
 def translate(template: str, language: InterfaceLanguage | None = None) -> str:
     """The template in the reader's language; English where no translation stands."""
     if (language or interface_language()) == "en":
         return template
-    return _chinese().get(template, template)
+    return chinese_texts().get(template, template)
 
 
 def tr(template: str, /, **values: object) -> str:
     """Translate and fill in: `tr("{count} files", count=3)`."""
     return translate(template).format(**values)
+
+
+def spoken(error: LocalragError) -> str:
+    """An error and what to do next as one paragraph in the reader's language."""
+    text = translate(error.message).format(**error.values).rstrip()
+    if not error.hint:
+        return text
+    hint = translate(error.hint).format(**error.values)
+    chinese = interface_language() == "zh"
+    # A message may end in a reason from elsewhere, which brings a full stop or does not.
+    if not text.endswith((".", "!", "?", "。", "！", "？")):
+        text += "。" if chinese else "."
+    return text + hint if text.endswith(("。", "！", "？")) else f"{text} {hint}"

@@ -9,13 +9,15 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from localrag import errors
-from localrag.messages import interface_language, tr, translate
+from localrag.messages import interface_language, spoken, tr, translate
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
-CATALOGUE = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))["messages"]
+TABLES = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))
+CATALOGUE = TABLES["messages"]
 SPEAKERS = {"tr", "translate"} | {
     name
     for name, value in vars(errors).items()
@@ -147,6 +149,55 @@ def test_every_text_has_a_chinese_one_with_the_same_placeholders(template: str) 
 
 def test_the_catalogue_has_no_leftovers() -> None:
     assert sorted(set(CATALOGUE) - set(TEMPLATES)) == []
+
+
+def texts_of_click() -> set[str]:
+    """The literals that the installed click hands to gettext."""
+    found: set[str] = set()
+    for path in Path(click.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                count = {"_": 1, "ngettext": 2}.get(node.func.id, 0)
+                found |= {a.value for a in node.args[:count] if isinstance(a, ast.Constant)}
+    return found
+
+
+REWORDED = (
+    {"No such option {name!r}.", "No such option: {name}"},
+    {"(Did you mean one of: {possibilities}?)", "(Possible options: {possibilities})"},
+)
+"""Texts of which each version of click since 8.2 has one."""
+
+
+def test_what_is_translated_of_click_is_what_click_says() -> None:
+    known = texts_of_click()
+    assert all(wordings & known for wordings in REWORDED)
+    assert sorted(set(TABLES["click"]) - known - set().union(*REWORDED)) == []
+
+
+@pytest.mark.parametrize("english", sorted(TABLES["click"]))
+def test_chinese_for_click_asks_for_no_value_that_click_does_not_give(english: str) -> None:
+    chinese = TABLES["click"][english]
+    assert placeholders(chinese) <= placeholders(english)
+    assert re.search(r"[\u4e00-\u9fff]", chinese)
+    assert not re.search(r"[\u4e00-\u9fff][,.:;?!()]", chinese), "full-width punctuation"
+
+
+@pytest.mark.parametrize(
+    ("language", "message", "hint", "said"),
+    [
+        ("en", "One.", "Two.", "One. Two."),
+        ("en", "One: {reason}", "Two.", "One: gone. Two."),
+        ("en", "One: {reason}", "", "One: gone"),
+        ("zh", "一。", "二。", "一。二。"),
+        ("zh", "一：{reason}", "二。", "一：gone。二。"),
+    ],
+)
+def test_an_error_and_its_hint_are_one_paragraph(
+    language: str, message: str, hint: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localrag.messages.interface_language", lambda: language)
+    assert spoken(errors.ModelError(message, hint=hint, reason="gone")) == said
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from localrag.errors import ModelError
+from localrag.messages import tr
 
 Pooling = Literal["cls", "mean"]
 
@@ -80,6 +81,6 @@ def read_json(path: Path) -> dict[str, Any]:
             "The model file {path} cannot be read: {reason}",
             hint="Pull the model again, or name another embedding model.",
             path=str(path),
-            reason="it does not hold a JSON object",
+            reason=tr("it does not hold a JSON object"),
         )
     return value

@@ -18,6 +18,7 @@ from localrag.embeddings.base import Progress, Vectors
 from localrag.embeddings.conventions import Convention
 from localrag.embeddings.fingerprint import file_key, fingerprint, weights_sha256
 from localrag.errors import ModelError
+from localrag.messages import tr
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
@@ -54,7 +55,7 @@ class UniversalSentenceEncoder:
                 "{path} is not a Universal Sentence Encoder in ONNX form: {reason}.",
                 hint="Pull the model again, or name another embedding model.",
                 path=str(path),
-                reason="no .onnx file in it begins with a SentencePiece operator",
+                reason=tr("no .onnx file in it begins with a SentencePiece operator"),
             )
         self._file = file
         self._threads = threads

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from localrag.embeddings.wire import Buffer, Field, field_bytes, field_integer, fields
 from localrag.errors import ModelError
+from localrag.messages import tr
 
 _Part = TypeVar("_Part")
 
@@ -107,7 +108,7 @@ def _only(data: Buffer, number: int) -> Field:
     for field in fields(data, 0, len(data)):
         if field.number == number:
             return field
-    raise ValueError("the file holds no graph")
+    raise ValueError(tr("the file holds no graph"))
 
 
 def _operator(data: Buffer, graph: Field) -> Field | None:
@@ -124,7 +125,7 @@ def _operator(data: Buffer, graph: Field) -> Field | None:
 def _require_operator(data: Buffer, graph: Field) -> Field:
     operator = _operator(data, graph)
     if operator is None:
-        raise ValueError("its first operator is not " + _OPERATOR.decode())
+        raise ValueError(tr("its first operator is not {name}", name=_OPERATOR.decode()))
     return operator
 
 
@@ -173,7 +174,7 @@ def _sentencepiece(data: Buffer, file_name: str) -> bytes:  # noqa: ARG001 - as 
     for part in fields(data, operator.start, operator.end):
         if part.number == _NODE_ATTRIBUTE and _text(data, part, _ATTRIBUTE_NAME) == b"model":
             return _text(data, part, _ATTRIBUTE_BYTES)
-    raise ValueError("its tokenizer holds no SentencePiece model")
+    raise ValueError(tr("its tokenizer holds no SentencePiece model"))
 
 
 def _text(data: Buffer, message: Field, number: int) -> bytes:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from mmap import mmap
 from typing import Literal, NamedTuple
 
+from localrag.messages import tr
+
 Buffer = bytes | mmap
 
 VARINT: Literal[0] = 0
@@ -62,9 +64,9 @@ def fields(buffer: Buffer, start: int, end: int) -> Iterator[Field]:
             value = at
             at += 8 if kind == 1 else 4
         else:
-            raise ValueError(f"wire type {kind}")
+            raise ValueError(tr("unknown protobuf wire type {kind}", kind=kind))
         if at > end or number == 0:
-            raise ValueError("a field reaches over the end of its message")
+            raise ValueError(tr("a field reaches over the end of its message"))
         yield Field(number, record, value, at, integer)
 
 

@@ -1,0 +1,135 @@
+"""What is wrong with a setting, said for a person: which one, what it may be, what it was.
+
+msgspec says it in English only, and without what is allowed; that is read off the types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from localrag.errors import ConfigError
+
+_HINT = "`localrag config` lists every setting with its value."
+
+
+def explain(
+    error: msgspec.ValidationError, table: Mapping[str, Any], settings: type, origin: str
+) -> ConfigError:
+    """The fault that `error` reports of `table`, which does not fit the struct `settings`.
+
+    `origin` is the file, the variables or the command that the table came from. A fault
+    of a kind that is not known here stays in msgspec's words.
+    """
+    text = str(error)
+    unknown = re.match(r"Object contains unknown field `(.+?)`", text)
+    place = re.search(r" - at `\$\.([\w.]+)`$", text)
+    path = place[1].split(".") if place else []
+    kind, given = _at(path, table, inspect.type_info(settings))
+    if unknown:
+        struct = _chosen(kind, given)
+        tag = [struct.tag_field] if struct and struct.tag_field else []
+        known = tag + [field.encode_name for field in struct.fields] if struct else []
+        return ConfigError(
+            "{origin} names the setting {key}, which does not exist.",
+            hint="Known there: {names}.",
+            origin=origin,
+            key=".".join([*path, unknown[1]]),
+            names=", ".join(known),
+        )
+    shown = json.dumps(given, ensure_ascii=False, default=str)
+    return _fault(kind, key=".".join(path), origin=origin, given=shown) or ConfigError(
+        "A setting from {origin} is wrong: {reason}.", hint=_HINT, origin=origin, reason=text
+    )
+
+
+def _at(path: list[str], table: Any, kind: inspect.Type | None) -> tuple[inspect.Type | None, Any]:
+    """The type and the value at a path; the type is None where the settings know none."""
+    for name in path:
+        structs = [one for one in _options(kind) if isinstance(one, inspect.StructType)]
+        struct = _chosen(kind, table)
+        if any(one.tag_field == name for one in structs):
+            kind = inspect.LiteralType(tuple(str(one.tag) for one in structs))
+        else:
+            fields = struct.fields if struct else ()
+            kind = next((field.type for field in fields if field.encode_name == name), None)
+        table = table.get(name) if isinstance(table, Mapping) else None
+    return kind, table
+
+
+def _options(kind: inspect.Type | None) -> tuple[inspect.Type | None, ...]:
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def _chosen(kind: inspect.Type | None, table: Any) -> inspect.StructType | None:
+    """The struct that the table means, by its tag where there are several."""
+    for one in _options(kind):
+        if isinstance(one, inspect.StructType) and (
+            one.tag_field is None
+            or (isinstance(table, Mapping) and table.get(one.tag_field) == one.tag)
+        ):
+            return one
+    return None
+
+
+def _fault(kind: inspect.Type | None, **values: object) -> ConfigError | None:
+    match kind:
+        case inspect.LiteralType(values=allowed):
+            names = ", ".join(str(value) for value in allowed)
+            return ConfigError(
+                "{key} must be one of {names}, but {origin} says {given}.",
+                hint=_HINT,
+                names=names,
+                **values,
+            )
+        case inspect.BoolType():
+            return ConfigError(
+                "{key} must be true or false, but {origin} says {given}.", hint=_HINT, **values
+            )
+        case inspect.StrType():
+            return ConfigError(
+                "{key} must be text in quotes, but {origin} says {given}.", hint=_HINT, **values
+            )
+        case inspect.IntType(ge=int(least), le=None):
+            return ConfigError(
+                "{key} must be a whole number of at least {least}, but {origin} says {given}.",
+                hint=_HINT,
+                least=least,
+                **values,
+            )
+        case inspect.IntType(ge=int(least), le=int(most)):
+            return ConfigError(
+                "{key} must be a whole number from {least} to {most}, but {origin} says {given}.",
+                hint=_HINT,
+                least=least,
+                most=most,
+                **values,
+            )
+        case inspect.FloatType(ge=least, le=most) if least is not None and most is not None:
+            return ConfigError(
+                "{key} must be a number from {least:g} to {most:g}, but {origin} says {given}.",
+                hint=_HINT,
+                least=least,
+                most=most,
+                **values,
+            )
+        case inspect.FloatType(gt=least) if least is not None:
+            return ConfigError(
+                "{key} must be a number above {least:g}, but {origin} says {given}.",
+                hint=_HINT,
+                least=least,
+                **values,
+            )
+        case inspect.StructType() | inspect.UnionType():
+            return ConfigError(
+                "{key} is a section with settings of its own, but {origin} says {given}.",
+                hint=_HINT,
+                **values,
+            )
+        case _:
+            return None
