@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.config import Settings, load_settings
     from localrag.errors import LocalragError
+    from localrag.stores.filters import Filter
     from localrag.types import Answer, Chunk, Citation, ScoredChunk, Step
 
 _HOMES = {
@@ -18,6 +19,7 @@ _HOMES = {
     "Settings": "localrag.config",
     "load_settings": "localrag.config",
     "LocalragError": "localrag.errors",
+    "Filter": "localrag.stores.filters",
     "Answer": "localrag.types",
     "Chunk": "localrag.types",
     "Citation": "localrag.types",
@@ -29,6 +31,7 @@ __all__ = [
     "Answer",
     "Chunk",
     "Citation",
+    "Filter",
     "LocalRAG",
     "LocalragError",
     "ScoredChunk",

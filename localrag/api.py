@@ -12,8 +12,10 @@ Models are loaded when they are first needed, and kept.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -21,18 +23,25 @@ from typing import TYPE_CHECKING, Self
 
 from localrag import factory
 from localrag.chunking import passage_text
-from localrag.config import Settings, load_settings
-from localrag.errors import UsageError
+from localrag.config import RERANKERS, Settings, load_settings, with_reranker
+from localrag.errors import ModelNotFoundError, UsageError
+from localrag.messages import spoken
+from localrag.prompts import render
+from localrag.stores.base import ChunkIds
+from localrag.stores.filters import Filter
 from localrag.stores.library import PATIENCE, Library
 from localrag.stores.locking import OnWait
 from localrag.stores.records import LibraryStatus, Removal
-from localrag.types import Answer, Chunk, ScoredChunk
+from localrag.text.language import answer_language
+from localrag.types import Answer, Chunk, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.embeddings.base import Embedder
+    from localrag.evaluation.comparison import Comparison
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
     from localrag.rag.conversation import Conversation
+    from localrag.rerankers.base import Reranking
     from localrag.retrieval.base import Retriever
 
 AnyPath = str | os.PathLike[str]
@@ -49,9 +58,14 @@ class LocalRAG:
     """
 
     def __init__(
-        self, library: Library, settings: Settings, embedder: Embedder | None = None
+        self,
+        library: Library,
+        settings: Settings,
+        embedder: Embedder | None = None,
+        on_note: Callable[[str], None] = _nothing,
     ) -> None:
         """Callers use `LocalRAG.open`."""
+        self._on_note = on_note
         self.library = library
         self.settings = settings
         self._embedder = embedder
@@ -65,11 +79,13 @@ class LocalRAG:
         settings: Settings | None = None,
         create: bool = True,
         on_damage: Callable[[Path], None] = _nothing,
+        on_note: Callable[[str], None] = _nothing,
     ) -> Self:
         """Open the library in `directory`; with `create`, make it on the first `add`.
 
         `settings` None reads the settings file and the environment. `on_damage` is told
-        which derived index was damaged and is being built anew.
+        which derived index was damaged and is being built anew, `on_note` what is not done
+        as the settings ask, such as a reranker that does not serve the question's language.
         Raises `LibraryNotFoundError` without `create`, `LibraryDamagedError`, `ConfigError`.
         """
         settings = settings or load_settings()
@@ -83,7 +99,7 @@ class LocalRAG:
             keyword_engine=settings.keywords.engine,
             note=on_damage,
         )
-        return cls(library, settings, embedder)
+        return cls(library, settings, embedder, on_note)
 
     def close(self) -> None:
         """Close the library and free the models."""
@@ -146,20 +162,79 @@ class LocalRAG:
             on_wait=on_wait,
         )
 
-    def search(self, question: str, *, k: int | None = None) -> list[ScoredChunk]:
+    def search(
+        self,
+        question: str,
+        *,
+        k: int | None = None,
+        filter: Filter | None = None,  # noqa: A002
+        expand: bool = False,
+        on_step: Callable[[Step], None] = _nothing,
+    ) -> list[ScoredChunk]:
         """The k best passages, best first, each with the rank that each leg gave it.
 
-        No language model is used.
+        The k best of those that `filter` allows. Reranked where the settings say so; with
+        `expand`, the language model helps as `retrieval.expansion` says. Otherwise none is
+        used. `on_step` is told how many passages the filter left and what was searched.
 
         >>> hits = rag.search("who invented the perceptron", k=3)
         >>> len(hits)
         3
         """
+        k, reranking = k or self.settings.retrieval.k, self._reranking
+        if reranking is None:
+            return self.retrieve(question, k=k, filter=filter, expand=expand, on_step=on_step)
+        depth = max(k, reranking.candidates)
+        found = self.retrieve(question, k=depth, filter=filter, expand=expand, on_step=on_step)
+        ranked, step = reranking.apply(question, found, k)
+        on_step(step)
+        return ranked
+
+    def retrieve(
+        self,
+        question: str,
+        *,
+        k: int,
+        filter: Filter | None = None,  # noqa: A002
+        expand: bool = False,
+        on_step: Callable[[Step], None] = _nothing,
+    ) -> list[ScoredChunk]:
+        """The k best passages as the retrievers rank them, never reranked."""
         if not question.strip():
             raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-        hits = self._retriever.retrieve(question, k or self.settings.retrieval.k)
+        allowed = self._allowed(filter, on_step)
+        return self._found(question, k, filter, allowed, on_step if expand else None)
+
+    def _allowed(self, wanted: Filter | None, tell: Callable[[Step], None]) -> ChunkIds | None:
+        """The chunks that a filter leaves; None: all, and looking them up costs nothing."""
+        if wanted is None or wanted == Filter():
+            return None
+        started = time.perf_counter()
+        allowed, total = self.library.chunk_ids(wanted), self.library.counts().chunks
+        seconds = time.perf_counter() - started
+        tell(Step("filter", f"{len(allowed)} of {total} passages", None, seconds))
+        return allowed
+
+    def _found(
+        self,
+        question: str,
+        k: int,
+        wanted: Filter | None,
+        allowed: ChunkIds | None,
+        expand: Callable[[Step], None] | None,
+    ) -> list[ScoredChunk]:
+        retriever = self._retriever
+        if allowed is not None or expand:
+            retriever = factory.make_retriever(
+                self.settings,
+                self.library,
+                self.embedder,
+                allowed=allowed,
+                expand=factory.Expand(lambda: self.model, expand) if expand else None,
+            )
+        hits = retriever.retrieve(question, k)
         chunks = self.library.chunks([hit.chunk_id for hit in hits])
-        sources = self.library.sources_of({chunk.document_id for chunk in chunks.values()})
+        sources = self.library.sources_of({c.document_id for c in chunks.values()}, wanted)
         return [
             ScoredChunk(chunk, hit.score, sources[chunk.document_id], hit.ranks)
             for hit in hits
@@ -167,42 +242,109 @@ class LocalRAG:
             if (chunk := chunks.get(hit.chunk_id)) and chunk.document_id in sources
         ]
 
-    def stream(self, question: str) -> Iterator[str | Answer]:
+    def stream(
+        self,
+        question: str,
+        *,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> Iterator[str | Answer]:
         """Pieces of the answer as they are written, and last of all the finished `Answer`.
 
-        Closing the iterator stops the model.
+        Only what `filter` allows is read; where it allows nothing, the answer says so and
+        no model is loaded. Closing the iterator stops the model.
 
         >>> *pieces, answer = rag.stream("Who invented the perceptron?")
         >>> "".join(pieces).strip() == answer.text
         True
         """
+        steps: list[Step] = []
+        allowed = self._allowed(filter, steps.append)
+        if allowed is not None and not len(allowed):
+            yield from _nothing_allowed(question, steps)
+            return
         pipeline = factory.make_pipeline(
             self.settings,
             self.model,
             self.embedder,
-            lambda text, k: self.search(text, k=k),
+            lambda text, k: self._found(text, k, filter, allowed, steps.append),
             self._page_of,
+            self._reranking,
         )
-        yield from pipeline.stream(question)
+        with closing(pipeline.stream(question)) as pieces:  # type: ignore[type-var]
+            for piece in pieces:
+                yield _with_steps(piece, steps) if isinstance(piece, Answer) else piece
 
-    def ask(self, question: str) -> Answer:
+    def ask(
+        self,
+        question: str,
+        *,
+        filter: Filter | None = None,  # noqa: A002
+    ) -> Answer:
         """The whole answer at once, with citations, contexts and the trace of every step.
+
+        Only what `filter` allows is read.
 
         >>> answer = rag.ask("Who invented the perceptron?")
         >>> answer.grounded
         True
         """
-        with closing(self.stream(question)) as pieces:  # type: ignore[type-var]
+        with closing(self.stream(question, filter=filter)) as pieces:  # type: ignore[type-var]
             for piece in pieces:
                 if isinstance(piece, Answer):
                     return piece
         raise AssertionError("a stream ends with its answer")
 
+    def compare(
+        self,
+        question: str,
+        *,
+        reference: str = "",
+        k: int | None = None,
+        progress: Callable[[str], None] = _nothing,
+    ) -> Comparison:
+        """The same question through every reranker: passages, ranks, answers, times.
+
+        With a `reference` answer the language model compares the answers with it.
+        `progress` hears the name of each reranker as its turn comes. A cross-encoder is
+        left out, with a note to `on_note`, where none has been pulled.
+        """
+        from localrag.evaluation.comparison import compare
+
+        def write(text: str, contexts: Sequence[ScoredChunk]) -> Answer:
+            pipeline = factory.make_pipeline(
+                self.settings, self.model, self.embedder, lambda *_: list(contexts), self._page_of
+            )
+            *_, answer = pipeline.stream(text)
+            assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
+            return answer
+
+        rerankings: list[tuple[str, Reranking | None]] = []
+        for kind in RERANKERS:
+            settings = with_reranker(self.settings, kind)
+            try:
+                reranking = factory.make_reranking(
+                    settings, factory.make_models(), lambda: self.model, self._on_note
+                )
+            except ModelNotFoundError as error:
+                self._on_note(spoken(error))
+                continue
+            rerankings.append((kind, reranking))
+        return compare(
+            question,
+            lambda text, depth: self.retrieve(text, k=depth),
+            rerankings,
+            write,
+            k=k or self.settings.answer.k,
+            judge=self.model.llm,
+            reference=reference,
+            progress=progress,
+        )
+
     def conversation(self) -> Conversation:
         """A memory for follow-up questions: rewrite, ask, remember."""
         from localrag.rag.conversation import Conversation
 
-        return Conversation(self.model.llm)
+        return Conversation(self.model.llm, factory.make_tokenizer(self.settings))
 
     def remove(
         self,
@@ -257,6 +399,12 @@ class LocalRAG:
         self.library.expect(identity)
         return factory.make_retriever(self.settings, self.library, embedder)
 
+    @cached_property
+    def _reranking(self) -> Reranking | None:
+        return factory.make_reranking(
+            self.settings, factory.make_models(), lambda: self.model, self._on_note
+        )
+
     def _page_of(self, chunk: Chunk, offset: int) -> int:
         """The page on which a code point of a chunk stands."""
         position = chunk.start + offset
@@ -264,3 +412,31 @@ class LocalRAG:
             if start <= position <= end:
                 return number
         return chunk.first_page
+
+
+def _nothing_allowed(question: str, steps: Sequence[Step]) -> Iterator[str | Answer]:
+    if not question.strip():
+        raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+    language = answer_language(question)
+    text = render("nothing_allowed", language)
+    yield text
+    yield Answer(
+        question=question,
+        text=text,
+        language=language,
+        grounded=False,
+        citations=(),
+        contexts=(),
+        trace=tuple(steps),
+        seconds=sum(step.seconds for step in steps),
+    )
+
+
+def _with_steps(answer: Answer, steps: Sequence[Step]) -> Answer:
+    """The answer with what was done on the way to its passages, each second counted once."""
+    within = sum(step.seconds for step in steps if step.name == "expand")
+    trace = [
+        replace(step, seconds=max(0.0, step.seconds - within)) if step.name == "retrieve" else step
+        for step in answer.trace
+    ]
+    return replace(answer, trace=(*steps, *trace))

@@ -15,24 +15,39 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag.chunking import Chunker, SentenceChunker, WindowChunker
+from localrag.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.config import (
+    CrossEncoderReranking,
+    KeywordReranking,
     LlamaCppSettings,
+    LLMReranking,
+    NoReranking,
     OpenAISettings,
     SentenceChunking,
     Settings,
     WindowChunking,
 )
 from localrag.embeddings.base import Embedder
+from localrag.errors import ModelNotFoundError, UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Options
 from localrag.rag.citations import PageOf
 from localrag.rag.standard import Retrieve, StandardOptions, StandardRAG
+from localrag.registry.spec import catalogue
 from localrag.registry.store import ModelStore, default_models_dir
+from localrag.rerankers.base import KeepOrder, Notes, Reranker, Reranking, Say
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.dense import DenseRetriever
-from localrag.retrieval.fusion import weighted_linear_fusion
+from localrag.retrieval.evidence import EvidenceFusion, Texts
+from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, Tell
+from localrag.retrieval.fusion import (
+    FuseForQuestion,
+    alpha_fusion,
+    reciprocal_rank_fusion,
+    regardless,
+)
 from localrag.retrieval.hybrid import HybridRetriever
 from localrag.retrieval.keyword import KeywordRetriever
+from localrag.stores.base import ChunkIds, SearchAndStatistics, TermStatistics, VectorSearch
 from localrag.stores.library import Library
 from localrag.stores.records import EmbeddingIdentity
 from localrag.text.tokenize import Tokenizer
@@ -40,6 +55,7 @@ from localrag.types import Hit
 
 if TYPE_CHECKING:
     from localrag.indexing.indexer import Indexer
+    from localrag.rerankers.serving import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +65,14 @@ class Model:
     llm: LLM
     scorer: ChoiceScorer | None
     close: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """The language model to expand questions with, loaded when called; `tell` gets the steps."""
+
+    model: Callable[[], Model]
+    tell: Tell
 
 
 def make_models() -> ModelStore:
@@ -176,25 +200,167 @@ def make_model(settings: Settings, models: ModelStore) -> Model:
             )
 
 
-def make_retriever(settings: Settings, library: Library, embedder: Embedder) -> Retriever:
-    """Dense, keyword, or both."""
+def make_retriever(
+    settings: Settings,
+    library: Library,
+    embedder: Embedder,
+    *,
+    allowed: ChunkIds | None = None,
+    expand: Expand | None = None,
+) -> Retriever:
+    """Dense, keyword, or both, over the chunks that are `allowed`.
+
+    With `expand`, the language model helps as `retrieval.expansion` says.
+    """
+    if expand is None or settings.retrieval.expansion == "none":
+        return _plain_retriever(settings, library, embedder, allowed)
+    tell = expand.tell
+    if settings.retrieval.expansion == "multi-query":
+        plain = _plain_retriever(settings, library, embedder, allowed)
+        return MultiQueryRetriever(plain, expand.model().llm, tell)
+    if settings.retrieval.mode == "keyword":
+        raise UsageError(
+            "HyDE writes a passage for the dense half of the search, which retrieval.mode "
+            "keyword leaves out.",
+            hint="Choose --mode hybrid or dense, or --expand multi-query.",
+        )
+    vectors = library.vectors if allowed is None else library.vectors.within(allowed)
+    dense = HydeRetriever(embedder, vectors, expand.model().llm, tell)
+    return _plain_retriever(settings, library, embedder, allowed, dense)
+
+
+def _plain_retriever(
+    settings: Settings,
+    library: Library,
+    embedder: Embedder,
+    allowed: ChunkIds | None,
+    dense: Retriever | None = None,
+) -> Retriever:
     tokenizer = make_tokenizer(settings)
-    dense = DenseRetriever(embedder, library.vectors)
-    keyword = KeywordRetriever(tokenizer, library.keywords)
+    vectors = library.vectors if allowed is None else library.vectors.within(allowed)
+    keywords = library.keywords if allowed is None else library.keywords.within(allowed)
+    dense = dense or DenseRetriever(embedder, vectors)
+    keyword = KeywordRetriever(tokenizer, keywords)
     match settings.retrieval.mode:
         case "dense":
             return HybridRetriever({"dense": dense}, _as_found)
         case "keyword":
             return HybridRetriever({"keyword": keyword}, _as_found)
         case "hybrid":
-            weight = settings.retrieval.dense_weight
-            fuse = partial(weighted_linear_fusion, weights=(weight, 1.0 - weight))
+            fuse = _fusion(settings, library.keywords, _passage_texts(library))
             return HybridRetriever({"dense": dense, "keyword": keyword}, fuse)
 
 
-def _as_found(runs: Sequence[Sequence[Hit]]) -> list[Hit]:
+def _fusion(settings: Settings, statistics: TermStatistics, texts: Texts) -> FuseForQuestion:
+    match settings.retrieval.fusion:
+        case "default":
+            spec = catalogue().find(settings.embedding.model)
+            served = spec.languages if spec else ()
+            return EvidenceFusion(make_tokenizer(settings), statistics, texts, served)
+        case "rrf":
+            return regardless(reciprocal_rank_fusion)
+        case "linear":
+            alpha = settings.retrieval.dense_weight
+            return regardless(lambda runs: alpha_fusion(runs[0], runs[1], alpha=alpha))
+
+
+def _passage_texts(library: Library) -> Texts:
+    def texts(ids: Sequence[int]) -> dict[int, str]:
+        return {number: passage_text(chunk) for number, chunk in library.chunks(ids).items()}
+
+    return texts
+
+
+def _as_found(_: str, runs: Sequence[Sequence[Hit]]) -> list[Hit]:
     """One leg needs no fusion; its own scores stay."""
     return list(runs[0])
+
+
+def make_retrievers_to_compare(
+    settings: Settings,
+    embedder: Embedder,
+    vectors: VectorSearch,
+    keywords: SearchAndStatistics,
+    texts: Texts,
+) -> dict[str, Retriever]:
+    """Each leg and each fusion over the same indexes, by the name that `bench` gives it."""
+    import msgspec
+
+    dense = DenseRetriever(embedder, vectors)
+    keyword = KeywordRetriever(make_tokenizer(settings), keywords)
+    retrievers: dict[str, Retriever] = {"keyword": keyword, "dense": dense}
+    for name in ("rrf", "linear", "default"):
+        retrieval = msgspec.structs.replace(settings.retrieval, fusion=name)
+        chosen = msgspec.structs.replace(settings, retrieval=retrieval)
+        fuse = _fusion(chosen, keywords, texts)
+        retrievers[name] = HybridRetriever({"dense": dense, "keyword": keyword}, fuse)
+    return retrievers
+
+
+def make_reranking(
+    settings: Settings, models: ModelStore, model: Callable[[], Model], tell: Say
+) -> Reranking | None:
+    """What puts found passages in a new order, or None where their order stays.
+
+    `model` loads the language model where it is wanted; `tell` hears, in the reader's
+    language and once each, what is not as the settings ask.
+    """
+    notes = Notes(tell)
+    match settings.reranker:
+        case NoReranking():
+            return None
+        case KeywordReranking(candidates=candidates):
+            from localrag.rerankers.keyword import KeywordReranker
+
+            return Reranking("keyword", KeywordReranker(), candidates, notes)
+        case CrossEncoderReranking() as chosen:
+            from localrag.rerankers.serving import ServingReranker
+
+            serving = ServingReranker(_cross_encoders(chosen.model, models), KeepOrder(), notes)
+            return Reranking("cross-encoder", serving, chosen.candidates, notes)
+        case LLMReranking(candidates=candidates):
+            from localrag.rerankers.llm import LLMReranker
+
+            grading = model()
+            reranker = LLMReranker(grading.llm, grading.scorer, notes)
+            return Reranking("llm", reranker, candidates, notes)
+
+
+def _cross_encoders(name: str, models: ModelStore) -> list[Candidate]:
+    """The cross-encoder of that name, or all that are pulled, those of most languages first."""
+    from localrag.rerankers.serving import Candidate
+
+    if name:
+        spec = models.catalogue.find(name)
+        found = [(name, spec.languages if spec else ())]
+    else:
+        found = [
+            (status.name, status.languages)
+            for status in models.statuses()
+            if status.task == "reranker" and status.state not in ("missing", "partial")
+        ]
+        found.sort(key=lambda item: (not item[1], -len(item[1]), item[0]))
+    if not found:
+        raise ModelNotFoundError(
+            "No cross-encoder has been pulled yet.",
+            hint="`localrag models pull ms-marco-minilm-l12-v2-int8` brings a small one for "
+            "English, `localrag models pull bge-reranker-v2-m3` a large one for both languages.",
+        )
+    return [
+        Candidate(each, frozenset(languages), partial(_cross_encoder, path))
+        for each, languages in found
+        for path in [models.path(each)]
+    ]
+
+
+def _cross_encoder(folder: Path) -> Reranker:
+    if (folder / "model.onnx").is_file() and (folder / "tokenizer.json").is_file():
+        from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
+
+        return OnnxCrossEncoder(folder)
+    from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
+
+    return SentenceTransformersCrossEncoder(folder)
 
 
 def make_pipeline(
@@ -203,6 +369,7 @@ def make_pipeline(
     embedder: Embedder,
     retrieve: Retrieve,
     page_of: PageOf,
+    reranking: Reranking | None = None,
 ) -> StandardRAG:
     """The way a question is answered."""
     answer = settings.answer
@@ -220,4 +387,5 @@ def make_pipeline(
                 max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
             ),
         ),
+        reranking=reranking,
     )

@@ -17,7 +17,8 @@ class ScriptedLLM:
     """An `LLM` and `ChoiceScorer`: replies and probabilities come off two queues.
 
     A reply may be an exception, which is raised. `history` holds the messages and
-    options of every call, `scored` the messages and choices. Four characters are a token.
+    options of every call, `scored` the messages and choices,
+    `kept` how many leading messages were to be kept. Four characters are a token.
     """
 
     name = "scripted"
@@ -33,6 +34,7 @@ class ScriptedLLM:
         self.scores = deque(scores)
         self.history: list[tuple[tuple[Message, ...], Options]] = []
         self.scored: list[tuple[tuple[Message, ...], tuple[str, ...]]] = []
+        self.kept: list[int] = []
         self._context_window = context_window
 
     @property
@@ -54,8 +56,9 @@ class ScriptedLLM:
         return (text[start : start + 3] for start in range(0, len(text), 3))
 
     def score_choices(
-        self, messages: Sequence[Message], choices: Sequence[str]
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
+        self.kept.append(keep)
         self.scored.append((tuple(messages), tuple(choices)))
         assert self.scores, "the script has no scores left"
         given = self.scores.popleft()

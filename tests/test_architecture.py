@@ -20,6 +20,7 @@ LINES = (
     ("parsing", "chunking", "embeddings", "llms", "stores", "registry"),
     ("text", "prompts", "network"),
     ("config", "messages"),
+    ("config_faults",),
     ("errors", "types"),
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}

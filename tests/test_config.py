@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from localrag.config import (
@@ -14,6 +16,7 @@ from localrag.config import (
     settings_path,
     unset_in_file,
 )
+from localrag.config_faults import explain
 from localrag.errors import ConfigError
 
 
@@ -79,6 +82,42 @@ def test_a_wrong_file_is_named_with_the_key(file: Path, text: str, named: str) -
         load(file)
     assert named in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("colour = 1", "names the setting colour, which does not exist. Known there: allow_net"),
+        ("[llm]\ngpu_layer = 1", "llm.gpu_layer, which does not exist. Known there: backend, mod"),
+        ("[answer]\nk = 0", "answer.k must be a whole number of at least 1, but {file} says 0."),
+        ('[answer]\nk = "x"', 'answer.k must be a whole number of at least 1, but {file} says "x"'),
+        ("[answer]\nmin_answerable = 2", "must be a number from 0 to 1, but {file} says 2."),
+        ('[llm]\nbackend = "hal"', 'must be one of llama.cpp, openai, but {file} says "hal".'),
+        ('[llm]\nbackend="openai"\ntimeout_seconds=0', "must be a number above 0, but"),
+        ('[retrieval]\nmode = "x"', "retrieval.mode must be one of dense, hybrid, keyword, but"),
+        ('allow_network = "maybe"', "allow_network must be true or false, but"),
+        ("[llm]\nmodel = 3", "llm.model must be text in quotes, but {file} says 3."),
+        ("llm = 3", "llm is a section with settings of its own, but {file} says 3."),
+        ("answer = [1]", "answer is a section with settings of its own, but {file} says [1]."),
+    ],
+)
+def test_a_wrong_setting_says_what_is_allowed_and_what_was_given(
+    file: Path, text: str, said: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert said.replace("{file}", str(file)) in str(caught.value)
+
+
+def test_a_fault_of_another_kind_stays_in_the_words_of_msgspec() -> None:
+    class Odd(msgspec.Struct):
+        when: datetime.date
+
+    table = {"when": "soon"}
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(table, Odd)
+    assert str(caught.value) in str(explain(caught.value, table, Odd, "x.toml"))
 
 
 def test_a_wrong_variable_is_named(file: Path) -> None:

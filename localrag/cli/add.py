@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localrag.cli.output import emit_json, json_option, library_option, note
-from localrag.messages import tr, translate
+from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.errors import LocalragError
+    from localrag.api import LocalRAG
     from localrag.indexing.events import AddReport
+
+INCOMPLETE = ("pages_without_text", "damaged_pages")
+"""What a parser says of pages that a document lacks."""
+
+SHOWN = 5
+"""Files of other kinds that are named; of more, only the number is said."""
 
 
 @click.command(help=tr("Add files and folders; unchanged files are skipped."))
@@ -29,11 +35,13 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     started = time.monotonic()
     with LocalRAG.open(library, on_damage=_say_damaged) as rag, Bars() as bars:
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)
+        incomplete = _incomplete(rag, report)
     seconds = time.monotonic() - started
     if as_json:
-        emit_json(report_json(report, seconds))
+        emit_json(report_json(report, seconds) | {"incomplete": incomplete})
     else:
         _print(report, seconds)
+        _print_incomplete(incomplete)
     # Nothing could be read: that is a failure of the command, not only of a file.
     if report.failed and not (report.committed or report.linked or report.unchanged):
         raise click.exceptions.Exit(1)
@@ -48,21 +56,13 @@ def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
         ],
         "linked": [one.source for one in report.linked],
         "unchanged": list(report.unchanged),
-        "failed": [{"source": one.source, "reason": said(one.error)} for one in report.failed],
-        "skipped": [said(error) for error in report.skipped],
+        "failed": [{"source": one.source, "reason": spoken(one.error)} for one in report.failed],
+        "skipped": [spoken(error) for error in report.skipped],
         "vanished": list(report.vanished),
         "removed": list(report.removed),
         "seconds": round(seconds, 3),
         "phases": {name: round(value, 3) for name, value in report.seconds.items()},
     }
-
-
-def said(error: LocalragError) -> str:
-    """An error in the reader's language, on one line."""
-    text = translate(error.message).format(**error.values)
-    if error.hint:
-        text += " " + translate(error.hint).format(**error.values)
-    return text
 
 
 def _print(report: AddReport, seconds: float) -> None:
@@ -87,11 +87,49 @@ def _print(report: AddReport, seconds: float) -> None:
         for source in report.removed:
             note(f"  {source}")
     if report.skipped:
-        note(tr("{count} files of other kinds were passed over.", count=len(report.skipped)))
+        note(tr("{count} files of other kinds were passed over:", count=len(report.skipped)))
+        for error in report.skipped[:SHOWN]:
+            note(f"  {error.values.get('source', '')}")
+        if len(report.skipped) > SHOWN:
+            note("  …")
     if report.failed:
         note(tr("Not readable:"))
         for one in report.failed:
-            note(f"  {said(one.error)}")
+            note(f"  {spoken(one.error)}")
+
+
+def _incomplete(rag: LocalRAG, report: AddReport) -> list[dict[str, str]]:
+    """Documents that were added without some of their pages."""
+    found = []
+    for one in report.committed:
+        record = rag.library.document_record(one.document_id)
+        metadata = record.metadata if record else {}
+        lacking = {name: metadata[name] for name in INCOMPLETE if name in metadata}
+        if lacking:
+            found.append({"source": one.source} | lacking)
+    return found
+
+
+def _print_incomplete(incomplete: list[dict[str, str]]) -> None:
+    for one in incomplete:
+        name = one["source"]
+        if pages := one.get("pages_without_text"):
+            note(
+                tr(
+                    "{name}: these pages are pictures or blank and cannot be searched: {pages}. "
+                    "Text recognition (OCR) would add them.",
+                    name=name,
+                    pages=pages,
+                )
+            )
+        if pages := one.get("damaged_pages"):
+            note(
+                tr(
+                    "{name}: these pages are damaged and were left out: {pages}.",
+                    name=name,
+                    pages=pages,
+                )
+            )
 
 
 def _say_damaged(path: Path) -> None:

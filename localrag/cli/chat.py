@@ -6,17 +6,19 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import library_option, note
+from localrag.cli.output import emit_json, json_option, library_option, note
 from localrag.messages import tr
 
 
 @click.command(help=tr("Ask one question after the other; follow-ups are understood."))
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
 @library_option
-def chat(explain: bool, library: Path) -> None:
-    """Read questions until the end of input."""
+@json_option
+def chat(explain: bool, library: Path, as_json: bool) -> None:
+    """Read questions until the end of input; with `--json`, one object for each."""
     from localrag.api import LocalRAG
     from localrag.cli.ask import print_answer
+    from localrag.cli.render import answer_json
 
     with LocalRAG.open(library, create=False) as rag:
         conversation = rag.conversation()
@@ -25,7 +27,11 @@ def chat(explain: bool, library: Path) -> None:
             searched = conversation.standalone(question)
             if searched != question:
                 note(tr("Understood as: {question}", question=searched))
-            answer = print_answer(rag, searched, explain=explain)
+            if as_json:
+                answer = rag.ask(searched)
+                emit_json({"asked": question, **answer_json(answer)})
+            else:
+                answer = print_answer(rag, searched, explain=explain)
             conversation.remember(searched, answer.text)
 
 

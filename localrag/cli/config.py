@@ -10,7 +10,11 @@ from localrag.cli.output import emit_json, json_option, stdout_console
 from localrag.messages import tr
 
 
-@click.group(invoke_without_command=True, help=tr("Show or change settings."))
+@click.group(
+    invoke_without_command=True,
+    subcommand_metavar=tr("[COMMAND] [ARGS]..."),
+    help=tr("Show or change settings."),
+)
 @json_option
 @click.pass_context
 def config(context: click.Context, as_json: bool) -> None:
@@ -35,8 +39,8 @@ def path() -> None:
 
 
 @config.command(name="set", help=tr("Change a setting, for example: answer.k 6."))
-@click.argument("key")
-@click.argument("value")
+@click.argument("key", metavar=tr("KEY"))
+@click.argument("value", metavar=tr("VALUE"))
 def set_(key: str, value: str) -> None:
     """Check the value, then write it; other lines and comments of the file stay."""
     from localrag.config import set_in_file
@@ -46,7 +50,7 @@ def set_(key: str, value: str) -> None:
 
 
 @config.command(help=tr("Return a setting to its default."))
-@click.argument("key")
+@click.argument("key", metavar=tr("KEY"))
 def unset(key: str) -> None:
     """Remove the line from the settings file."""
     from localrag.config import unset_in_file

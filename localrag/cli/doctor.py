@@ -14,7 +14,7 @@ import click
 
 from localrag.cli.output import emit_json, json_option, library_option, note, printable
 from localrag.errors import LibraryNotFoundError, LocalragError
-from localrag.messages import tr
+from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
     from localrag.config import Settings
@@ -64,7 +64,8 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
     for finding in _examine(library, quick=quick):
         findings.append(finding)
         if not as_json:
-            click.echo(f"{SIGNS[finding.state]} {finding.part}: {printable(finding.text)}")
+            line = tr("{part}: {text}", part=finding.part, text=printable(finding.text))
+            click.echo(f"{SIGNS[finding.state]} {line}")
     problems = sum(finding.state == "problem" for finding in findings)
     if as_json:
         emit_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})
@@ -94,12 +95,10 @@ def _examine(library: Path, *, quick: bool) -> Iterator[Finding]:
 
 def _guarded(part: str, examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     """What a part says of itself, or its error as a problem: one fault must not hide the rest."""
-    from localrag.cli.add import said
-
     try:
         yield from examine()
     except LocalragError as error:
-        yield Finding(part, "problem", said(error))
+        yield Finding(part, "problem", spoken(error))
 
 
 def _versions() -> str:

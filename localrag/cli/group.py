@@ -14,12 +14,14 @@ COMMANDS = (
     "add",
     "ask",
     "search",
+    "compare",
     "chat",
     "status",
     "remove",
     "rebuild",
     "models",
     "config",
+    "bench",
     "doctor",
     "completion",
 )
@@ -38,11 +40,15 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"localrag.cli.{cmd_name}"), cmd_name)
+        for one in (command, *getattr(command, "commands", {}).values()):
+            one.options_metavar = tr("[OPTIONS]")
         return command
 
 
 @click.group(
     cls=LazyGroup,
+    options_metavar=tr("[OPTIONS]"),
+    subcommand_metavar=tr("COMMAND [ARGS]..."),
     context_settings={"help_option_names": ["-h", "--help"]},
     help=tr(
         "Ask your own documents, offline: grounded answers with page citations, in English and "
@@ -52,7 +58,7 @@ class LazyGroup(click.Group):
         "Begin with: localrag models pull starter, localrag add FOLDER, localrag ask QUESTION."
     ),
 )
-@click.option("--library", metavar="DIR", help=tr("Folder of the library to use."))
+@click.option("--library", metavar=tr("DIR"), help=tr("Folder of the library to use."))
 @click.option("--debug", is_flag=True, help=tr("Show the traceback of an error."))
 @click.version_option(__version__, "--version", "-V", message="localrag %(version)s")
 @click.pass_context

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 _LINE_EVERY = 10.0  # seconds
 
 
-@click.group(help=tr("List, pull, verify, add and remove the models on this machine."))
+@click.group(
+    subcommand_metavar=tr("COMMAND [ARGS]..."),
+    help=tr("List, pull, verify, add and remove the models on this machine."),
+)
 def models() -> None:
     """Group of the commands about models."""
 
@@ -72,19 +75,19 @@ def list_models(as_json: bool) -> None:
             remarks.append(tr("hash from the hub"))
         table.add_row(
             escape(printable(status.name)),
-            status.task,
-            ", ".join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
+            _task(status.task),
+            tr(", ").join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
             _size(status.size),
             _state(status.state),
-            status.licence,
-            ", ".join(remarks),
+            _licence(status.licence),
+            tr(", ").join(remarks),
         )
     stdout_console().print(table)
     note(tr("Models folder: {folder}", folder=store.folder))
 
 
 @models.command(help=tr("Download models or presets (starter, recommended), or take over a copy."))
-@click.argument("names", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("names", nargs=-1, required=True, metavar=tr("MODEL..."))
 @click.option("--accept-licence", is_flag=True, help=tr("Say yes to a non-commercial licence."))
 @click.option(
     "--source",
@@ -94,7 +97,7 @@ def list_models(as_json: bool) -> None:
 @click.option(
     "--from",
     "folder",
-    metavar="DIR",
+    metavar=tr("DIR"),
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help=tr("Take the files from a folder, such as a USB stick."),
 )
@@ -118,7 +121,7 @@ def pull(
                 "{model}: {title}; licence {licence}; {size}, {missing} to fetch",
                 model=spec.id,
                 title=spec.title,
-                licence=spec.licence,
+                licence=_licence(spec.licence),
                 size=_size(plan.size),
                 missing=_size(plan.missing),
             )
@@ -150,7 +153,7 @@ def pull(
 
 
 @models.command(help=tr("Hash the files of models anew and compare."))
-@click.argument("names", nargs=-1, metavar="[MODEL...]")
+@click.argument("names", nargs=-1, metavar=tr("[MODEL...]"))
 @json_option
 @click.pass_context
 def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
@@ -161,7 +164,8 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
     else:
         for check in checks:
             verdict = tr("ok") if check.fault is None else check.fault
-            click.echo(printable(f"{check.model}/{check.file}: {verdict}"))
+            line = tr("{part}: {text}", part=f"{check.model}/{check.file}", text=verdict)
+            click.echo(printable(line))
         if not checks:
             note(tr("There are no models on this machine yet: localrag models pull starter"))
     if any(check.fault for check in checks):
@@ -169,8 +173,8 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
 
 
 @models.command(help=tr("Use a GGUF file or a model folder of your own under a name."))
-@click.argument("name")
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.argument("name", metavar=tr("NAME"))
+@click.argument("path", metavar=tr("PATH"), type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--task",
     type=click.Choice(["llm", "embedding", "reranker"]),
@@ -183,11 +187,11 @@ def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
     if as_json:
         emit_json({"name": own.name, "task": own.task, "path": own.path})
     else:
-        note(tr("{name} is {path} ({task}).", name=own.name, path=own.path, task=own.task))
+        note(tr("{name} is {path} ({task}).", name=own.name, path=own.path, task=_task(own.task)))
 
 
 @models.command(help=tr("Delete a pulled model, or forget one of your own."))
-@click.argument("name")
+@click.argument("name", metavar=tr("NAME"))
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Files of the user's own are never deleted."""
@@ -199,7 +203,7 @@ def remove(name: str, as_json: bool) -> None:
 
 
 @models.command(help=tr("Print where a model is on this machine."))
-@click.argument("name")
+@click.argument("name", metavar=tr("NAME"))
 @json_option
 def path(name: str, as_json: bool) -> None:
     """Print the GGUF file of a language model, the folder of another."""
@@ -218,6 +222,17 @@ def _as_dict(status: Status) -> dict[str, object]:
     from dataclasses import asdict
 
     return asdict(status) | {"path": str(status.path)}
+
+
+def _task(task: str) -> str:
+    words = {"llm": tr("llm"), "embedding": tr("embedding"), "reranker": tr("reranker")}
+    return words[task]
+
+
+def _licence(licence: str) -> str:
+    """Most licences are names; what is a description is translated."""
+    words = {"research only (model card)": tr("research only (model card)")}
+    return words.get(licence, licence)
 
 
 def _state(state: str) -> str:

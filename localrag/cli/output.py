@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CONTEXT_LIBRARY = "library"
+RERANKERS = ("none", "keyword", "cross-encoder", "llm")
+"""The kinds of `config.RerankerSettings`; repeated here because that module is heavier."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -32,7 +34,7 @@ def library_option(command: Command) -> Command:
     """Add `--library DIR`; the command receives the folder as `library: Path`."""
     return click.option(
         "--library",
-        metavar="DIR",
+        metavar=tr("DIR"),
         callback=_library_path,
         help=tr("Folder of the library (or LOCALRAG_LIBRARY)."),
     )(command)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from localrag.cli.output import printable
-from localrag.messages import tr
-from localrag.types import Answer, ScoredChunk
+from localrag.messages import tr, translate
+from localrag.types import Answer, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,21 @@ def hit_json(context: ScoredChunk) -> dict[str, Any]:
     }
 
 
+def step_json(step: Step) -> dict[str, Any]:
+    """A step of a trace as JSON."""
+    return {
+        "name": step.name,
+        "decision": step.decision,
+        "score": step.score,
+        "seconds": round(step.seconds, 3),
+    }
+
+
+def step_line(step: Step) -> str:
+    """A step of a search, for a note beside its hits."""
+    return tr("{part}: {text}", part=_step(step.name), text=_decision(step.decision))
+
+
 def answer_json(answer: Answer) -> dict[str, Any]:
     """An answer as JSON."""
     return {
@@ -55,15 +71,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
             for citation in answer.citations
         ],
         "contexts": [hit_json(context) for context in answer.contexts],
-        "trace": [
-            {
-                "name": step.name,
-                "decision": step.decision,
-                "score": step.score,
-                "seconds": round(step.seconds, 3),
-            }
-            for step in answer.trace
-        ],
+        "trace": [step_json(step) for step in answer.trace],
         "seconds": round(answer.seconds, 3),
     }
 
@@ -85,8 +93,11 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
             excerpt = excerpt[:EXCERPT] + "…"
         console.print(Text("    " + printable(excerpt)))
         if explain:
-            legs = ", ".join(f"{r.leg} #{r.rank} ({r.score:.3f})" for r in hit.ranks)
-            console.print(Text(f"    {legs}", style="dim"))
+            legs = [
+                tr("{leg} #{rank} ({score:.3f})", leg=_leg(r.leg), rank=r.rank, score=r.score)
+                for r in hit.ranks
+            ]
+            console.print(Text("    " + tr(", ").join(legs), style="dim"))
 
 
 def print_evidence(console: Console, answer: Answer) -> None:
@@ -100,7 +111,7 @@ def print_evidence(console: Console, answer: Answer) -> None:
             line.append(printable(PurePath(citation.source).name), style="cyan")
             line.append(tr(", p. {page}", page=citation.page), style="cyan")
             quote = " ".join(citation.quote.split())
-            line.append(f": “{printable(quote)}”", style="dim")
+            line.append(tr(": “{quote}”", quote=printable(quote)), style="dim")
             console.print(line)
     elif answer.contexts:
         warning = tr("No passage bears this out; it is not grounded in your documents.")
@@ -110,7 +121,7 @@ def print_evidence(console: Console, answer: Answer) -> None:
             print_hits(console, answer.contexts[:3], explain=False)
         else:
             console.print(Text(warning, style="yellow"))
-    else:
+    elif all(step.name != "filter" for step in answer.trace):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
     console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
 
@@ -124,8 +135,63 @@ def print_trace(console: Console, answer: Answer) -> None:
         table.add_column(heading)
     for step in answer.trace:
         score = "" if step.score is None else f"{step.score:.3f}"
-        table.add_row(step.name, step.decision, score, f"{step.seconds:.2f}")
+        decision = printable(_decision(step.decision))
+        table.add_row(_step(step.name), decision, score, f"{step.seconds:.2f}")
     console.print(table)
+
+
+def _leg(name: str) -> str:
+    """A leg of the search in the reader's language; one that is not known here as it is."""
+    if found := re.fullmatch(r"rewriting (\d+)", name):
+        return tr("rewriting {number}", number=found[1])
+    return {"dense": tr("dense"), "keyword": tr("keyword")}.get(name, name)
+
+
+def _step(name: str) -> str:
+    """A step in the reader's language; one that is not known here as it is."""
+    words = {
+        "retrieve": tr("retrieve"),
+        "rerank": tr("rerank"),
+        "expand": tr("expand"),
+        "filter": tr("filter"),
+        "answerable": tr("answerable"),
+        "write": tr("write"),
+        "check citations": tr("check citations"),
+    }
+    return words.get(name, name)
+
+
+def _decision(decision: str) -> str:
+    """A decision in the reader's language; one that is not known here as it is."""
+    templates = {
+        r"yes": translate("yes"),
+        r"no": translate("no"),
+        r"done": translate("done"),
+        r"(?P<count>\d+) passages": translate("{count} passages"),
+        r"(?P<left>\d+) of (?P<total>\d+) passages": translate("{left} of {total} passages"),
+        r"(?P<cited>\d+) cited, (?P<removed>\d+) markers removed, (?P<added>\d+) added": translate(
+            "{cited} cited, {removed} markers removed, {added} added"
+        ),
+        r"(?P<name>.+): (?P<kept>\d+) of (?P<read>\d+) passages": translate(
+            "{name}: {kept} of {read} passages"
+        ),
+        r"(?P<name>.+): (?P<kept>\d+) of (?P<read>\d+) passages\. (?P<notes>.+)": translate(
+            "{name}: {kept} of {read} passages. {notes}"
+        ),
+        r"no usable rewriting: the question alone is searched": translate(
+            "no usable rewriting: the question alone is searched"
+        ),
+        r"no passage was written: the question alone is searched": translate(
+            "no passage was written: the question alone is searched"
+        ),
+        r"the model failed, the question alone is searched: (?P<reason>.+)": translate(
+            "the model failed, the question alone is searched: {reason}"
+        ),
+    }
+    for pattern, template in templates.items():
+        if found := re.fullmatch(pattern, decision, re.DOTALL):
+            return template.format(**found.groupdict())
+    return decision
 
 
 def _was_refused(answer: Answer) -> bool:

@@ -1,38 +1,76 @@
-"""`localrag search`: passages, without a language model."""
+"""`localrag search`: passages, without a language model unless --expand asks for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, stdout_console
+from localrag.cli.filtering import expand_option, filter_options
+from localrag.cli.output import (
+    RERANKERS,
+    emit_json,
+    json_option,
+    library_option,
+    note,
+    stdout_console,
+)
 from localrag.messages import tr
 
+if TYPE_CHECKING:
+    from localrag.stores.filters import Filter
+    from localrag.types import Step
 
-@click.command(help=tr("Find passages; no language model is used."))
+
+@click.command(
+    help=tr("Find passages; no language model is used unless --expand or --rerank asks.")
+)
 @click.argument("question", metavar=tr("QUESTION"))
-@click.option("-k", type=click.IntRange(1, 1000), help=tr("How many passages."))
+@click.option(
+    "-k", metavar=tr("NUMBER"), type=click.IntRange(1, 1000), help=tr("How many passages.")
+)
 @click.option(
     "--mode", type=click.Choice(["hybrid", "dense", "keyword"]), help=tr("How to search.")
 )
+@click.option("--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder what was found."))
+@expand_option
+@filter_options
 @click.option("--explain", is_flag=True, help=tr("Show the rank that each half gave."))
 @library_option
 @json_option
 def search(
-    question: str, k: int | None, mode: str | None, explain: bool, library: Path, as_json: bool
+    question: str,
+    k: int | None,
+    mode: str | None,
+    rerank: str | None,
+    expand: str | None,
+    wanted: Filter,
+    explain: bool,
+    library: Path,
+    as_json: bool,
 ) -> None:
     """Search and print."""
     from localrag.api import LocalRAG
-    from localrag.cli.render import hit_json, print_hits
-    from localrag.config import load_settings
+    from localrag.cli.render import hit_json, print_hits, step_json, step_line
+    from localrag.config import load_settings, with_reranker
 
-    overrides = {"retrieval.mode": mode} if mode else {}
-    with LocalRAG.open(library, settings=load_settings(overrides), create=False) as rag:
-        hits = rag.search(question, k=k)
+    overrides: dict[str, object] = {"retrieval.mode": mode} if mode else {}
+    if expand:
+        overrides["retrieval.expansion"] = expand
+    steps: list[Step] = []
+    settings = with_reranker(load_settings(overrides), rerank)
+    with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+        hits = rag.search(question, k=k, filter=wanted, expand=bool(expand), on_step=steps.append)
     if as_json:
-        emit_json({"question": question, "hits": [hit_json(hit) for hit in hits]})
-    elif hits:
+        found = [hit_json(hit) for hit in hits]
+        trace = [step_json(step) for step in steps]
+        emit_json({"question": question, "hits": found, "trace": trace})
+        return
+    for step in steps:
+        if step.name != "rerank":  # what it has to say was said when it happened
+            note(step_line(step))
+    if hits:
         print_hits(stdout_console(), hits, explain=explain)
     else:
         click.echo(tr("Nothing found."))

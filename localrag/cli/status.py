@@ -94,10 +94,20 @@ def _overview(found: LibraryStatus) -> Table:
     table.add_row(tr("Pages"), str(found.counts.pages))
     table.add_row(tr("Passages"), str(found.counts.chunks))
     table.add_row(tr("Size on disk"), decimal(found.size_on_disk))
-    table.add_row(tr("Embedding model"), f"{found.embedding.name} ({found.embedding.dimension}-d)")
+    table.add_row(
+        tr("Embedding model"),
+        tr(
+            "{model} ({dimension} dimensions)",
+            model=found.embedding.name,
+            dimension=found.embedding.dimension,
+        ),
+    )
     for index in found.derived:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")
-        table.add_row(tr("Index {name}", name=index.name), state)
+        name = {"vectors.faiss": tr("vectors"), "keywords": tr("keywords")}.get(
+            index.name, index.name
+        )
+        table.add_row(tr("Index {name}", name=name), state)
     if found.writer:
         table.add_row(tr("In use by"), found.writer)
     return table

@@ -76,7 +76,11 @@ class ChoiceScorer(Protocol):
     """Reads a decision from the model's logits: nothing to parse, nothing to fail."""
 
     def score_choices(
-        self, messages: Sequence[Message], choices: Sequence[str]
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
-        """Probability of each choice as the whole reply, shape (len(choices),), summing to 1."""
+        """Probability of each choice as the whole reply, shape (len(choices),), summing to 1.
+
+        The first `keep` messages will come back with other questions: what the model made
+        of them is kept, within bounds, and not computed again. The result is the same.
+        """
         ...

@@ -18,6 +18,7 @@ from typing import Protocol
 from localrag.errors import BackendError
 from localrag.llms import native
 from localrag.llms.base import Message
+from localrag.messages import tr
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -112,7 +113,7 @@ class ChatTemplate:
             found = _PLACEHOLDER.split(text)
             if found[1::2] == [str(number) for number in range(len(chat))]:
                 return found[::2], chat
-            reason = "it leaves messages out"
+            reason = tr("it leaves messages out")
         raise _unusable(reason)
 
     def _call(self, messages: Sequence[Message]) -> str:

@@ -4,6 +4,10 @@ Knows nothing about chats, templates or text; `llama_cpp.py` does. Not
 thread-safe: its owner holds the lock. All values that llama.cpp reports about a
 sequence (positions, cached tokens) are kept in step here: sequence 0 is the
 conversation, the sequences above it are short-lived forks.
+
+A prefix that will come back (a passage, asked about again) can be marked: its state is
+kept in memory and restored instead of read again. Batches are cut at its end, so that a
+restored prefix, a cached one and one that is read again give the same logits, bit by bit.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from numpy.typing import NDArray
 from localrag.errors import BackendError, UsageError
 from localrag.llms import native
 from localrag.llms.gguf import check_gguf
+from localrag.llms.prefix_states import PrefixStates
 
 BATCH = 64
 """Tokens that one call of llama.cpp reads on a CPU, and the grain in which a prefix is reused.
@@ -61,6 +66,7 @@ class Engine:
         decode_threads: int,
         prefill_threads: int,
         gpu_layers: int,
+        kept_bytes: int = 0,
     ) -> None:
         check_gguf(path)
         self._c = c = native.load()
@@ -107,7 +113,9 @@ class Engine:
         self._batch_size = int(c.llama_n_batch(context))
         self._batch = c.llama_batch_init(self._batch_size, 0, 1)
         self._cached: list[int] = []
+        self._ends: list[int] = []  # where each batch that was read ended
         self._fresh = False
+        self._states = PrefixStates(kept_bytes)
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
         layers = int(c.llama_model_n_layer(model)) + 1
         found = re.findall(r"offloaded (\d+)/(\d+) layers", "\n".join(native.log_lines()))
@@ -117,6 +125,7 @@ class Engine:
 
     def close(self) -> None:
         """Free the model; the engine must not be used afterwards."""
+        self._states.clear()
         self._close()
 
     # -- vocabulary ---------------------------------------------------------------
@@ -185,41 +194,82 @@ class Engine:
     def reset(self) -> None:
         """Forget everything that was read."""
         self._cached.clear()
+        self._ends.clear()
         self._fresh = False
         self._c.llama_memory_clear(self._memory, True)
 
-    def read(self, tokens: Sequence[int]) -> int:
+    def read(self, tokens: Sequence[int], *, keep: int = 0) -> int:
         """Bring the cache to exactly `tokens`, logits of the last one ready; says how many it read.
 
-        The longest prefix of whole batches that the cache already holds is kept.
+        The longest prefix of whole batches that the cache already holds is kept. The state
+        of the first `keep` tokens, fewer than all, is remembered, and restored where the
+        cache holds less of them.
         """
+        ends = _batch_ends(len(tokens), keep, self._batch_size)
         common = 0
         for ours, theirs in zip(self._cached, tokens, strict=False):
             if ours != theirs:
                 break
             common += 1
-        if self._fresh and common == len(tokens) == len(self._cached):
+        if self._fresh and common == len(tokens) == len(self._cached) and ends == self._ends:
             return 0
-        common = min(common, len(tokens) - 1)  # the last token is read again for its logits
-        common -= common % self._batch_size
-        del self._cached[common:]
+        whole = 0  # batches; the last one is read again for its logits
+        for ours, theirs in zip(self._ends, ends[:-1], strict=False):
+            if ours != theirs or theirs > common:
+                break
+            whole += 1
+        held = ends[whole - 1] if whole else 0
+        if held < keep and self._restore(tokens[:keep]):
+            held, whole = keep, ends.index(keep) + 1
+        else:
+            del self._cached[held:]
+            if not self._c.llama_memory_seq_rm(self._memory, 0, held, -1):
+                self.reset()  # recurrent models cannot forget a part
+                held = whole = 0
         self._fresh = False
-        if not self._c.llama_memory_seq_rm(self._memory, 0, common, -1):
-            self.reset()  # recurrent models cannot forget a part
-            common = 0
-        for start in range(common, len(tokens), self._batch_size):
-            part = tokens[start : start + self._batch_size]
+        self._ends = ends[:whole]
+        for end in ends[whole:]:
+            start = len(self._cached)
+            part = tokens[start:end]
             last = len(tokens) - 1
             self._decode([(token, at, 0, at == last) for at, token in enumerate(part, start)])
             self._cached.extend(part)
+            self._ends.append(end)
+            if end == keep:
+                self._remember(tokens[:keep])
         self._fresh = True
-        return len(tokens) - common
+        return len(tokens) - held
+
+    def _remember(self, prefix: Sequence[int]) -> None:
+        """Keep the state of the cache, which holds exactly `prefix`."""
+        size = int(self._c.llama_state_seq_get_size(self._context, 0))
+        if size > self._states.limit:
+            return
+        state = (ctypes.c_uint8 * size)()
+        if self._c.llama_state_seq_get_data(self._context, state, size, 0) == size:
+            self._states.put(prefix, state)
+
+    def _restore(self, prefix: Sequence[int]) -> bool:
+        """Bring the cache to exactly `prefix` from its kept state; False where there is none."""
+        state = self._states.get(prefix)
+        if state is None:
+            return False
+        self._fresh = False
+        self._cached.clear()
+        self._ends.clear()
+        self._c.llama_memory_seq_rm(self._memory, 0, -1, -1)
+        if self._c.llama_state_seq_set_data(self._context, state, len(state), 0) != len(state):
+            self.reset()
+            return False
+        self._cached.extend(prefix)
+        return True
 
     def append(self, token: int) -> None:
         """Read one more token."""
         self._fresh = False
         self._decode([(token, len(self._cached), 0, True)])
         self._cached.append(token)
+        self._ends.append(len(self._cached))
         self._fresh = True
 
     def logits(self, row: int = -1) -> NDArray[np.float32]:
@@ -319,6 +369,12 @@ class Sampler:
     def close(self) -> None:
         """Free the chain."""
         self._close()
+
+
+def _batch_ends(count: int, keep: int, batch_size: int) -> list[int]:
+    """Where batches end: at multiples of their size up to `keep`, there, and so on from there."""
+    ends = [*range(batch_size, keep, batch_size), keep] if keep else []
+    return [*ends, *range(keep + batch_size, count, batch_size), count]
 
 
 def _groups(paths: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[Sequence[int]]]:

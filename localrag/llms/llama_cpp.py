@@ -29,6 +29,9 @@ from localrag.llms.chat_template import ChatTemplate, Prompt
 from localrag.llms.engine import BATCH, Engine, OffloadReport, Sampler
 from localrag.llms.reply_text import ReplyText
 
+KEPT_BYTES = 256 * 2**20
+"""For the states of prefixes that come back: about 9,000 tokens of the starter model."""
+
 SHORTEST_REPLY = 32
 """Where the window leaves fewer tokens than this for the answer, the call is refused."""
 
@@ -52,7 +55,8 @@ class LlamaCppModel:
     `context_window` is capped by what the model was trained for. `threads` None
     takes the physical cores that this process may use for decode and all logical
     ones for prefill. `gpu_layers` -1 puts all layers on a GPU where llama.cpp was
-    built for one and sees it. Raises `ModelNotFoundError`, `ModelCorruptError` or
+    built for one and sees it. `kept_bytes` bounds the memory for the states of prefixes
+    that `score_choices` is told to keep. Raises `ModelNotFoundError`, `ModelCorruptError` or
     `BackendError`.
     """
 
@@ -63,6 +67,7 @@ class LlamaCppModel:
         context_window: int = 4096,
         threads: int | None = None,
         gpu_layers: int = -1,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
         self.path = path
@@ -72,6 +77,7 @@ class LlamaCppModel:
             decode_threads=decode_threads,
             prefill_threads=prefill_threads,
             gpu_layers=gpu_layers,
+            kept_bytes=kept_bytes,
         )
         template = engine.chat_template
         self.notes: tuple[str, ...] = (
@@ -145,17 +151,21 @@ class LlamaCppModel:
         return _Reply(self, messages, options).pieces()
 
     def score_choices(
-        self, messages: Sequence[Message], choices: Sequence[str]
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
         """Probability of each choice as the reply, shape (len(choices),), summing to 1.
 
         A choice of several tokens has the product of their probabilities. Where it is
         the beginning of another choice ("1" of "10"), what goes on to the longer one is
         taken off, so that the choices exclude each other.
+
+        The first `keep` messages (a passage with its rules) are a prefix that comes back
+        with other questions: its state is kept in memory and not read again.
         """
         if not choices or len(set(choices)) != len(choices) or not all(choices):
             raise UsageError("There must be choices, all different and none of them empty.")
         tokens = self._prompt(messages, thoughts=False).tokens
+        prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         paths = [tuple(self._engine.tokenize(choice)) for choice in choices]
         if max(map(len, paths)) > BATCH:
             raise UsageError("A choice may have at most {limit} tokens.", limit=BATCH)
@@ -163,7 +173,7 @@ class LlamaCppModel:
         inner = {path[:length] for path in paths for length in range(1, len(path))}
         branches = sorted(inner)
         with self._lock:
-            self._engine.read(tokens)
+            self._engine.read(tokens, keep=prefix)
             log_probabilities: dict[tuple[int, ...], NDArray[np.float64]] = {
                 (): _log_softmax(self._engine.logits())
             }
@@ -215,6 +225,22 @@ class LlamaCppModel:
             return prompt
         end = self._engine.tokenize("\n</think>\n\n", special=True)
         return Prompt((*prompt.tokens, *end), thinking=False)
+
+    def _prefix_length(self, messages: Sequence[Message], keep: int, tokens: Sequence[int]) -> int:
+        """How many tokens of the prompt depend on the first `keep` messages alone.
+
+        Found by putting other texts into the rest: a template may write anything around
+        them, and the tokens at the seam may depend on what follows.
+        """
+        if not 0 < keep < len(messages):
+            raise ValueError(f"between 1 and {len(messages) - 1} messages can be kept, not {keep}")
+        shared = len(tokens) - 1
+        for probe in ("?", "1 a"):
+            rest = [Message(message.role, probe) for message in messages[keep:]]
+            other = self._template.prompt([*messages[:keep], *rest]).tokens
+            pairs = enumerate(zip(tokens, other, strict=False))
+            shared = min(shared, next((i for i, (a, b) in pairs if a != b), len(other)))
+        return shared
 
     def _check_window(self, prompt_tokens: int, needed: int) -> None:
         if prompt_tokens + needed > self.context_window:

@@ -22,6 +22,7 @@ from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlo
 from localrag.llms.base import Completion, Message, Options
 from localrag.llms.openai_errors import ServerErrors
 from localrag.llms.reply_text import WithoutThoughts
+from localrag.messages import tr
 
 if TYPE_CHECKING:
     import httpx
@@ -138,11 +139,11 @@ class OpenAICompatibleModel:
         reply = self._decode(body)
         choice = self._choice(reply)
         if choice is None:
-            raise self._errors.nonsense("no choices")
+            raise self._errors.nonsense(tr("no choices"))
         message = choice.get("message")
         text = message.get("content") if isinstance(message, Mapping) else None
         if not isinstance(text, str):
-            raise self._errors.nonsense("no text")
+            raise self._errors.nonsense(tr("no text"))
         thoughts = WithoutThoughts()
         text = thoughts.feed(text) + thoughts.finish()
         usage = reply.get("usage")
@@ -184,13 +185,15 @@ class OpenAICompatibleModel:
             except httpx.TimeoutException as error:
                 raise self._errors.silent() from error
             except httpx_sse.SSEError as error:
-                raise self._errors.nonsense(f"content type {_content_type(response)}") from error
+                raise self._errors.nonsense(
+                    tr("content type {kind}", kind=_content_type(response))
+                ) from error
             except httpx.HTTPError as error:
                 raise self._errors.cut(error) from error
         if rest := thoughts.finish():
             yield rest
         if not finished:
-            raise self._errors.cut("the stream ended early")
+            raise self._errors.cut(tr("the stream ended early"))
 
     # -- the request --------------------------------------------------------------
 
@@ -385,7 +388,7 @@ def _raise_blocked(error: BaseException) -> None:
 
 
 def _content_type(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")) or "(none)"
+    return str(response.headers.get("content-type", "")) or tr("(none)")
 
 
 def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:

@@ -2,40 +2,143 @@
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections.abc import Callable, Sequence
 
 from localrag.llms.base import LLM, Message, Options
-from localrag.prompts import render
+from localrag.prompts import PromptLanguage, render
 from localrag.text.language import answer_language
+from localrag.text.tokenize import STOP_WORDS
 
-REMEMBERED_TURNS = 3
-REMEMBERED_CHARACTERS = 600
-"""Of each remembered answer: enough to know what "it" is."""
+REMEMBERED_CHARACTERS = 200
+"""Of the last answer: enough to know what "it" is, and every token must be read."""
+
+LONGEST_JOINED = 200
+"""Code points of two questions that may be joined where the model is of no help."""
+
+_QUOTES = "\"'“”‘’「」 "
+_MARKER = re.compile(r"\s*\[\d+(?:\s*[,，]\s*\d+)*\]")
+_LABEL = re.compile(r"^(?:改写|问|追问|Rewritten|Follow-up|Question|Q)\s*[：:]\s*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+# Words that point back. A bare one stands for a thing by itself: "它有多少参数？", "Who wrote it?"
+_CHINESE_BARE = re.compile(
+    r"[他她它]|呢[？?]?$|^(?:那|还有|另外|其中|同)|还有(?:谁|什么|哪)|(?:这|那|此)(?=是|有|里|时|么|怎)|"
+    r"前者|后者|上述|刚才"
+)
+_CHINESE_BACK = re.compile(r"[这那该此其又还也再]|之前|之后|后来|当时|同[年届时样]|另外|哪[个些]呢")
+_ENGLISH_BARE = re.compile(
+    r"\b(?:it|its|he|him|his|she|her|hers|they|them|their|theirs|those|these|this)\b"
+    r"|\bthat(?=\W*$|\s+(?:is|was|one|year|time|case|happen|mean|work)\b)"
+    r"|^(?:and|but|or|so|then|also)\b|\b(?:what|how) about\b"
+    r"|\b(?:there|then|else|instead|otherwise|too|either|same)\W*$",
+    re.IGNORECASE,
+)
+_ENGLISH_BACK = re.compile(
+    r"\b(?:other|others|another|ones?|former|latter|same|above|previous|earlier|later|also|there)\b",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(r"[《“\"「]|[A-Za-z]{2}")
+_ENGLISH_NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w\-]+")
+_LONG_CHINESE = 12
+"""Code points from which a Chinese question that points nowhere names what it is about."""
 
 
 class Conversation:
-    """Remembers the last turns and rewrites a follow-up in their light.
+    """Remembers the last turn and rewrites a follow-up in its light.
 
-    "And in China?" retrieves nothing by itself; the rewritten question does.
+    "And in China?" retrieves nothing by itself; the rewritten question does. What came
+    before the last turn lives on in its question, which has been rewritten too: small models
+    take "it" for what an older turn was about. The model is
+    asked only where the question may hang on what was said, and is not trusted blindly: a
+    rewriting that loses what was asked is thrown away.
     """
 
-    def __init__(self, llm: LLM) -> None:
+    def __init__(self, llm: LLM, tokenize: Callable[[str], list[str]]) -> None:
         self._llm = llm
-        self._turns: deque[tuple[str, str]] = deque(maxlen=REMEMBERED_TURNS)
+        self._tokenize = tokenize
+        self._last: tuple[str, str] | None = None
 
     def remember(self, question: str, answer: str) -> None:
-        """Keep a finished turn."""
-        self._turns.append((question, answer[:REMEMBERED_CHARACTERS]))
+        """Keep a finished turn; `question` as it was searched."""
+        self._last = (question, _MARKER.sub("", answer)[:REMEMBERED_CHARACTERS])
 
     def standalone(self, question: str) -> str:
-        """The question as it can be searched for; unchanged at the start of a conversation."""
-        if not self._turns:
-            return question
+        """The question as it can be searched for; unchanged at the start of a conversation.
+
+        Raises `GenerationError` from the model.
+        """
         language = answer_language(question)
-        asked, answered = ("问", "答") if language == "zh" else ("Q", "A")
-        history = "\n".join(f"{asked}: {q}\n{answered}: {a}" for q, a in self._turns)
-        prompt = render("rewrite", language, history=history, question=question)
-        reply = self._llm.complete([Message("user", prompt)], Options(max_tokens=96))
-        lines = reply.text.strip().splitlines()
-        # A model that writes nothing leaves the person's own words, which always exist.
-        return lines[0].strip('"“” ') if lines and lines[0].strip() else question
+        if self._last is None or is_complete(question, language):
+            return question
+        earlier, _ = self._last
+        messages = _messages(*self._last, question, language)
+        reply = self._llm.complete(messages, Options(max_tokens=80))
+        rewritten = _cleaned(reply.text)
+        points_back = bool(_bare(language).search(question))
+        hanging = points_back and _same(question, rewritten)
+        if self._keeps(question, rewritten, earlier) and not hanging:
+            return rewritten
+        joined = f"{earlier} {question}"
+        # Two questions in a row say more than one that points at nothing.
+        return joined if points_back and len(joined) <= LONGEST_JOINED else question
+
+    def _keeps(self, question: str, rewritten: str, earlier: str) -> bool:
+        """Whether a rewriting still asks what was asked, and is no answer."""
+        if not rewritten or _MARKER.search(rewritten) or rewritten.endswith(("。", ".")):
+            return False
+        if not set(_NUMBER.findall(question)) <= set(_NUMBER.findall(rewritten)):
+            return False
+        if _same(rewritten, earlier):
+            return _same(rewritten, question)
+        asked = self._content(question)
+        return 2 * len(asked & self._content(rewritten)) >= len(asked)
+
+    def _content(self, text: str) -> set[str]:
+        pointing = _CHINESE_BACK.sub(" ", _ENGLISH_BARE.sub(" ", text))
+        return {term for term in self._tokenize(pointing) if term not in _EMPTY}
+
+
+_EMPTY = STOP_WORDS | set("他她它谁呢吗么啊得着过没不能会可要做到多少几年")
+
+
+def is_complete(question: str, language: PromptLanguage) -> bool:
+    """Whether a question clearly needs no conversation: it names something, and points nowhere.
+
+    Reads words only; in doubt it says no, and the model is asked.
+    """
+    bare, back = _bare(language), _CHINESE_BACK if language == "zh" else _ENGLISH_BACK
+    if bare.search(question) or back.search(question):
+        return False
+    if language == "zh":
+        return bool(_NAMED.search(question)) or len(question) >= _LONG_CHINESE
+    words = re.findall(r"[\w'’\-]+", question)
+    content = [word for word in words if word.lower() not in STOP_WORDS]
+    return len(content) >= 3 or (len(content) >= 2 and bool(_ENGLISH_NAME.search(question)))
+
+
+def _messages(earlier: str, answer: str, question: str, language: PromptLanguage) -> list[Message]:
+    """The instruction, examples as turns of a chat, and the follow-up."""
+    messages = [Message("system", render("rewrite_system", language))]
+    for example in render("rewrite_examples", language).split("\n\n"):
+        asked, answered, follow_up, rewritten = example.splitlines()
+        shown = render("rewrite", language, earlier=asked, answer=answered, question=follow_up)
+        messages += [Message("user", shown), Message("assistant", rewritten)]
+    shown = render("rewrite", language, earlier=earlier, answer=answer, question=question)
+    return [*messages, Message("user", shown)]
+
+
+def _bare(language: PromptLanguage) -> re.Pattern[str]:
+    return _CHINESE_BARE if language == "zh" else _ENGLISH_BARE
+
+
+def _same(one: str, other: str) -> bool:
+    return re.sub(r"\W+", "", one).casefold() == re.sub(r"\W+", "", other).casefold()
+
+
+def _cleaned(reply: str) -> str:
+    """The first line of a reply, without the label or the quotes that a model puts round it."""
+    lines: Sequence[str] = reply.strip().splitlines()
+    if not lines:
+        return ""
+    return _LABEL.sub("", lines[0].strip()).strip(_QUOTES)

@@ -12,6 +12,7 @@ from localrag.errors import UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.prompts import YES_NO, PromptLanguage, render
 from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize, hide_markers
+from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import Answer, ScoredChunk, Step
 
@@ -48,6 +49,7 @@ class StandardRAG:
         embedder: Embedder,
         page_of: PageOf,
         options: StandardOptions,
+        reranking: Reranking | None = None,
     ) -> None:
         self._retrieve = retrieve
         self._llm = llm
@@ -56,6 +58,7 @@ class StandardRAG:
         self._embedder = embedder
         self._page_of = page_of
         self._options = options
+        self._reranking = reranking
 
     def stream(self, question: str) -> Iterator[str | Answer]:
         """Pieces of the answer as they come, and last of all the finished `Answer`.
@@ -69,9 +72,14 @@ class StandardRAG:
         language = answer_language(question)
         refusal = render("refusal", language)
 
-        found, seconds = _timed(lambda: self._retrieve(question, self._options.k))
+        k, reranking = self._options.k, self._reranking
+        depth = max(k, reranking.candidates) if reranking else k
+        found, seconds = _timed(lambda: self._retrieve(question, depth))
+        trace.append(Step("retrieve", f"{len(found)} passages", None, seconds))
+        if reranking:
+            found, step = reranking.apply(question, found, k)
+            trace.append(step)
         contexts = self._fit(found, question)
-        trace.append(Step("retrieve", f"{len(contexts)} passages", None, seconds))
 
         citations: CitedStream | None = None
         pieces: list[str] = []

@@ -7,20 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from localrag.retrieval.base import Retriever
-from localrag.retrieval.fusion import Fuse
+from localrag.retrieval.evidence import WINDOW
+from localrag.retrieval.fusion import FuseForQuestion
 from localrag.types import Hit, LegRank
 
 OVERFETCH = 3
-MINIMUM_FETCH = 30
+MINIMUM_FETCH = WINDOW
 
 
 class HybridRetriever:
     """Runs its legs in parallel, each over-fetching, and fuses what they found.
 
-    Each leg is asked for max(3 k, 30): fusion can only lift a passage that a leg returned.
+    Each leg is asked for max(3 k, 100): fusion can only lift a passage that a leg returned,
+    and the default one judges a leg by its first hundred. `legs` are fused in their order.
     """
 
-    def __init__(self, legs: Mapping[str, Retriever], fuse: Fuse) -> None:
+    def __init__(self, legs: Mapping[str, Retriever], fuse: FuseForQuestion) -> None:
         self._legs = dict(legs)
         self._fuse = fuse
 
@@ -33,4 +35,5 @@ class HybridRetriever:
         for name, run in zip(self._legs, runs, strict=True):
             for rank, hit in enumerate(run, start=1):
                 ranks.setdefault(hit.chunk_id, []).append(LegRank(name, rank, hit.score))
-        return [replace(hit, ranks=tuple(ranks[hit.chunk_id])) for hit in self._fuse(runs)[:k]]
+        fused = self._fuse(query, runs)[:k]
+        return [replace(hit, ranks=tuple(ranks[hit.chunk_id])) for hit in fused]

@@ -10,6 +10,18 @@ from numpy.typing import NDArray
 
 from localrag.types import Hit
 
+ChunkIds = NDArray[np.int64]
+"""Ids of chunks, sorted, each once; shape (n,)."""
+
+
+def are_allowed(ids: NDArray[np.int64], allowed: ChunkIds) -> NDArray[np.bool_]:
+    """Which of `ids` are among `allowed`; shape (len(ids),)."""
+    if not len(allowed):
+        return np.zeros(len(ids), dtype=np.bool_)
+    # allowed is sorted: quicker than np.isin, which sorts both each time.
+    places = np.minimum(np.searchsorted(allowed, ids), len(allowed) - 1)
+    return np.asarray(allowed[places] == ids)
+
 
 class VectorSearch(Protocol):
     """Nearest neighbours by inner product over L2-normalised vectors, which is the cosine."""
@@ -21,6 +33,12 @@ class VectorSearch(Protocol):
 
 class VectorStore(VectorSearch, Protocol):
     """Vectors that can be searched and changed."""
+
+    def search(
+        self, vector: NDArray[np.float32], k: int, allowed: ChunkIds | None = None
+    ) -> list[Hit]:
+        """The k best of all, or of those that are `allowed`, best first; ties by id."""
+        ...
 
     def add(self, ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Add `vectors`, shape (n, dimension) float32, under `ids`."""
@@ -39,8 +57,27 @@ class KeywordSearch(Protocol):
         ...
 
 
+class TermStatistics(Protocol):
+    """How common terms are, over all chunks."""
+
+    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        ...
+
+
+class SearchAndStatistics(KeywordSearch, TermStatistics, Protocol):
+    """Both of the same index."""
+
+
 class KeywordIndex(KeywordSearch, Protocol):
     """Terms that can be searched and changed."""
+
+    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best of all, or of those that are `allowed`, best first; ties by id.
+
+        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
+        """
+        ...
 
     def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
         """Add one list of terms a chunk."""

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.stores.base import ChunkIds, KeywordSearch, VectorSearch
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.keywords import TantivyKeywords, read_pointer
 from localrag.stores.locking import WriteLock
@@ -81,6 +82,10 @@ class LibraryVectors:
         """The k best of all, best first; ties by id. `vector` has shape (dimension,)."""
         return self.current().search(vector, k)
 
+    def within(self, allowed: ChunkIds) -> VectorSearch:
+        """The same vectors, of which only those with these ids can be found."""
+        return _VectorsWithin(self, allowed)
+
     def current(self) -> FaissVectors:
         """The index as of now; also what a caller runs early to open it in another thread."""
         with self._guard:
@@ -145,6 +150,17 @@ class LibraryKeywords:
         """Chunks that share a term with the query, best first; ties by id."""
         return self.current().search(terms, k)
 
+    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        return self.current().frequencies(terms)
+
+    def within(self, allowed: ChunkIds) -> KeywordSearch:
+        """The same index, of which only chunks with these ids can be found.
+
+        Scores are those of the whole library: how rare a term is does not hang on the filter.
+        """
+        return _KeywordsWithin(self, allowed)
+
     def current(self) -> TantivyKeywords | RankBm25Keywords:
         """The index as of now; also what a caller runs early to open it in another thread."""
         with self._guard:
@@ -208,6 +224,26 @@ class LibraryKeywords:
     ) -> tuple[list[int], Iterable[tuple[int, list[str]]], Stamp]:
         forget = [*snapshot.removed_since(base), *snapshot.added_ids_since(base)]
         return forget, self._terms.of(snapshot.chunks_since(base)), snapshot.stamp()
+
+
+@dataclass(frozen=True, slots=True)
+class _VectorsWithin:
+    vectors: LibraryVectors
+    allowed: ChunkIds
+
+    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        """The k best of those allowed."""
+        return self.vectors.current().search(vector, k, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeywordsWithin:
+    keywords: LibraryKeywords
+    allowed: ChunkIds
+
+    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
+        """The k best of those allowed."""
+        return self.keywords.current().search(terms, k, self.allowed)
 
 
 def keywords_stamp(directory: Path) -> Stamp | None:

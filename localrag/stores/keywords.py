@@ -20,6 +20,9 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from localrag.stores.base import ChunkIds, are_allowed
 from localrag.stores.files import replace_file
 from localrag.stores.records import Stamp
 from localrag.stores.vectors import DamagedIndexError
@@ -129,8 +132,11 @@ class TantivyKeywords:
                 shutil.rmtree(scratch, ignore_errors=True)
         return copy
 
-    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
-        """Chunks that share a term with the query, best first; ties by id."""
+    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """Chunks, all or `allowed`, that share a term with the query, best first; ties by id.
+
+        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
+        """
         from tantivy import Occur, Query
 
         with self._lock:
@@ -140,20 +146,38 @@ class TantivyKeywords:
         clauses = [
             (Occur.Should, Query.term_query(schema, "terms", term, "freq")) for term in terms
         ]
-        if k < 1 or not clauses or not total:
+        if k < 1 or not clauses or not total or (allowed is not None and not len(allowed)):
             return []
         query = Query.boolean_query(clauses)
-        # Tantivy breaks ties by position: look on until the k-th score has no equal outside.
         wanted = min(k + 1, total)
+        if allowed is not None and len(allowed) ** 2 <= wanted * total:
+            ids = Query.term_set_query(schema, "id", allowed.tolist())
+            query = query.and_must_match(Query.const_score_query(ids, 0.0))
+            allowed = None
+        elif allowed is not None:
+            # A long list of ids takes tantivy longer than reading on past those not allowed:
+            # 3.5 us an id against 0.7 us a hit, of which a share of len(allowed) / total stays.
+            wanted = min(2 * wanted * total // len(allowed), total)
+        # Tantivy breaks ties by position: look on until the k-th score has no equal outside.
         while True:
             found = searcher.search(query, limit=wanted, count=False).hits
+            ids = searcher.fast_field_values("id", [address for _, address in found])
             scores = [round(score, DECIMALS) for score, _ in found]
-            if len(found) < wanted or wanted == total or scores[-1] < scores[k - 1]:
+            hits = [Hit(*pair) for pair in zip(ids, scores, strict=True)]
+            if allowed is not None:
+                kept = are_allowed(np.array(ids, dtype=np.int64), allowed)
+                hits = [hits[place] for place in kept.nonzero()[0]]
+            if len(found) < wanted or wanted == total:
+                break
+            if len(hits) >= k and scores[-1] < hits[k - 1].score:
                 break
             wanted = min(4 * wanted, total)
-        ids = searcher.fast_field_values("id", [address for _, address in found])
-        hits = [Hit(chunk_id, score) for chunk_id, score in zip(ids, scores, strict=True)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
+
+    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        searcher = self._searcher
+        return int(searcher.num_docs), [int(searcher.doc_freq("terms", term)) for term in terms]
 
     def _use(self, index: Any) -> None:
         self._index = index

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryMismatchError, UsageError
+from localrag.stores.base import ChunkIds
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.files import folder_size
+from localrag.stores.filters import Filter
 from localrag.stores.following import (
     LibraryKeywords,
     LibraryVectors,
@@ -207,15 +209,22 @@ class Library:
         with self._catalogue.read() as snapshot:
             return snapshot.chunks_by_id(ids)
 
+    def chunk_ids(self, wanted: Filter) -> ChunkIds:
+        """The chunks that a filter allows: what `vectors.within` and `keywords.within` take."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.chunk_ids(wanted)
+
     def document_chunks(self, document_id: str) -> list[Chunk]:
         """All chunks of a document, in order."""
         with self._catalogue.read() as snapshot:
             return snapshot.document_chunks(document_id)
 
-    def sources_of(self, document_ids: Iterable[str]) -> dict[str, str]:
-        """The first path of each document."""
+    def sources_of(
+        self, document_ids: Iterable[str], wanted: Filter | None = None
+    ) -> dict[str, str]:
+        """The first path of each document, of those that the filter allows."""
         with self._catalogue.read() as snapshot:
-            return snapshot.sources_of(document_ids)
+            return snapshot.sources_of(document_ids, wanted)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""

@@ -11,6 +11,9 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from localrag.stores.base import ChunkIds, are_allowed
 from localrag.stores.records import Stamp
 from localrag.types import Hit
 
@@ -50,17 +53,33 @@ class RankBm25Keywords:
             self._model = None
             self.stamp = stamp
 
-    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
-        """Chunks that share a term with the query, best first; ties by id."""
+    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """Chunks, all or `allowed`, that share a term with the query, best first; ties by id.
+
+        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
+        """
         with self._lock:
             if k < 1 or not any(self._terms.values()):
                 return []
-            if self._model is None:
-                self._ids = sorted(self._terms)
-                self._model = _okapi([self._terms[chunk_id] for chunk_id in self._ids])
-            scores = self._model.get_scores(terms)
+            scores = self._built().get_scores(terms)
+            if allowed is not None:
+                scores[~are_allowed(np.array(self._ids), allowed)] = 0
             hits = [Hit(self._ids[place], float(scores[place])) for place in scores.nonzero()[0]]
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
+
+    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        with self._lock:
+            if not any(self._terms.values()):
+                return len(self._terms), [0] * len(terms)
+            counts = self._built().doc_freqs
+            return len(counts), [sum(term in held for held in counts) for term in terms]
+
+    def _built(self) -> Any:
+        if self._model is None:
+            self._ids = sorted(self._terms)
+            self._model = _okapi([self._terms[chunk_id] for chunk_id in self._ids])
+        return self._model
 
 
 def _okapi(corpus: Sequence[Sequence[str]]) -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.stores.base import ChunkIds
+from localrag.stores.filters import Filter, page_conditions, source_conditions
 from localrag.stores.records import Counts, DocumentRecord, FileState, SourceRecord, Stamp
 from localrag.types import Chunk, Document, Heading, Page
 
@@ -187,6 +189,19 @@ class Snapshot:
             found.update((row[0], self._chunk(row)) for row in rows)
         return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
 
+    def chunk_ids(self, wanted: Filter) -> ChunkIds:
+        """The chunks that a filter allows."""
+        held, held_values = source_conditions(wanted)
+        paged, page_values = page_conditions(wanted)
+        rows = self._sql.execute(
+            "SELECT c.id FROM chunks c WHERE c.document IN "
+            "(SELECT d.number FROM documents d JOIN sources s ON s.document = d.number "
+            f"WHERE {held}) AND {paged}",
+            (*held_values, *page_values),
+        )
+        # Sorted here: SQLite would sort rows it can take ready from an index.
+        return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
+
     def document_chunks(self, document_id: str) -> list[Chunk]:
         """All chunks of a document, in order."""
         rows = self._sql.execute(
@@ -197,14 +212,17 @@ class Snapshot:
         text = self._text(rows[0][8]) if rows else ""
         return [self._chunk(row, text) for row in rows]
 
-    def sources_of(self, document_ids: Iterable[str]) -> dict[str, str]:
-        """The first path of each document."""
+    def sources_of(
+        self, document_ids: Iterable[str], wanted: Filter | None = None
+    ) -> dict[str, str]:
+        """The first path of each document, of those that the filter allows."""
         found: dict[str, str] = {}
+        condition, values = source_conditions(wanted or Filter())
         for document_id in set(document_ids):
             row = self._sql.execute(
                 "SELECT min(s.path) FROM sources s JOIN documents d ON d.number = s.document "
-                "WHERE d.id = ?",
-                (document_id,),
+                f"WHERE d.id = ? AND {condition}",
+                (document_id, *values),
             ).fetchone()
             if row[0] is not None:
                 found[document_id] = row[0]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.stores.base import ChunkIds, are_allowed
 from localrag.stores.files import replace_file
 from localrag.stores.records import Stamp
 from localrag.types import Hit
@@ -86,12 +87,20 @@ class FaissVectors:
                 )
             self.stamp = stamp
 
-    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """The k best of all by inner product, best first; ties by id."""
+    def search(
+        self, vector: NDArray[np.float32], k: int, allowed: ChunkIds | None = None
+    ) -> list[Hit]:
+        """The k best by inner product, of all or of `allowed`, best first; ties by id."""
         import faiss
 
         with self._lock:
-            total = len(self)
+            index, ids_of, choice, total = self._index, None, None, len(self)
+            if allowed is not None:
+                # By place and not by id: a bit a vector is quick for few ids and for many.
+                ids_of = self.ids()
+                mask = are_allowed(ids_of, allowed)
+                choice = _only(mask)
+                index, total = self._index.index, int(mask.sum())
             if k < 1 or not total:
                 return []
             # FAISS shares out queries, not vectors: for one query, threads only cost their start.
@@ -100,10 +109,12 @@ class FaissVectors:
             # FAISS breaks ties by position: look on until the k-th score has no equal outside.
             wanted = min(k + 1, total)
             while True:
-                scores, ids = self._index.search(query, wanted)
+                scores, ids = index.search(query, wanted, params=choice)
                 if wanted == total or scores[0, -1] < scores[0, k - 1]:
                     break
                 wanted = min(4 * wanted, total)
+        if ids_of is not None:
+            ids = ids_of[ids]
         order = np.lexsort((ids[0], -scores[0]))[:k]
         return [Hit(int(ids[0, place]), float(scores[0, place])) for place in order]
 
@@ -136,6 +147,15 @@ class FaissVectors:
         store.dimension = dimension
         store.stamp = stamp
         return store
+
+
+def _only(mask: NDArray[np.bool_]) -> Any:
+    """Search parameters that leave only the places where `mask` is true."""
+    import faiss
+
+    wrapped: Any = faiss  # the stubs show the C++ signatures, not those of the Python wrappers
+    selector = wrapped.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+    return wrapped.SearchParameters(sel=selector)
 
 
 def read_stamp(path: Path) -> Stamp | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,11 +62,61 @@ def test_help_names_every_command() -> None:
         assert f"  {command}" in result.out
 
 
+def english_left(text: str) -> list[str]:
+    """English in a Chinese text: two words in a row, or a word in capitals as a placeholder.
+
+    Commands, options and variables to type are English in any language.
+    """
+    typed = r"localrag(?: [a-z]+)*|--?[a-z-]+|LOCALRAG_\w+|\b(?:JSON|GGUF|USB)\b"
+    rest = re.sub(typed, "", text)
+    return re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}|\b[A-Z]{3,}\b", rest)
+
+
+def test_english_that_is_left_is_seen() -> None:
+    text = "用法：localrag ask [OPTIONS] 问题\n  --json  输出 JSON。\n  -h  Show this message.\n"
+    assert english_left(text) == ["OPTIONS", "Show this"]
+
+
+SUBCOMMANDS = [
+    *(("models", name) for name in ("list", "pull", "verify", "add", "remove", "path")),
+    *(("config", name) for name in ("show", "path", "set", "unset")),
+]
+
+
+@pytest.mark.parametrize("arguments", [(), *SUBCOMMANDS], ids=" ".join)
+def test_no_english_in_the_chinese_help(arguments: tuple[str, ...]) -> None:
+    result = localrag(*arguments, "--help", LOCALRAG_LANG="zh")
+    assert result.out.startswith("用法：localrag")
+    assert english_left(result.out) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ask",), "错误：缺少参数 '问题'。"),
+        (("completion",), "错误：缺少参数 '{bash|zsh|fish}'。可选值："),
+        (("search", "x", "-k", "0"), "错误：'-k' 的取值无效：0 不在范围 1<=x<=1000 内。"),
+        (("search", "x", "-k", "u"), "错误：'-k' 的取值无效：'u' 不是有效的数字。"),
+        (("search", "x", "-k"), "错误：选项 '-k' 需要一个值。"),
+        (("search", "x", "--mode", "y"), "错误：'--mode' 的取值无效：'y' 不是可选值"),
+        (("search", "x", "--mood", "y"), "。您是不是要输入 "),
+        (("frobnicate",), "错误：没有命令 'frobnicate'。"),
+        (("models", "pull", "x", "--from", "/no/such"), "文件夹 '/no/such' 不存在。"),
+    ],
+)
+def test_a_wrong_command_line_is_answered_in_chinese(arguments: tuple[str, ...], said: str) -> None:
+    result = localrag(*arguments, LOCALRAG_LANG="zh")
+    assert result.code == 2
+    assert said in result.err
+    assert english_left(result.err.replace(" ".join(arguments), "")) == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_in_both_languages(command: str) -> None:
     english = localrag(command, "--help", LOCALRAG_LANG="en")
     chinese = localrag(command, "--help", LOCALRAG_LANG="zh")
     assert (english.code, chinese.code) == (0, 0)
+    assert english_left(chinese.out) == []
     assert any("\u4e00" <= character <= "\u9fff" for character in chinese.out)
     assert not any("\u4e00" <= character <= "\u9fff" for character in english.out)
 
@@ -203,7 +254,7 @@ def test_debug_shows_the_traceback() -> None:
 
 def test_errors_speak_chinese() -> None:
     result = localrag("status", "--library", "/no/such/library", LOCALRAG_LANG="zh")
-    assert any("\u4e00" <= character <= "\u9fff" for character in result.err)
+    assert result.err.startswith("错误：/no/such/library 中没有文档库。请先添加文档：")
 
 
 def test_config_round_trip(tmp_path: Path) -> None:

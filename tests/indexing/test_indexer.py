@@ -287,7 +287,9 @@ def test_text_that_no_database_can_hold(room: Room) -> None:
     assert (stored.title, stored.text) == ("t\ufffd", "a\ufffdb nul\0 end")
 
 
-@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="only on systems whose file names are bytes")
+@pytest.mark.skipif(
+    sys.platform in ("win32", "darwin"), reason="only on systems whose file names are bytes"
+)
 def test_file_name_that_is_no_unicode(room: Room) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     (room.files / name).write_text("apples", encoding="utf-8")

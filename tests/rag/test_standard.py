@@ -6,7 +6,6 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
 from localrag.llms.base import Options
-from localrag.rag.conversation import Conversation
 from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.types import Answer, Chunk, ScoredChunk
 
@@ -128,14 +127,3 @@ def test_errors_of_the_model_reach_the_caller() -> None:
 def test_an_empty_question(question: str) -> None:
     with pytest.raises(UsageError):
         list(pipeline(ScriptedLLM()).stream(question))
-
-
-def test_a_follow_up_is_rewritten_in_the_light_of_the_conversation() -> None:
-    llm = ScriptedLLM(['"When was the glass house closed?"\nI hope this helps.', ""])
-    conversation = Conversation(llm)
-    assert conversation.standalone("When was it opened?") == "When was it opened?"
-    assert llm.history == []
-    conversation.remember("When was the glass house opened?", "In 1907.")
-    assert conversation.standalone("And closed?") == "When was the glass house closed?"
-    assert "In 1907." in llm.history[0][0][0].content
-    assert conversation.standalone("And closed?") == "And closed?"

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.retrieval.fusion import reciprocal_rank_fusion, weighted_linear_fusion
+from localrag.retrieval.fusion import (
+    alpha_fusion,
+    reciprocal_rank_fusion,
+    weighted_linear_fusion,
+)
 from localrag.types import Hit
 
 
@@ -57,3 +61,21 @@ def test_ties_break_by_chunk_id(k: int) -> None:
 def test_nothing_from_nothing() -> None:
     assert reciprocal_rank_fusion([]) == []
     assert weighted_linear_fusion([[], []], weights=[0.5, 0.5]) == []
+
+
+def test_a_leg_of_weight_nothing_is_left_out() -> None:
+    runs = [run((1, 0.9), (2, 0.8)), run((2, 7.0), (3, 6.0))]
+    assert [h.chunk_id for h in weighted_linear_fusion(runs, weights=[0.0, 1.0])] == [2, 3]
+    assert [h.chunk_id for h in reciprocal_rank_fusion(runs, weights=[1.0, 0.0])] == [1, 2]
+
+
+@pytest.mark.parametrize(("alpha", "order"), [(0.0, [2, 3]), (1.0, [1, 2]), (0.5, [2, 1, 3])])
+def test_alpha_goes_from_keyword_only_to_dense_only(alpha: float, order: list[int]) -> None:
+    dense, keyword = run((1, 0.9), (2, 0.8)), run((2, 7.0), (3, 6.0))
+    assert [hit.chunk_id for hit in alpha_fusion(dense, keyword, alpha=alpha)] == order
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1])
+def test_alpha_has_bounds(alpha: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        alpha_fusion([], [], alpha=alpha)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
-from localrag.retrieval.fusion import reciprocal_rank_fusion
+from localrag.retrieval.fusion import reciprocal_rank_fusion, regardless
 from localrag.retrieval.hybrid import HybridRetriever
 from localrag.types import Hit, LegRank
+
+RRF = regardless(reciprocal_rank_fusion)
 
 
 class FixedLeg:
@@ -21,15 +24,15 @@ class FixedLeg:
 
 def test_each_hit_says_what_every_leg_thought() -> None:
     legs = {"dense": FixedLeg([Hit(1, 0.9), Hit(2, 0.8)]), "keyword": FixedLeg([Hit(2, 7.0)])}
-    hits = HybridRetriever(legs, reciprocal_rank_fusion).retrieve("q", 5)
+    hits = HybridRetriever(legs, RRF).retrieve("q", 5)
     assert hits[0].ranks == (LegRank("dense", 2, 0.8), LegRank("keyword", 1, 7.0))
     assert hits[1].ranks == (LegRank("dense", 1, 0.9),)
 
 
-@pytest.mark.parametrize(("k", "fetched"), [(1, 30), (10, 30), (20, 60)])
+@pytest.mark.parametrize(("k", "fetched"), [(1, 100), (33, 100), (40, 120)])
 def test_legs_over_fetch(k: int, fetched: int) -> None:
-    leg = FixedLeg([Hit(number, 1.0 / number) for number in range(1, 200)])
-    hits = HybridRetriever({"dense": leg}, reciprocal_rank_fusion).retrieve("q", k)
+    leg = FixedLeg([Hit(number, 1.0 / number) for number in range(1, 400)])
+    hits = HybridRetriever({"dense": leg}, RRF).retrieve("q", k)
     assert leg.asked == [fetched]
     assert len(hits) == k
 
@@ -43,7 +46,7 @@ def test_legs_run_side_by_side() -> None:
             return []
 
     legs = {"dense": MeetingLeg(), "keyword": MeetingLeg()}
-    assert HybridRetriever(legs, reciprocal_rank_fusion).retrieve("q", 3) == []
+    assert HybridRetriever(legs, RRF).retrieve("q", 3) == []
 
 
 def test_a_failing_leg_is_not_swallowed() -> None:
@@ -52,4 +55,16 @@ def test_a_failing_leg_is_not_swallowed() -> None:
             raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        HybridRetriever({"dense": BrokenLeg()}, reciprocal_rank_fusion).retrieve("q", 3)
+        HybridRetriever({"dense": BrokenLeg()}, RRF).retrieve("q", 3)
+
+
+def test_the_fusion_is_told_the_question_and_the_legs_in_their_order() -> None:
+    told: list[object] = []
+
+    def fuse(question: str, runs: Sequence[Sequence[Hit]]) -> list[Hit]:
+        told.extend([question, *runs])
+        return list(runs[0])
+
+    legs = {"dense": FixedLeg([Hit(1, 0.9)]), "keyword": FixedLeg([Hit(2, 7.0)])}
+    HybridRetriever(legs, fuse).retrieve("why?", 3)
+    assert told == ["why?", [Hit(1, 0.9)], [Hit(2, 7.0)]]

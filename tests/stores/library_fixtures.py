@@ -46,13 +46,19 @@ def document(text: str, *more_pages: str, source: str = "a.txt") -> Document:
     return Document(digest, source, source, tuple(Page(n, p) for n, p in enumerate(pages, 1)))
 
 
-def add(library: Library, one: Document, path: str | None = None, size: int = 40) -> None:
+def add(
+    library: Library,
+    one: Document,
+    path: str | None = None,
+    size: int = 40,
+    language: str = "en",
+) -> None:
     chunks = WindowChunker(size, 0).chunk(one)
     new = NewDocument(
         document=one,
         states=[FileState(path or one.source, len(one.text), 1, 2)],
         size=len(one.text.encode()),
-        language="en",
+        language=language,
         chunking=f"window {size}",
         chunks=chunks,
         vectors=EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks]),

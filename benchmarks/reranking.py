@@ -1,0 +1,242 @@
+"""Rerankers on retrieval sets, passage by passage, so that ways to score can be compared later.
+
+    python benchmarks/reranking.py cross-encoder SET OUT.jsonl --questions 150
+    python benchmarks/reranking.py llm SET OUT.jsonl --questions 30 --grades
+    python benchmarks/reranking.py keyword SET OUT.jsonl
+    python benchmarks/reranking.py summary OUT.jsonl [...]
+
+SET is a folder with corpus.jsonl, queries.jsonl and qrels.tsv. The first passages of the
+default search (20; 10 for the language model) are scored; each question is a line of OUT
+as soon as it is done, and a run that was stopped goes on where it was. `--grades` also asks
+the language model for a grade from 0 to 10, behind the same prefix state: as the
+expected value over the grades and as the whole number that it would write. `--hard`
+takes only questions whose passage the search found but did not put first. `--warm` scores
+every question a second time, when the states of its passages are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localrag import factory
+from localrag.config import Settings, with_reranker
+from localrag.evaluation.beir import RetrievalSet, read_retrieval_set
+from localrag.evaluation.retrieval_metrics import bootstrap_interval, ndcg
+from localrag.evaluation.retrieval_runs import RememberedQueries, WholePassages
+from localrag.evaluation.vector_cache import document_vectors
+from localrag.prompts import YES_NO
+from localrag.rerankers.llm import GRADES, LLMReranker
+from localrag.text.language import answer_language
+from localrag.types import ScoredChunk
+
+CANDIDATES = {"keyword": 20, "cross-encoder": 20, "llm": 10}
+
+
+def main() -> None:
+    """Run one reranker over one set, or summarise."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=[*CANDIDATES, "summary"])
+    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--questions", type=int, default=10_000)
+    for switch in ("--grades", "--hard", "--warm"):
+        parser.add_argument(switch, action="store_true")
+    arguments = parser.parse_args()
+    if arguments.what == "summary":
+        for path in arguments.paths:
+            summarise(path)
+        return
+    folder, out = arguments.paths
+    done = {row["query"] for row in rows(out)} if out.exists() else set()
+    with out.open("a", encoding="utf-8") as file:
+        for row in measure(folder, arguments, done):
+            print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
+    summarise(out)
+
+
+def candidates(
+    dataset: RetrievalSet, settings: Settings, depth: int, *, hard: bool
+) -> Iterator[tuple[str, list[ScoredChunk]]]:
+    """Each judged question with its first passages as the default search ranks them."""
+    embedder = RememberedQueries(factory.make_embedder(settings, factory.make_models()))
+    vectors = document_vectors(
+        embedder, list(dataset.corpus.values()), factory.cache_folder() / "bench"
+    )
+    passages = WholePassages(dataset.corpus, vectors, factory.make_tokenizer(settings))
+    search = factory.make_retrievers_to_compare(
+        settings, embedder, passages.vectors, passages.keywords, passages.texts
+    )["default"]
+    for query, relevance in dataset.qrels.items():
+        found = [passages.scored(hit) for hit in search.retrieve(dataset.queries[query], depth)]
+        relevant = [relevance.get(each.source, 0) > 0 for each in found]
+        if not hard or (any(relevant) and not relevant[0]):
+            yield query, found
+
+
+def measure(
+    folder: Path, arguments: argparse.Namespace, done: set[str]
+) -> Iterator[dict[str, Any]]:
+    """One row a question: rank, relevance and scores of every passage, and seconds."""
+    settings = Settings()
+    dataset = read_retrieval_set(folder)
+    if not arguments.hard:
+        dataset = dataset.sample(arguments.questions)
+    depth = CANDIDATES[arguments.what]
+    reranking, model = None, None
+    if arguments.what == "llm":
+        model = factory.make_model(settings, factory.make_models())
+    else:
+        chosen = with_reranker(settings, arguments.what)
+        reranking = factory.make_reranking(chosen, factory.make_models(), no_model, print)
+    asked = 0
+    for query, found in candidates(dataset, settings, depth, hard=arguments.hard):
+        asked += 1
+        if asked > arguments.questions:
+            return
+        if query in done:
+            continue
+        text = dataset.queries[query]
+        scores: dict[str, dict[int, float]] = {}
+        seconds: dict[str, float] = {}
+        if reranking:
+            ranked, step = reranking.apply(text, found, depth)
+            scores[arguments.what] = {each.chunk.id: each.score for each in ranked}
+            seconds[arguments.what] = step.seconds
+        if model:
+            scores, seconds = graded(model, text, found, arguments)
+        relevance = dataset.qrels[query]
+        yield {
+            "set": dataset.name,
+            "query": query,
+            "relevant": sorted((g for g in relevance.values() if g > 0), reverse=True),
+            "passages": [
+                {"search": each.score, "relevance": relevance.get(each.source, 0)}
+                | {name: values[each.chunk.id] for name, values in scores.items()}
+                for each in found
+            ],
+            "seconds": seconds,
+        }
+
+
+def no_model() -> factory.Model:
+    """Neither keywords nor a cross-encoder want a language model."""
+    raise AssertionError
+
+
+def graded(
+    model: factory.Model, text: str, found: list[ScoredChunk], arguments: argparse.Namespace
+) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
+    """The language model's grades of each passage, and the seconds of each way."""
+    scorer = model.scorer
+    assert scorer is not None
+    reranker = LLMReranker(model.llm, scorer, print)
+    language = answer_language(text)
+    scores: dict[str, dict[int, float]] = {"answerable": {}}
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, started: float) -> None:
+        seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - started
+
+    for each in found:
+        started = time.perf_counter()
+        messages = reranker.messages(text, each, "relevance")
+        probability = scorer.score_choices(messages, YES_NO[language], keep=1)[0]
+        scores["answerable"][each.chunk.id] = float(probability)
+        timed("cold", started)
+        if arguments.grades:
+            messages = reranker.messages(text, each, "relevance_grade")
+            started = time.perf_counter()
+            weights = scorer.score_choices(messages, GRADES, keep=1)
+            expected = float(weights @ np.arange(len(GRADES)))
+            scores.setdefault("expected", {})[each.chunk.id] = expected
+            timed("expected", started)
+            # The likeliest grade is what greedy decoding writes (benchmarks/reranking.md).
+            scores.setdefault("written", {})[each.chunk.id] = int(weights.argmax())
+    if arguments.warm:
+        for each in found:
+            started = time.perf_counter()
+            messages = reranker.messages(text, each, "relevance")
+            probability = scorer.score_choices(messages, YES_NO[language], keep=1)[0]
+            timed("warm", started)
+            assert float(probability) == scores["answerable"][each.chunk.id]
+    return scores, seconds
+
+
+# -- summary ------------------------------------------------------------------------
+
+WAYS: dict[str, Callable[[dict[str, Any], dict[str, Any]], float]] = {
+    "search": lambda row, each: -row["passages"].index(each),
+    "keyword": lambda _, each: each["keyword"],
+    "cross-encoder": lambda _, each: each["cross-encoder"],
+    "answerable (P(Yes) x 10)": lambda _, each: 10 * each["answerable"],
+    "expected 0..10": lambda _, each: each["expected"],
+    "written 0..10": lambda _, each: each["written"],
+    "answerable + expected": lambda _, each: 10 * each["answerable"] + each["expected"],
+    "answerable + 2 x search": lambda row, each: 10 * each["answerable"] + 2 * share(row, each),
+    "answerable + 5 x search": lambda row, each: 10 * each["answerable"] + 5 * share(row, each),
+}
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """What a run has written so far."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def share(row: dict[str, Any], each: dict[str, Any]) -> float:
+    """The score of the search as a share of the best one."""
+    best = max(other["search"] for other in row["passages"])
+    return float(each["search"] / best) if best > 0 else 0.0
+
+
+def summarise(path: Path) -> None:
+    """nDCG@10 with its interval, against the search, AUC over all passages, and seconds."""
+    results = rows(path)
+    print(f"{path.name}: {len(results)} questions")
+    base = np.array([value(row, WAYS["search"]) for row in results])
+    for name, way in WAYS.items():
+        try:
+            each = np.array([value(row, way) for row in results])
+        except KeyError:
+            continue
+        low, high = bootstrap_interval(each)
+        better, worse = int((each > base + 1e-9).sum()), int((each < base - 1e-9).sum())
+        print(
+            f"  {name:26} nDCG@10 {each.mean():.4f} [{low:.3f}, {high:.3f}]"
+            f"  better {better} worse {worse}  AUC {auc(results, way):.3f}"
+        )
+    for name in results[0]["seconds"]:
+        seconds = [row["seconds"][name] for row in results if name in row["seconds"]]
+        print(f"  seconds a question, {name}: median {np.median(seconds):.2f}")
+
+
+def value(row: dict[str, Any], way: Any) -> float:
+    """nDCG@10 of one question; ties stay in the order of the search."""
+    order = sorted(row["passages"], key=lambda each: -way(row, each))
+    judged = {str(i): grade for i, grade in enumerate(row["relevant"])}
+    found = [each["relevance"] for each in order]
+    # Passages by their grades: those judged that were not found stay in the ideal ranking.
+    ranking = []
+    left = {grade: [key for key, g in judged.items() if g == grade] for grade in set(found)}
+    for place, grade in enumerate(found):
+        ranking.append(left[grade].pop() if grade > 0 else f"irrelevant {place}")
+    return ndcg(ranking, judged, k=10)
+
+
+def auc(results: list[dict[str, Any]], way: Any) -> float:
+    """Share of pairs of a relevant and another passage, of any questions, in the right order."""
+    relevant, others = [], []
+    for row in results:
+        for each in row["passages"]:
+            (relevant if each["relevance"] > 0 else others).append(way(row, each))
+    difference = np.subtract.outer(relevant, others)
+    return float(((difference > 0) + 0.5 * (difference == 0)).mean())
+
+
+if __name__ == "__main__":
+    main()

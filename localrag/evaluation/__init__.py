@@ -1,0 +1,1 @@
+"""Measuring: retrieval metrics, retrieval sets, and how long things take."""

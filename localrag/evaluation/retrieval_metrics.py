@@ -1,0 +1,100 @@
+"""Retrieval metrics as pure functions of one ranking and its judgements.
+
+A ranking is a list of passage ids, best first, each once; how ties of scores were broken is the
+ranking's business. `relevance` maps passage ids to grades; 0 and less mean not relevant. A
+ranking that finds nothing scores 0 in all of them: a question without an answer is a failure,
+not a gap. All agree with trec_eval on binary and on graded judgements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+Relevance = Mapping[str, int]
+"""Passage id -> grade."""
+
+Metric = Callable[[Sequence[str], Relevance], float]
+"""A ranking and its judgements -> a score in [0, 1], higher is better."""
+
+RESAMPLES = 2000
+"""Bootstrap samples: enough for the third decimal of an interval's ends."""
+
+
+def ndcg(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
+    """Normalised discounted cumulative gain: DCG@k divided by the best DCG@k there can be.
+
+    DCG@k = sum over ranks i <= k of grade_i / log2(i + 1), i from 1.
+    Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002, with
+    the discount of Burges et al., ICML 2005, as trec_eval's ndcg_cut and BEIR have it.
+    """
+    gains = [max(relevance.get(passage, 0), 0) for passage in ranking[:k]]
+    ideal = sorted((max(grade, 0) for grade in relevance.values()), reverse=True)[:k]
+    best = _discounted(ideal)
+    return _discounted(gains) / best if best else 0.0
+
+
+def reciprocal_rank(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
+    """1 / rank of the first relevant passage among the first k, else 0; its mean is MRR@k.
+
+    Voorhees, "The TREC-8 Question Answering Track Report", 1999; the cut-off is MS MARCO's.
+    """
+    for rank, passage in enumerate(ranking[:k], start=1):
+        if relevance.get(passage, 0) > 0:
+            return 1.0 / rank
+    return 0.0
+
+
+def recall(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
+    """Share of the relevant passages that are among the first k (trec_eval's recall_k)."""
+    relevant = {passage for passage, grade in relevance.items() if grade > 0}
+    return len(relevant.intersection(ranking[:k])) / len(relevant) if relevant else 0.0
+
+
+METRICS: Mapping[str, Metric] = {
+    "nDCG@10": partial(ndcg, k=10),
+    "MRR@10": partial(reciprocal_rank, k=10),
+    "R@1": partial(recall, k=1),
+    "R@5": partial(recall, k=5),
+    "R@10": partial(recall, k=10),
+    "R@100": partial(recall, k=100),
+}
+"""What `localrag bench retrieval` reports, by the name it has there."""
+
+
+def score_rankings(
+    rankings: Mapping[str, Sequence[str]], qrels: Mapping[str, Relevance], metric: Metric
+) -> NDArray[np.float64]:
+    """One score for each question of `qrels`, shape (questions,), in the order of `qrels`.
+
+    A question that `rankings` does not have scores 0.
+    """
+    scores = [metric(rankings.get(query, ()), relevance) for query, relevance in qrels.items()]
+    return np.array(scores, dtype=np.float64)
+
+
+def bootstrap_interval(
+    scores: NDArray[np.float64], *, confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean of `scores`, shape (n,), over questions.
+
+    Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13. The same scores
+    and seed give the same interval. Raises ValueError for no scores.
+    """
+    if not len(scores):
+        raise ValueError("an interval needs at least one score")
+    generator = np.random.default_rng(seed)
+    means = [
+        scores[generator.integers(len(scores), size=len(scores))].mean() for _ in range(RESAMPLES)
+    ]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, (tail, 1 - tail))
+    return float(low), float(high)
+
+
+def _discounted(gains: Sequence[int]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))

@@ -1,0 +1,143 @@
+"""Any local cross-encoder folder (bge-reranker among them), run by sentence-transformers.
+
+PyTorch is imported when a model is opened, not with this module.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.chunking import passage_text
+from localrag.errors import ModelError
+from localrag.rerankers.base import best
+from localrag.types import ScoredChunk
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+_BATCH = 8
+LONGEST_WINDOW = 1024
+"""Tokens; bge-reranker-v2-m3 could read 8,192, at a cost that grows with their square."""
+
+
+class SentenceTransformersCrossEncoder:
+    """A folder with a model for sequence classification with one label; nothing is downloaded.
+
+    Code that comes with a model is never run, and pickled weights are read as data alone.
+    `threads` is PyTorch's, for the whole process. Raises `ModelError` where the folder
+    holds no such model.
+    """
+
+    def __init__(
+        self, path: Path, *, threads: int | None = None, device: str | None = None
+    ) -> None:
+        if not (path / "config.json").is_file():
+            raise ModelError(
+                "{path} is not a cross-encoder folder: it lacks {missing}.",
+                hint="Name the folder that holds config.json and the weights"
+                " (model.safetensors or pytorch_model.bin), or model.onnx with tokenizer.json.",
+                path=str(path),
+                missing="config.json",
+            )
+        self._model = _open(path, device, threads)
+        labels = self._model.num_labels
+        if labels != 1:
+            raise ModelError(
+                "{path} is not a reranker: it sorts into {labels} classes instead of giving one "
+                "score.",
+                hint="Choose a cross-encoder that was trained for ranking, such as bge-reranker.",
+                path=str(path),
+                labels=labels,
+            )
+        self._tokenizer: Any = self._model.tokenizer
+        # Version 5 of sentence-transformers has it only in the tokenizer.
+        limit = getattr(self._model, "max_seq_length", None) or self._tokenizer.model_max_length
+        self._window = min(int(limit), LONGEST_WINDOW)
+
+    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        """At most k of `chunks` by the model's logit, best first; ties by chunk id."""
+        scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
+        return best(chunks, scores.tolist(), k)
+
+    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """One logit a passage, shape (len(passages),) float32, in the order given.
+
+        In batches of like length, so that little is spent on padding. Where question and
+        passage together are longer than the model's window, the end of the passage is cut.
+        """
+        import torch
+
+        result = np.empty(len(passages), dtype=np.float32)
+        question = self._cut(query, self._window // 2)
+        room = self._window - self._tokenizer.num_special_tokens_to_add(pair=True)
+        room -= len(self._tokens(question))
+        pairs = [(question, self._cut(passage, room)) for passage in passages]
+        order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index][1]))
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            result[batch] = self._model.predict(
+                [pairs[index] for index in batch],
+                batch_size=_BATCH,
+                activation_fn=torch.nn.Identity(),
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+        return result
+
+    def _tokens(self, text: str) -> list[int]:
+        # verbose=False: a text longer than the window is what is to be found out.
+        encoded = self._tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)
+        return list(encoded["input_ids"])
+
+    def _cut(self, text: str, tokens: int) -> str:
+        """The beginning of `text` that has at most so many tokens."""
+        while (count := len(self._tokens(text))) > tokens:
+            text = text[: min(len(text) - 1, len(text) * tokens // count)]
+        return text
+
+
+def _open(path: Path, device: str | None, threads: int | None) -> CrossEncoder:
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        with _quiet():
+            model: CrossEncoder = CrossEncoder(
+                str(path), device=device, local_files_only=True, trust_remote_code=False
+            )
+    # What a damaged folder raises depends on which of five libraries meets it first.
+    except Exception as error:
+        raise ModelError(
+            "sentence-transformers cannot open {path}: {reason}",
+            hint="Verify the model's files with `localrag models verify`.",
+            path=str(path),
+            reason=str(error).strip() or type(error).__name__,
+        ) from error
+    return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bar for loading weights, no notes on standard error."""
+    from transformers.utils import logging as transformers_logging
+
+    logger = logging.getLogger("sentence_transformers")
+    level = logger.level
+    bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if bar:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

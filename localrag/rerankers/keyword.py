@@ -1,0 +1,70 @@
+"""Reranking by the question's words: no model, a fraction of a millisecond a passage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from localrag.rerankers.base import best
+from localrag.text.normalize import fold
+from localrag.types import ScoredChunk
+
+SIMILARITY_SHARE = 0.5
+PRESENT = 0.1
+EARLY = 0.1
+"""For a keyword that first occurs in the first quarter of the passage."""
+EACH_OCCURRENCE = 0.05
+MOST_FOR_OCCURRENCES = 0.2
+
+_HAN = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
+_PIECE = re.compile(rf"(?P<han>[{_HAN}]+)|[^\W_{_HAN}]+")
+_LONGER_THAN = 3
+_GRAMMAR_WORDS = """
+的 了 是 在 和 与 吗 呢 吧 啊 什么 哪 哪个 哪些 哪里 谁 几 多少 怎么 怎样 如何 为 为什么 何 有 没有
+被 把 对 从 以 及 或 而 也 都 就 于 由 所 其 之 这 那 个 等 到 中 上 下 里
+"""
+_GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
+"""Chinese has no short words to leave out by length: these carry grammar and stand everywhere."""
+
+
+class KeywordReranker:
+    """Half of the score that a passage came with, and a bonus for each keyword of the question.
+
+    A keyword that the passage holds is worth 0.1, 0.1 more where it first occurs in the
+    first quarter of the passage, and 0.05 an occurrence up to 0.2. Keywords are the words
+    that jieba finds in Chinese and words longer than three letters elsewhere, each once.
+    Compared are folded texts (case, width, traditional or simplified); a keyword counts
+    within a longer word too ("network" in "networks").
+    """
+
+    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        """At most k of `chunks`, best first; ties by chunk id."""
+        words = keywords(query)
+        return best(chunks, [_score(words, chunk) for chunk in chunks], k)
+
+
+def keywords(question: str) -> list[str]:
+    """The words of a question that tell passages apart, folded, each once, in their order."""
+    found: dict[str, None] = {}
+    for piece in _PIECE.finditer(fold(question)):
+        if piece.lastgroup == "han":
+            import rjieba
+
+            words = rjieba.cut(piece[0], False)
+            found |= dict.fromkeys(word for word in words if word not in _GRAMMAR)
+        elif len(piece[0]) > _LONGER_THAN:
+            found[piece[0]] = None
+    return list(found)
+
+
+def _score(words: Sequence[str], chunk: ScoredChunk) -> float:
+    text = fold(chunk.chunk.text)
+    score = SIMILARITY_SHARE * chunk.score
+    for word in words:
+        first = text.find(word)
+        if first < 0:
+            continue
+        score += PRESENT + min(EACH_OCCURRENCE * text.count(word), MOST_FOR_OCCURRENCES)
+        if first < len(text) / 4:
+            score += EARLY
+    return score

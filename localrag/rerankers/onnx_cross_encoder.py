@@ -1,0 +1,161 @@
+"""Cross-encoders in ONNX form, run by ONNX Runtime without PyTorch.
+
+Pairs are not batched. The models on hand quantise activations by the range of the whole
+batch, so a score would depend on its neighbours: over 8 questions with 20 passages each it
+moved by up to 0.58, changing the order in every third place. One pair a run with a thread a
+core was also three times as fast as one padded batch (`benchmarks/reranking.md`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.chunking import passage_text
+from localrag.errors import ModelError
+from localrag.rerankers.base import best
+from localrag.types import ScoredChunk
+
+if TYPE_CHECKING:
+    import onnxruntime  # type: ignore[import-untyped]
+    from tokenizers import Encoding, Tokenizer
+
+_DEFAULT_WINDOW = 512
+_UNSET_WINDOW = 1_000_000
+"""Tokenizer settings write an endless window as a number larger than this."""
+_ERRORS_ONLY = 3
+_KNOWN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class OnnxCrossEncoder:
+    """A folder with `model.onnx` (one logit a pair) and `tokenizer.json`.
+
+    `threads` pairs run at a time (default: one a core). Raises `ModelError` where the
+    folder holds no such model.
+    """
+
+    def __init__(self, path: Path, *, threads: int | None = None) -> None:
+        self._tokenizer = _open_tokenizer(path / "tokenizer.json")
+        self._session = _open_session(path / "model.onnx")
+        self._inputs = [node.name for node in self._session.get_inputs()]
+        shape = self._session.get_outputs()[0].shape
+        if not set(self._inputs) <= set(_KNOWN_INPUTS) or len(shape) != 2 or shape[1] != 1:
+            raise ModelError(
+                "{path} is an ONNX model, but not a cross-encoder: its inputs are {inputs}, its "
+                "output has the shape {shape}.",
+                hint="A cross-encoder takes input_ids of a question with a passage and gives one "
+                "number.",
+                path=str(path / "model.onnx"),
+                inputs=", ".join(self._inputs),
+                shape=str(shape),
+            )
+        self._window = _window(path)
+        self._threads = threads or os.cpu_count() or 1
+
+    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        """At most k of `chunks` by the model's logit, best first; ties by chunk id."""
+        scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
+        return best(chunks, scores.tolist(), k)
+
+    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """One logit a passage, shape (len(passages),) float32, in the order given.
+
+        Where question and passage together are longer than the model's window, the end of
+        the passage is cut.
+        """
+        question = self._tokenizer.encode(query, add_special_tokens=False)
+        encoded = self._tokenizer.encode_batch(list(passages), add_special_tokens=False)
+        result = np.empty(len(passages), dtype=np.float32)
+        # The longest first, so that no thread begins it when the others are done.
+        order = sorted(range(len(passages)), key=lambda index: -len(encoded[index]))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="rerank") as pool:
+            logits = pool.map(lambda index: self._run(question, encoded[index]), order)
+            for index, logit in zip(order, logits, strict=True):
+                result[index] = logit
+        return result
+
+    def _run(self, question: Encoding, passage: Encoding) -> float:
+        pair = self._pair(question, passage)
+        columns = (pair.ids, pair.attention_mask, pair.type_ids)
+        feed = {
+            name: np.array([values], dtype=np.int64)
+            for name, values in zip(_KNOWN_INPUTS, columns, strict=True)
+            if name in self._inputs
+        }
+        output: NDArray[Any] = self._session.run(None, feed)[0]
+        return float(output[0, 0])
+
+    def _pair(self, question: Encoding, passage: Encoding) -> Encoding:
+        """[CLS] question [SEP] passage [SEP], or what this model has in their stead."""
+        room = self._window - self._tokenizer.num_special_tokens_to_add(is_pair=True)
+        # A question that fills the window would leave nothing to compare it with.
+        if len(question) > room // 2:
+            question = self._shortened(question, room // 2)
+        if len(question) + len(passage) > room:
+            passage = self._shortened(passage, room - len(question))
+        return self._tokenizer.post_process(question, passage)
+
+    @staticmethod
+    def _shortened(encoding: Encoding, length: int) -> Encoding:
+        from tokenizers import Encoding as Copy
+
+        copy = Copy.merge([encoding])  # an encoding is shared between threads and calls
+        copy.truncate(length)
+        return copy
+
+
+def _open_tokenizer(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    # tokenizers raises bare Exception for a missing file and for damaged JSON alike.
+    except Exception as error:
+        raise ModelError(
+            "The model file {path} cannot be read: {reason}",
+            hint="Pull the model again, or name another reranker.",
+            path=str(path),
+            reason=str(error),
+        ) from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _open_session(path: Path) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # ONNX Runtime has a class of its own for every way to fail, all directly below Exception.
+    except Exception as error:
+        raise ModelError(
+            "ONNX Runtime cannot open the model {path}: {reason}",
+            hint="Verify the model's files with `localrag models verify`.",
+            path=str(path),
+            reason=str(error).strip(),
+        ) from error
+
+
+def _window(path: Path) -> int:
+    """Tokens that the model reads, special tokens included."""
+    limits = []
+    for name, key in (
+        ("tokenizer_config.json", "model_max_length"),
+        ("config.json", "max_position_embeddings"),
+    ):
+        file = path / name
+        value = json.loads(file.read_text("utf-8")).get(key) if file.is_file() else None
+        if isinstance(value, int | float) and 0 < value < _UNSET_WINDOW:
+            limits.append(int(value))
+    return min(limits, default=_DEFAULT_WINDOW)

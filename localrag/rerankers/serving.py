@@ -1,0 +1,93 @@
+"""Which cross-encoder may judge which question and which passage.
+
+A model that was not trained for a language ranks it badly: its scores there are noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from localrag.messages import tr
+from localrag.rerankers.base import Reranker, Say, best
+from localrag.text.language import answer_language, detect
+from localrag.types import ScoredChunk
+
+UNREAD_STEP = 1e-6
+"""Keeps passages that a model cannot read in the order of the search, just below logit 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that could be used; `languages` is empty where nobody says what it serves."""
+
+    name: str
+    languages: frozenset[str]
+    load: Callable[[], Reranker]
+
+    def serves(self, language: str) -> bool:
+        """Whether it serves this language, or any mixture; one that nobody described does."""
+        return not self.languages or language in self.languages | {"mixed"}
+
+
+class ServingReranker:
+    """Takes the first of its models that serves the question; where none does, it says so.
+
+    The models give logits: above 0 is relevant. A passage in a language that the model
+    does not serve is as likely relevant as not: it stands between those that the model
+    finds relevant and those that it does not, in the order of the search. A model is
+    loaded when it is first needed. Where none serves the question, or none of the
+    passages, the order of the search stays: measured, that is better than reranking by
+    keywords or by a model of the wrong language (`benchmarks/reranking.md`).
+    """
+
+    def __init__(self, models: Sequence[Candidate], otherwise: Reranker, say: Say) -> None:
+        self._models = tuple(models)
+        self._otherwise = otherwise
+        self._say = say
+        self._loaded: dict[str, Reranker] = {}
+
+    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        """At most k of `chunks`, best first; ties by chunk id."""
+        language = answer_language(query)
+        passages = [detect(chunk.chunk.text) for chunk in chunks]
+        for model in self._models:
+            served = [model.serves(passage) for passage in passages]
+            if model.serves(language) and (any(served) or not chunks):
+                return self._ranked(model, query, chunks, served, k)
+        names = ", ".join(model.name for model in self._models)
+        if any(model.serves(language) for model in self._models):
+            language = "en" if language == "zh" else "zh"  # then it is the passages' language
+        self._say(
+            tr(
+                "The reranker {names} does not serve Chinese; the order of the search is kept.",
+                names=names,
+            )
+            if language == "zh"
+            else tr(
+                "The reranker {names} does not serve English; the order of the search is kept.",
+                names=names,
+            )
+        )
+        return self._otherwise.rerank(query, chunks, k)
+
+    def _ranked(
+        self,
+        model: Candidate,
+        query: str,
+        chunks: Sequence[ScoredChunk],
+        served: Sequence[bool],
+        k: int,
+    ) -> list[ScoredChunk]:
+        reranker = self._loaded.get(model.name)
+        if reranker is None:
+            reranker = self._loaded[model.name] = model.load()
+        readable = [chunk for chunk, can_read in zip(chunks, served, strict=True) if can_read]
+        logits = {
+            chunk.chunk.id: chunk.score for chunk in reranker.rerank(query, readable, len(readable))
+        }
+        scores = [
+            logits.get(chunk.chunk.id, -UNREAD_STEP * rank)
+            for rank, chunk in enumerate(chunks, start=1)
+        ]
+        return best(chunks, scores, k)

@@ -1,0 +1,170 @@
+"""The default fusion: each leg's vote is worth what its own scores say, and what the words say.
+
+Three pieces of evidence, all there at query time, none trained:
+
+- Scores. A leg's score becomes its surprisal: how far it stands out from the leg's own list.
+- Words. The more of the question the best keyword passage holds, the less is left for the dense
+  leg to decide.
+- Language. Keywords know nothing about passages in another language than the question's, and an
+  embedding model knows little about questions in a language that it was not made for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from localrag.stores.base import TermStatistics
+from localrag.text.language import detect
+from localrag.types import Hit
+
+WINDOW = 100
+"""Hits of a leg that are its background. Each leg fetches at least as many, so that the first
+results do not depend on how many were asked for."""
+
+LANGUAGE_DEPTH = 30
+"""Dense hits whose language is looked at: below them surprisals are near 0 in either case."""
+
+LANGUAGE_SAMPLE = 300
+"""Code points of a passage that tell its language."""
+
+UNSERVED_TRUST = 0.1
+"""What the dense leg's vote is worth in a language that its model was not made for: enough to
+order passages about which the keyword leg says nothing."""
+
+Texts = Callable[[Sequence[int]], Mapping[int, str]]
+"""Chunk ids -> their texts as they were indexed; those that are gone are left out."""
+
+
+def surprisals(run: Sequence[Hit], *, unseen: float | None = None) -> dict[int, float]:
+    """How unlikely each score would be for a background passage: -ln p, in nats, 0 or more.
+
+    High scores of passages that have nothing to do with the question fall off about
+    exponentially (Manmatha, Rath and Feng, "Modeling score distributions for combining the
+    outputs of search engines", SIGIR 2001). For such a tail, p(score > s) = exp(-(s - reference)
+    / mean excess), both taken from the first `WINDOW` hits themselves: the reference is the last
+    of them, or `unseen`, the score of whatever a shorter list does not hold. So the mean is 1
+    by construction, and neither scale nor offset of the scores matters. Hits that all score the
+    same have 1 each; hits below the window have 0.
+    """
+    window = [hit.score for hit in run[:WINDOW]]
+    if not window:
+        return {}
+    reference = window[-1] if unseen is None or len(window) == WINDOW else unseen
+    excess = sum(window) / len(window) - reference
+    if excess <= 0:
+        return {hit.chunk_id: 1.0 for hit in run[:WINDOW]}
+    return {hit.chunk_id: max(hit.score - reference, 0.0) / excess for hit in run}
+
+
+def keyword_confidence(
+    terms: Collection[str], held: Collection[str], passages: int, frequencies: Mapping[str, int]
+) -> float:
+    """How much a passage's words settle a question by themselves, in [0, 1].
+
+    The geometric mean of two shares. One is the share of the question's information that the
+    passage holds, the information of a term being its idf, ln(1 + (N - n + 0.5) / (n + 0.5)).
+    The other is I / (I + ln N) for the information I that it holds: it takes ln N to single out
+    one of N passages, so the best of N holds about that by chance. `frequencies` says in how
+    many of the `passages` each of `terms` occurs.
+    """
+    information = {
+        term: math.log(1 + (passages - frequencies[term] + 0.5) / (frequencies[term] + 0.5))
+        for term in terms
+    }
+    shared = sum(information[term] for term in terms if term in held)
+    if shared <= 0:
+        return 0.0
+    coverage = shared / sum(information.values())
+    beyond_chance = shared / (shared + math.log(passages))
+    return math.sqrt(coverage * beyond_chance)
+
+
+def evidence_fusion(
+    dense: Sequence[Hit],
+    keyword: Sequence[Hit],
+    *,
+    confidence: float,
+    beyond_words: Collection[int] = (),
+    trust: float = 1.0,
+) -> list[Hit]:
+    """Sum of surprisals: the keyword leg's, and the dense leg's as far as words leave it open.
+
+    Adding -ln p is Fisher's way of combining independent tests ("Statistical Methods for
+    Research Workers", 1932, section 21.1). The dense leg's part is multiplied by 1 - `confidence`
+    and by `trust`. For the chunks `beyond_words`, on which the keyword leg has no opinion, that
+    1 rises back by `confidence` x s / (s + ln `WINDOW`) for a surprisal s: as far as they stand
+    out more than the best of a background does by chance.
+
+    Scores are divided by the best. A leg that found nothing adds nothing; all-equal and negative
+    scores need no care. Hits below both windows follow in the order of their best rank.
+    """
+    scores = surprisals(keyword, unseen=0.0)
+    for chunk_id, surprisal in surprisals(dense).items():
+        open_share = 1 - confidence
+        if chunk_id in beyond_words:
+            open_share += confidence * surprisal / (surprisal + math.log(WINDOW))
+        part = trust * open_share * surprisal
+        scores[chunk_id] = scores.get(chunk_id, 0.0) + part
+    ranks: dict[int, int] = {}
+    for run in (dense, keyword):
+        for rank, hit in enumerate(run):
+            ranks[hit.chunk_id] = min(rank, ranks.get(hit.chunk_id, rank))
+    best = max(scores.values(), default=0.0) or 1.0
+    order = sorted(
+        scores.items(), key=lambda item: (-item[1], 0 if item[1] else ranks[item[0]], item[0])
+    )
+    return [Hit(chunk_id, score / best) for chunk_id, score in order]
+
+
+class EvidenceFusion:
+    """Gathers the evidence about a question, then fuses: runs are (dense, keyword).
+
+    `served` are the languages that the embedding model was made for; empty where nobody knows.
+    """
+
+    def __init__(
+        self,
+        tokenize: Callable[[str], list[str]],
+        statistics: TermStatistics,
+        texts: Texts,
+        served: Collection[str] = (),
+    ) -> None:
+        self._tokenize = tokenize
+        self._statistics = statistics
+        self._texts = texts
+        self._served = frozenset(served)
+
+    def __call__(self, question: str, runs: Sequence[Sequence[Hit]]) -> list[Hit]:
+        """One ranked list, best first."""
+        dense, keyword = runs
+        language = detect(question)
+        confidence = self._confidence(question, keyword)
+        beyond = self._in_other_languages(language, dense) if confidence else frozenset()
+        served = not self._served or language == "mixed" or language in self._served
+        return evidence_fusion(
+            dense,
+            keyword,
+            confidence=confidence,
+            beyond_words=beyond,
+            trust=1.0 if served else UNSERVED_TRUST,
+        )
+
+    def _confidence(self, question: str, keyword: Sequence[Hit]) -> float:
+        if not keyword:
+            return 0.0
+        text = self._texts([keyword[0].chunk_id]).get(keyword[0].chunk_id, "")
+        terms = sorted(set(self._tokenize(question)))
+        passages, counts = self._statistics.frequencies(terms)
+        frequencies = dict(zip(terms, counts, strict=True))
+        return keyword_confidence(terms, set(self._tokenize(text)), passages, frequencies)
+
+    def _in_other_languages(self, language: str, dense: Sequence[Hit]) -> frozenset[int]:
+        if language == "mixed":
+            return frozenset()
+        texts = self._texts([hit.chunk_id for hit in dense[:LANGUAGE_DEPTH]])
+        return frozenset(
+            chunk_id
+            for chunk_id, text in texts.items()
+            if detect(text[:LANGUAGE_SAMPLE]) not in (language, "mixed")
+        )

@@ -1,0 +1,181 @@
+"""Retrieval helped by a language model: other wordings of a question, or a made-up answer.
+
+Both cost a call of the model before anything is searched, so both are off by default.
+Where the model fails or writes nothing of use, the plain question is searched and the
+step that is told says so: an answer must not fail because a help did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from localrag.embeddings.base import Embedder
+from localrag.errors import GenerationError
+from localrag.llms.base import LLM, Message, Options
+from localrag.prompts import PromptLanguage, render
+from localrag.retrieval.base import Retriever
+from localrag.retrieval.fusion import reciprocal_rank_fusion
+from localrag.stores.base import VectorSearch
+from localrag.text.language import answer_language
+from localrag.types import Hit, LegRank, Step
+
+Tell = Callable[[Step], None]
+"""Told what was searched instead of the question, and what it cost."""
+
+OVERFETCH = 3
+"""Each query is asked for so many times k: fusion can only lift what was found."""
+
+ORIGINAL_WEIGHT = 2.0
+"""The person's own words count as much as two of the model's."""
+
+RRF_K = 60
+MOST_REWRITINGS = 3
+LONGEST_QUESTION = 300
+"""Code points of a rewriting: what is longer is an answer or a runaway."""
+
+_KINDS: dict[PromptLanguage, tuple[str, ...]] = {
+    "zh": ("换一种说法", "关键词", "英文"),
+    "en": ("other words", "keywords", "Chinese"),
+}
+"""What the prompt asks for. Asked for three wordings, small models write one three times."""
+
+_BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d+[.)、：:]|（\d+）)\s*")
+_QUOTES = "\"'“”‘’「」` ,\t"
+
+
+class MultiQueryRetriever:
+    """Searches for the question and three rewritings of it, and fuses what they find.
+
+    The question in other words, its keywords, and the question in the other language.
+    Reciprocal rank fusion, the question itself with double weight. Scores are scaled so
+    that a chunk that is first for every query has 1.
+    """
+
+    def __init__(self, retriever: Retriever, llm: LLM, tell: Tell) -> None:
+        self._retriever = retriever
+        self._llm = llm
+        self._tell = tell
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        """At most k fused hits; `ranks` has the legs of the question, then each rewriting."""
+        others = self._rewritings(query)
+        if not others:
+            return self._retriever.retrieve(query, k)
+        runs = [self._retriever.retrieve(one, OVERFETCH * k) for one in (query, *others)]
+        weights = [ORIGINAL_WEIGHT] + [1.0] * len(others)
+        ranks: dict[int, tuple[LegRank, ...]] = {hit.chunk_id: hit.ranks for hit in runs[0]}
+        for number, run in enumerate(runs[1:], start=1):
+            for rank, hit in enumerate(run, start=1):
+                found = LegRank(f"rewriting {number}", rank, hit.score)
+                ranks[hit.chunk_id] = (*ranks.get(hit.chunk_id, ()), found)
+        fused = reciprocal_rank_fusion(runs, k=RRF_K, weights=weights)
+        scale = (RRF_K + 1) / sum(weights)
+        return [
+            replace(hit, score=hit.score * scale, ranks=ranks[hit.chunk_id]) for hit in fused[:k]
+        ]
+
+    def _rewritings(self, question: str) -> list[str]:
+        language = answer_language(question)
+        kinds = _KINDS[language]
+        schema = {
+            "type": "object",
+            "properties": {kind: {"type": "string"} for kind in kinds},
+            "required": kinds,
+            "additionalProperties": False,
+        }
+        prompt = render("multi_query", language, question=question)
+        options = Options(max_tokens=80 * len(kinds), schema=schema)
+        started = time.perf_counter()
+        try:
+            reply = self._llm.complete([Message("user", prompt)], options).text
+        except GenerationError as error:
+            self._tell(_failed(error, started))
+            return []
+        others = read_queries(reply, question)
+        decision = " | ".join(others) or "no usable rewriting: the question alone is searched"
+        self._tell(Step("expand", decision, None, time.perf_counter() - started))
+        return others
+
+
+class HydeRetriever:
+    """Dense retrieval by a passage that the model makes up to answer the question.
+
+    Gao, Ma, Lin and Callan, "Precise Zero-Shot Dense Retrieval without Relevance
+    Labels", ACL 2023: the passage is embedded as a document, and the mean of its vector
+    and the question's is searched. What it claims does not matter, only its neighbours.
+    """
+
+    def __init__(self, embedder: Embedder, vectors: VectorSearch, llm: LLM, tell: Tell) -> None:
+        self._embedder = embedder
+        self._vectors = vectors
+        self._llm = llm
+        self._tell = tell
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        """At most k hits by cosine with the mean vector, best first."""
+        vector = self._embedder.embed_queries([query])[0]
+        if passage := self._passage(query):
+            vector = vector + self._embedder.embed_documents([passage])[0]
+            vector = vector / np.linalg.norm(vector)
+        return self._vectors.search(vector, k)
+
+    def _passage(self, question: str) -> str:
+        language: PromptLanguage = answer_language(question)
+        prompt = render("hyde", language, question=question)
+        started = time.perf_counter()
+        try:
+            reply = self._llm.complete([Message("user", prompt)], Options(max_tokens=120)).text
+        except GenerationError as error:
+            self._tell(_failed(error, started))
+            return ""
+        passage = " ".join(reply.split())
+        decision = passage or "no passage was written: the question alone is searched"
+        self._tell(Step("expand", decision, None, time.perf_counter() - started))
+        return passage
+
+
+def read_queries(reply: str, question: str) -> list[str]:
+    """The queries in a model's reply, at most three, as JSON or as lines.
+
+    Left out: repetitions, the question itself, and what is too long to be a query.
+    """
+    seen = {_key(question)}
+    kept: list[str] = []
+    for one in _parsed(reply):
+        text = " ".join(_BULLET.sub("", one).strip(_QUOTES).split())
+        if text and len(text) <= LONGEST_QUESTION and _key(text) not in seen:
+            seen.add(_key(text))
+            kept.append(text)
+    return kept[:MOST_REWRITINGS]
+
+
+def _parsed(reply: str) -> Sequence[str]:
+    start, end = reply.find("{"), reply.rfind("}")
+    if start < 0:
+        return [line for line in reply.splitlines() if "?" in line or "？" in line]
+    try:
+        found = json.loads(reply[start : end + 1])
+    except ValueError:  # cut off in the middle: the values that stand whole are of use
+        return re.findall(r':\s*"([^"\\]+)"', reply)
+    values: list[object] = list(found.values())
+    return [
+        one
+        for value in values
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, str)
+    ]
+
+
+def _key(text: str) -> str:
+    return re.sub(r"\W+", "", text).casefold()
+
+
+def _failed(error: GenerationError, started: float) -> Step:
+    decision = f"the model failed, the question alone is searched: {error}"
+    return Step("expand", decision, None, time.perf_counter() - started)

@@ -1,0 +1,163 @@
+"""Which passages a search may find: a record of wishes, and the SQL that they become.
+
+The wishes are about documents, so they are looked up in the catalogue before anything is
+searched: the k best passages are then the k best of those allowed, not what is left of the k
+best of all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Literal, get_args
+
+from localrag.errors import UsageError
+
+FileType = Literal["pdf", "markdown", "html", "text"]
+FilterLanguage = Literal["zh", "en"]
+
+SUFFIXES: dict[FileType, tuple[str, ...]] = {
+    "pdf": (".pdf",),
+    "markdown": (".md", ".markdown"),
+    "html": (".html", ".htm", ".xhtml"),
+    "text": (".txt", ".text", ".log", ".rst"),
+}
+"""Endings, in lower case, of the files of each type."""
+
+_RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
+_PATH = r"replace(s.path, '\', '/')"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a passage must have to be found; all that is given must hold.
+
+    Raises `UsageError` for a value that makes no sense. A filter that nothing
+    satisfies is no error: nothing is found.
+
+    >>> Filter(types=("pdf",), pages=(3, 10))
+    """
+
+    sources: tuple[str, ...] = ()
+    """Files, one of which it must be in: a whole path, or its end: "report.pdf"."""
+    types: tuple[FileType, ...] = ()
+    """Kinds of file, one of which it must be in."""
+    path: str = ""
+    """A pattern with `*`, `?` and `[...]` for the path, or for its end from the start of a name:
+    "contracts/*.pdf". `*` stands for folders too."""
+    language: FilterLanguage | None = None
+    """The language of the document; one with sentences of both has either."""
+    since: date | None = None
+    """Its document came into the library then or later: a moment, or a day of local time."""
+    until: date | None = None
+    """Its document came into the library then or before; a day counts to its end."""
+    pages: tuple[int, int | None] | None = None
+    """First and last page, None: to the end. It must stand on one of them at least in part.
+    Files without pages have one page 1."""
+
+    def __post_init__(self) -> None:
+        for given in self.types:
+            if given not in SUFFIXES:
+                raise UsageError(
+                    "There is no file type {given}.",
+                    hint="Choose from: {known}.",
+                    given=given,
+                    known=", ".join(SUFFIXES),
+                )
+        if self.language not in (None, *get_args(FilterLanguage)):
+            raise UsageError(
+                "Documents cannot be chosen by the language {given}.",
+                hint="Choose from: {known}.",
+                given=self.language,
+                known=", ".join(get_args(FilterLanguage)),
+            )
+        if not all(self.sources) or isinstance(self.sources, str):
+            raise UsageError(
+                "Files to search in must be given as a tuple of names that are not empty.",
+                hint="Name a file as `localrag status` lists it.",
+            )
+        if self.pages is not None:
+            first, last = self.pages
+            if first < 1 or (last is not None and last < first):
+                raise UsageError(
+                    "There are no pages from {first} to {last}.",
+                    hint="Pages count from 1, and the first comes before the last: 3-10, 7 or 3-.",
+                    first=first,
+                    last="" if last is None else last,
+                )
+        for moment in (self.since, self.until):
+            try:
+                _before(moment or date(2000, 1, 1))
+            except (OverflowError, ValueError, OSError) as error:
+                raise UsageError(
+                    "No document can have been added on {moment}.",
+                    hint="Give a date such as 2026-07-31.",
+                    moment=moment,
+                ) from error
+        if self.since and self.until and _from(self.since) >= _before(self.until):
+            raise UsageError(
+                "Nothing was added both since {since} and until {until}.",
+                hint="Give a first day that is not after the last.",
+                since=self.since,
+                until=self.until,
+            )
+
+
+def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
+    """SQL and its values that hold for a row `s` of sources and its row `d` of documents."""
+    parts: list[tuple[str, Sequence[object]]] = []
+    if wanted.sources:
+        names = [_slashed(source) for source in wanted.sources]
+        whole = [_slashed(os.path.abspath(os.path.expanduser(name))) for name in wanted.sources]  # noqa: PTH100, PTH111
+        one = f"({_PATH} IN (?, ?) OR substr({_PATH}, -length(?) - 1) = '/' || ?)"
+        values = [
+            v for name, full in zip(names, whole, strict=True) for v in (name, full, name, name)
+        ]
+        parts.append((" OR ".join([one] * len(names)), values))
+    if wanted.types:
+        globs = [f"*{suffix}" for kind in wanted.types for suffix in SUFFIXES[kind]]
+        parts.append((" OR ".join(["lower(s.path) GLOB ?"] * len(globs)), globs))
+    if wanted.path:
+        pattern = _slashed(wanted.path)
+        parts.append((f"{_PATH} GLOB ? OR {_PATH} GLOB '*/' || ?", [pattern, pattern]))
+    if wanted.language:
+        parts.append(("d.language IN (?, 'mixed')", [wanted.language]))
+    if wanted.since:
+        parts.append(("d.added_at >= ?", [_from(wanted.since)]))
+    if wanted.until:
+        parts.append(("d.added_at < ?", [_before(wanted.until)]))
+    sql = " AND ".join(f"({condition})" for condition, _ in parts)
+    return sql or "1", [value for _, values in parts for value in values]
+
+
+def page_conditions(wanted: Filter) -> tuple[str, list[object]]:
+    """SQL and its values that hold for a row `c` of chunks."""
+    if wanted.pages is None:
+        return "1", []
+    first, last = wanted.pages
+    if last is None:
+        return "c.last_page >= ?", [first]
+    return "c.last_page >= ? AND c.first_page <= ?", [first, last]
+
+
+def _slashed(name: str) -> str:
+    if _RELATIVE.match(name):
+        name = os.path.abspath(os.path.expanduser(name))  # noqa: PTH100, PTH111 - * is no path
+    return name.replace("\\", "/")
+
+
+def _from(moment: date) -> str:
+    """The first second of a day or a moment, as the catalogue writes it."""
+    if not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time())
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _before(moment: date) -> str:
+    """The first second after a day or a moment, as the catalogue writes it."""
+    if not isinstance(moment, datetime):
+        return _from(moment + timedelta(days=1))
+    return _from(moment + timedelta(seconds=1))

@@ -1,0 +1,160 @@
+"""`localrag compare` and `--rerank` as a person runs them, with a model server of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ANSWER = "Frank Rosenblatt presented the perceptron in 1958."
+VERDICT = "1. Relevance of context: the same."
+
+
+class Chat(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = body["messages"][-1]["content"]
+        passage = body["messages"][0]["content"]
+        if "0 to 10" in asked:
+            text = json.dumps({"relevance": 9 if "Rosenblatt" in passage else 1})
+        else:
+            text = VERDICT if "Reference answer" in asked else ANSWER
+        if body.get("stream"):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
+            self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+            self.wfile.write(b"data: [DONE]\n\n")
+            return
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        payload = json.dumps({"choices": [choice]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Chat)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{running.server_port}/v1"
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def run(
+    server: str, models_dir: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    for model in ("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8"):
+        models_dir(model)
+    folder = tmp_path_factory.mktemp("compare")
+    environment = os.environ | {
+        "LOCALRAG_CONFIG": str(folder / "config.toml"),
+        "LOCALRAG_LANG": "en",
+        "LOCALRAG_LIBRARY": str(folder / "library"),
+        "LOCALRAG_LLM_BACKEND": "openai",
+        "LOCALRAG_LLM_BASE_URL": server,
+    }
+
+    def localrag(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "localrag", *arguments],
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            timeout=300,
+        )
+
+    added = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
+    assert added.returncode == 0, added.stderr
+    return localrag
+
+
+QUESTION = "Who presented the perceptron, and when?"
+
+
+@pytest.mark.models
+def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run(
+        "compare", QUESTION, "--reference", "In 1958.", "--json", "--html", str(page), "-k", "3"
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [way["name"] for way in result["ways"]] == ["none", "keyword", "cross-encoder", "llm"]
+    found = [candidate["chunk_id"] for candidate in result["candidates"]]
+    for way in result["ways"]:
+        assert len(way["passages"]) == 3
+        for rank, passage in enumerate(way["passages"], start=1):
+            assert passage["rank"] == rank
+            assert found[passage["rank_before"] - 1] == passage["chunk_id"]
+        assert way["answer"]["answer"].startswith(ANSWER.rstrip("."))
+        assert way["rerank_seconds"] >= 0
+    assert "Rosenblatt" in result["ways"][2]["passages"][0]["text"]
+    assert result["ways"][3]["passages"][0]["score"] == 9.0
+    assert result["verdict"] == VERDICT
+    text = page.read_text("utf-8")
+    assert text.startswith("<!doctype html>")
+    assert VERDICT in text
+    assert str(page) in done.stderr
+
+
+@pytest.mark.models
+def test_compare_for_a_reader(run: Run) -> None:
+    done = run("compare", QUESTION, "-k", "2")
+    assert done.returncode == 0, done.stderr
+    for shown in (
+        "none",
+        "keyword",
+        "cross-encoder",
+        "llm",
+        ANSWER.rstrip("."),
+        "ai-overview.en.pdf",
+    ):
+        assert shown in done.stdout
+    assert "Reranking: cross-encoder" in done.stderr
+    assert "comparison" not in done.stdout
+
+
+@pytest.mark.models
+def test_rerank_on_search_and_ask(run: Run) -> None:
+    plain = json.loads(run("search", QUESTION, "--json", "-k", "4").stdout)
+    kept = json.loads(run("search", QUESTION, "--json", "-k", "4", "--rerank", "none").stdout)
+    assert plain["hits"] == kept["hits"]
+    done = run("search", QUESTION, "--json", "-k", "4", "--rerank", "cross-encoder")
+    hits = json.loads(done.stdout)["hits"]
+    assert "Rosenblatt" in hits[0]["text"]
+    assert hits[0]["score"] != plain["hits"][0]["score"]
+    asked = json.loads(run("ask", QUESTION, "--json", "-k", "2", "--rerank", "keyword").stdout)
+    assert [step["name"] for step in asked["trace"]][:2] == ["retrieve", "rerank"]
+    assert len(asked["contexts"]) == 2
+
+
+@pytest.mark.models
+def test_a_model_that_does_not_serve_the_language_is_not_used_silently(run: Run) -> None:
+    done = run("search", "谁提出了感知机？", "--rerank", "cross-encoder")
+    assert done.returncode == 0
+    assert done.stderr.count("does not serve Chinese") == 1

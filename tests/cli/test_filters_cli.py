@@ -1,0 +1,195 @@
+"""`--source` and the rest, and `--expand`, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+QUESTIONS = ["Who built the perceptron?", "perceptron inventor 1958", "Who presented it in 1958?"]
+
+
+class Chat(BaseHTTPRequestHandler):
+    prompts: list[str]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.prompts.append(body["messages"][-1]["content"])
+        text = json.dumps(dict(zip(("other words", "keywords", "Chinese"), QUESTIONS, strict=True)))
+        if "Write a passage" in self.prompts[-1]:
+            text = "The perceptron was presented in 1958 by Frank Rosenblatt."
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}}
+        payload = json.dumps({"choices": [choice | {"finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    prompts: list[str] = []
+    running = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Chat,), {"prompts": prompts}))
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{running.server_port}/v1", prompts
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def localrag(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "localrag", *arguments],
+        env=os.environ | variables,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def library(models_dir: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    models_dir("use-multilingual-v3")
+    folder = str(tmp_path_factory.mktemp("filters") / "library")
+    added = localrag("add", str(ROOT / "data"), "--library", folder)
+    assert added.returncode == 0, added.stderr
+    return folder
+
+
+def hits(library: str, *options: str) -> list[dict[str, Any]]:
+    done = localrag(
+        "search", "tea perceptron 茶园 感知机", "--json", "--library", library, *options
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["hits"]
+    return found
+
+
+def files(found: list[dict[str, Any]]) -> set[str]:
+    return {Path(hit["source"]).name for hit in found}
+
+
+@pytest.mark.models
+def test_search_stays_within_the_filter(library: str) -> None:
+    assert len(files(hits(library, "-k", "40"))) == 4
+    assert files(hits(library, "--source", "garden-handbook.zh.md")) == {"garden-handbook.zh.md"}
+    assert files(hits(library, "--type", "markdown", "--language", "en", "-k", "40")) == {
+        "garden-handbook.en.md"
+    }
+    assert files(hits(library, "--path", "data/*.pdf", "-k", "99")) == {
+        "ai-overview.en.pdf",
+        "ai-overview.zh.pdf",
+    }
+    paged = hits(library, "--type", "pdf", "--pages", "3-4", "-k", "99")
+    assert {page for hit in paged for page in range(hit["page"], hit["last_page"] + 1)} == {3, 4}
+    today = datetime.now(UTC).astimezone().date()
+    assert len(files(hits(library, "--since", str(today - timedelta(days=1)), "-k", "40"))) == 4
+    assert hits(library, "--until", str(today - timedelta(days=2))) == []
+
+
+@pytest.mark.models
+def test_a_filter_that_leaves_nothing_is_said_without_a_language_model(library: str) -> None:
+    broken = {"LOCALRAG_LLM_MODEL": "/no/such/model.gguf"}
+    at = ("--library", library, "--source", "nowhere.pdf")
+    found = localrag("search", "tea", *at, **broken)
+    assert found.returncode == 0, found.stderr
+    assert "Nothing found." in found.stdout
+    assert "filter: 0 of " in found.stderr
+    asked = localrag("ask", "What is tea?", *at, "--explain", **broken)
+    assert asked.returncode == 0, asked.stderr
+    assert "Nothing in the library matches the filter" in asked.stdout
+    chinese = localrag("ask", "茶是什么？", *at, "--json", **broken)
+    answer = json.loads(chinese.stdout)
+    assert "没有符合筛选条件的内容" in answer["answer"]
+    assert answer["grounded"] is False
+    assert [step["name"] for step in answer["trace"]] == ["filter"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--pages", "ten"), "--pages cannot be read: ten."),
+        (("--pages", "9-3"), "There are no pages from 9 to 3."),
+        (("--pages", "0"), "There are no pages from 0 to 0."),
+        (("--since", "yesterday"), "--since is no date: yesterday."),
+        (("--until", "2026-13-01"), "--until is no date: 2026-13-01."),
+        (("--until", "9999-12-31"), "9999-12-31"),
+        (("--since", "2026-02-01", "--until", "2026-01-01"), "2026-02-01"),
+        (("--source", ""), "not empty"),
+        (("--type", "docx"), "docx"),
+    ],
+)
+@pytest.mark.parametrize("command", ["search", "ask"])
+def test_bad_values_are_named(
+    command: str, options: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    done = localrag(command, "tea", *options, "--library", str(tmp_path / "none"))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.models
+def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list[str]]) -> None:
+    url, prompts = server
+    variables = {
+        "LOCALRAG_LLM_BACKEND": "openai",
+        "LOCALRAG_LLM_BASE_URL": url,
+        "LOCALRAG_RETRIEVAL_EXPANSION": "multi-query",
+    }
+    question = ("search", "Who presented the perceptron?", "--json", "--library", library)
+    plain = json.loads(localrag(*question, **variables).stdout)
+    assert prompts == []
+    assert plain["trace"] == []
+
+    done = localrag(
+        *question, "--expand", "multi-query", "--source", "ai-overview.en.pdf", **variables
+    )
+    assert done.returncode == 0, done.stderr
+    expanded = json.loads(done.stdout)
+    assert len(prompts) == 1
+    assert [step["name"] for step in expanded["trace"]] == ["filter", "expand"]
+    assert expanded["trace"][1]["decision"] == " | ".join(QUESTIONS)
+    assert files(expanded["hits"]) == {"ai-overview.en.pdf"}
+    assert {"dense", "keyword", "rewriting 1"} <= set(expanded["hits"][0]["ranks"])
+
+    done = localrag(*question, "--expand", "hyde", **variables)
+    assert done.returncode == 0, done.stderr
+    assert "Frank Rosenblatt" in json.loads(done.stdout)["trace"][0]["decision"]
+
+    refused = localrag(*question, "--expand", "hyde", "--mode", "keyword", **variables)
+    assert refused.returncode == 2
+    assert "dense half" in refused.stderr
+    assert len(prompts) == 2
+
+
+@pytest.mark.models
+def test_a_server_that_is_away_leaves_the_plain_search(library: str) -> None:
+    variables = {
+        "LOCALRAG_LLM_BACKEND": "openai",
+        "LOCALRAG_LLM_BASE_URL": "http://127.0.0.1:9/v1",
+        "LOCALRAG_LLM_MAX_RETRIES": "0",
+    }
+    question = ("search", "Who presented the perceptron?", "--library", library, "--json")
+    plain = json.loads(localrag(*question).stdout)
+    done = localrag(*question, "--expand", "multi-query", **variables)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["hits"] == plain["hits"]
+    assert "the question alone is searched" in found["trace"][0]["decision"]

@@ -1,0 +1,89 @@
+"""`localrag bench retrieval` from end to end, with a stand-in for the embedding model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from fakes import HashEmbedder
+
+from localrag import factory
+from localrag.cli.group import cli
+
+METRICS = ["nDCG@10", "MRR@10", "R@1", "R@5", "R@10", "R@100"]
+
+
+@pytest.fixture
+def sea(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(factory, "make_embedder", lambda settings, models: HashEmbedder())
+    monkeypatch.setattr(factory, "cache_folder", lambda: tmp_path / "cache")
+    folder = tmp_path / "sea"
+    folder.mkdir()
+    texts = [
+        "the moon pulls the sea",
+        "ships carry grain and salt",
+        "涨潮与落潮的时刻表",
+        "灯塔看守人",
+    ]
+    questions = ["what pulls the sea?", "which ships carry salt?", "涨潮的时刻", "谁看守灯塔？"]
+    for name, rows in (("corpus", texts), ("queries", questions)):
+        lines = [json.dumps({"id": f"{n}", "text": text}) for n, text in enumerate(rows)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    (folder / "qrels.tsv").write_text("".join(f"{n}\t{n}\t1\n" for n in range(4)))
+    return folder
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(cli, ["bench", "retrieval", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_json_has_every_run_with_every_number(sea: Path) -> None:
+    report = json.loads(run(sea, "--json").stdout)
+    assert (report["passages"], report["queries"]) == (4, 4)
+    assert [each["name"] for each in report["runs"]] == [
+        "keyword",
+        "dense",
+        "rrf",
+        "linear",
+        "default",
+    ]
+    for each in report["runs"]:
+        assert set(each) == {"name", *METRICS, "intervals", "p50_ms", "p95_ms"}
+        assert 0 < each["p50_ms"] <= each["p95_ms"]
+        for metric in METRICS:
+            low, high = each["intervals"][metric]
+            assert 0 <= low <= each[metric] <= high <= 1
+    assert report["runs"][-1]["nDCG@10"] == 1
+
+
+def test_the_table_and_the_picture(sea: Path, tmp_path: Path) -> None:
+    result = run(sea, "--run", "default", "--rerank", "keyword", "--plot", tmp_path / "sea.svg")
+    assert "default+keyword" in result.stdout
+    assert "dense" not in result.stdout
+    assert (tmp_path / "sea.svg").read_text("utf-8").startswith("<svg")
+
+
+def test_fewer_questions_and_those_of_another_set(sea: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "queries.jsonl").write_text('{"id": "2", "text": "tide table"}')
+    report = json.loads(run(sea, "--queries-from", other, "--run", "keyword", "--json").stdout)
+    assert report["set"] == "other over sea"
+    assert report["queries"] == 1
+    assert report["runs"][0]["nDCG@10"] == 0
+    assert json.loads(run(sea, "--queries", 2, "--run", "dense", "--json").stdout)["queries"] == 2
+
+
+def test_the_second_time_passages_are_not_embedded(
+    sea: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = HashEmbedder()
+    monkeypatch.setattr(factory, "make_embedder", lambda settings, models: embedder)
+    first, second = (json.loads(run(sea, "--json").stdout)["runs"] for _ in range(2))
+    assert len(embedder.calls) == 1
+    assert [r["nDCG@10"] for r in first] == [r["nDCG@10"] for r in second]

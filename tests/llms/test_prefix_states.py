@@ -1,0 +1,130 @@
+"""Prefixes that come back: never a stale state, never more memory than allowed, same scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localrag.llms.base import Message
+from localrag.llms.engine import BATCH, _batch_ends
+from localrag.llms.llama_cpp import LlamaCppModel
+from localrag.llms.prefix_states import PrefixStates
+
+
+def test_only_exactly_the_same_tokens_have_a_state() -> None:
+    states = PrefixStates(100)
+    states.put([1, 2, 3], b"abc")
+    assert states.get([1, 2, 3]) == b"abc"
+    assert states.get([1, 2]) is None
+    assert states.get([1, 2, 4]) is None
+    assert states.get([1, 2, 3, 4]) is None
+
+
+def test_the_longest_unused_go_first_and_the_bound_holds() -> None:
+    states = PrefixStates(10)
+    states.put([1], b"1234")
+    states.put([2], b"1234")
+    states.get([1])
+    states.put([3], b"12345")
+    assert states.get([2]) is None
+    assert states.get([1]) == b"1234"
+    assert states.size == 9
+    states.put([1], b"12345")
+    assert states.size == 10
+    states.put([4], b"x" * 11)
+    assert states.size <= 10
+
+
+def test_batches_end_at_the_kept_prefix() -> None:
+    assert _batch_ends(200, 0, 64) == [64, 128, 192, 200]
+    assert _batch_ends(200, 100, 64) == [64, 100, 164, 200]
+    assert _batch_ends(200, 128, 64) == [64, 128, 192, 200]
+    assert _batch_ends(50, 49, 64) == [49, 50]
+    assert _batch_ends(64, 0, 64) == [64]
+
+
+@pytest.fixture(scope="module")
+def model(models_dir: Callable[[str], Path]) -> Iterator[LlamaCppModel]:
+    path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
+    with LlamaCppModel(path, context_window=2048, kept_bytes=40 * 2**20) as model:
+        yield model
+
+
+def chat(passage: str, question: str) -> list[Message]:
+    return [
+        Message("system", f"You judge passages.\n\n{passage}"),
+        Message("user", f"{question}\nReply only Yes or No."),
+    ]
+
+
+PASSAGES = [
+    f"Passage {n}: " + f"the lamp of house {n} is lit at dusk. " * (10 + n) for n in range(4)
+]
+CHOICES = ("Yes", "No")
+
+
+@pytest.mark.models
+def test_a_restored_prefix_gives_the_same_probabilities_bit_by_bit(model: LlamaCppModel) -> None:
+    questions = ("Is it lit?", "Who lives there, and since when exactly?", "1 or 2?", "\n\nOdd?")
+    fresh = {}
+    for passage in PASSAGES:
+        for question in questions:
+            model._engine.reset()
+            model._engine._states.clear()
+            fresh[passage, question] = model.score_choices(
+                chat(passage, question), CHOICES, keep=1
+            ).tolist()
+    reads: list[int] = []
+    read = model._engine.read
+    model._engine.read = lambda tokens, *, keep=0: reads.append(read(tokens, keep=keep))  # type: ignore[method-assign,assignment,return-value]
+    try:
+        for question in (*questions, *reversed(questions)):
+            for passage in PASSAGES:
+                again = model.score_choices(chat(passage, question), CHOICES, keep=1)
+                assert again.tolist() == fresh[passage, question]
+    finally:
+        model._engine.read = read  # type: ignore[method-assign]
+    # The odd question melts into the seam, so its prefix is another one, one token shorter.
+    usual = [*reads[4:12], *reads[20:]]
+    assert max(usual) < BATCH, "from the second round on only question and task are read"
+
+
+@pytest.mark.models
+def test_other_calls_in_between_and_calls_without_keep_agree_with_themselves(
+    model: LlamaCppModel,
+) -> None:
+    plain = [model.score_choices(chat(p, "Is it lit?"), CHOICES).tolist() for p in PASSAGES]
+    for passage in PASSAGES:
+        model.score_choices(chat(passage, "Is it lit?"), CHOICES, keep=1)
+    again = [model.score_choices(chat(p, "Is it lit?"), CHOICES).tolist() for p in PASSAGES]
+    assert again == plain
+
+
+@pytest.mark.models
+def test_another_passage_or_rule_is_never_served_a_state_of_this_one(model: LlamaCppModel) -> None:
+    before = model.score_choices(chat("The lamp is lit.", "Lit?"), CHOICES, keep=1)
+    other = model.score_choices(chat("The lamp is out.", "Lit?"), CHOICES, keep=1)
+    model._engine.reset()
+    model._engine._states.clear()
+    fresh = model.score_choices(chat("The lamp is out.", "Lit?"), CHOICES, keep=1)
+    assert other.tolist() == fresh.tolist()
+    assert other.tolist() != before.tolist()
+
+
+@pytest.mark.models
+def test_memory_stays_within_its_bound(model: LlamaCppModel) -> None:
+    states = model._engine._states
+    states.clear()
+    for number in range(12):
+        model.score_choices(chat(f"{number} " + "tea " * 400, "Tea?"), CHOICES, keep=1)
+        assert states.size <= 40 * 2**20
+    assert 0 < len(states) < 12
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("keep", [-1, 2, 5])
+def test_what_cannot_be_kept(model: LlamaCppModel, keep: int) -> None:
+    with pytest.raises(ValueError, match="can be kept"):
+        model.score_choices(chat("x", "y"), CHOICES, keep=keep)

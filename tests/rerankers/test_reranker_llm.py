@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from passages import ENGLISH, ids, passage
+from scripted_llm import ScriptedLLM
+
+from localrag.rerankers.llm import GRADES, LLMReranker, grade_in
+
+QUESTION = "Who presented the perceptron?"
+
+
+def _nothing(_: str) -> None:
+    pass
+
+
+def test_the_grade_is_ten_times_the_probability_of_yes() -> None:
+    model = ScriptedLLM(scores=[{"Yes": 1, "No": 3}, {"Yes": 9, "No": 1}, {"Yes": 1, "No": 1}])
+    ranked = LLMReranker(model, model, _nothing).rerank(QUESTION, ENGLISH[:3], 2)
+    assert ids(ranked) == [2, 3]
+    assert [chunk.score for chunk in ranked] == pytest.approx([9.0, 5.0])
+    assert not model.history, "no text was written"
+
+
+def test_the_expected_grade_is_the_mean_over_the_allowed_answers() -> None:
+    model = ScriptedLLM(scores=[{"0": 0.25, "10": 0.5, "6": 0.25}])
+    reranker = LLMReranker(model, model, _nothing, grading="expected")
+    assert reranker.rerank(QUESTION, ENGLISH[:1], 1)[0].score == pytest.approx(6.5)
+    assert model.scored[0][1] == GRADES
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_passage_comes_first_and_its_prefix_is_the_same_for_every_question(
+    language: str,
+) -> None:
+    questions = {"en": ("Who?", "When was it?"), "zh": ("是谁提出的？", "什么时候？")}[language]
+    model = ScriptedLLM(scores=[{"Yes": 1, "是": 1}] * 2)
+    reranker = LLMReranker(model, model, _nothing)
+    for question in questions:
+        reranker.rerank(question, [passage(7, "Text {with} braces.", heading="Head")], 1)
+    first, second = (messages for messages, _ in model.scored)
+    assert first[0] == second[0]
+    assert "Head\nText {with} braces." in first[0].content
+    assert questions[1] in second[1].content
+    assert questions[1] not in second[0].content
+    assert model.kept == [1, 1]
+
+
+def test_without_logits_the_model_writes_a_grade_held_to_a_schema() -> None:
+    model = ScriptedLLM(['{"relevance": 3}', "8", "Relevance: 10/10."])
+    ranked = LLMReranker(model, None, _nothing).rerank(QUESTION, ENGLISH[:3], 3)
+    assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(3, 10), (2, 8), (1, 3)]
+    schema = model.history[0][1].schema
+    assert schema is not None
+    assert schema["required"] == ["relevance"]
+    assert "9-10" in model.history[0][0][1].content
+
+
+def test_without_a_grade_similarity_counts_and_that_is_said() -> None:
+    said: list[str] = []
+    model = ScriptedLLM(["I cannot say.", "7", "I would rate it 47."])
+    given = [passage(1, "a", 0.9), passage(2, "b", 0.1), passage(3, "c", 1.7)]
+    ranked = LLMReranker(model, None, said.append).rerank(QUESTION, given, 3)
+    assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(3, 10.0), (1, 9.0), (2, 7.0)]
+    assert len(said) == 1
+    assert "2 of 3" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("reply", "grade"),
+    [
+        (json.dumps({"relevance": 10}), 10),
+        ('{"relevance": true}', None),
+        ('{"relevance": 11}', None),
+        ("7", 7),
+        (" 7分", 7),
+        ("相关程度：9", 9),
+        ("Score: 8/10", 8),
+        ("I would say 0.", 0),
+        ("2024 was long ago: 3", 3),
+        ("8.5", None),
+        ("-3", None),
+        ("", None),
+        ("ten", None),
+    ],
+)
+def test_grades_in_replies(reply: str, grade: int | None) -> None:
+    assert grade_in(reply) == grade
+
+
+def test_a_passage_longer_than_the_window_is_cut_at_its_end() -> None:
+    model = ScriptedLLM(scores=[{"Yes": 1}], context_window=512)
+    LLMReranker(model, model, _nothing).rerank(QUESTION, [passage(1, "begin " + "x" * 9000)], 1)
+    messages = model.scored[0][0]
+    assert "begin" in messages[0].content
+    assert model.count_prompt_tokens(messages) <= 512

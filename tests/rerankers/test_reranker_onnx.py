@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from passages import passage
+
+from localrag.errors import ModelError
+from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
+
+BERLIN = "How many people live in Berlin?"
+CARD = [
+    "Berlin had a population of 3,520,031 registered inhabitants in an area of 891.82 "
+    "square kilometers.",
+    "Berlin is well known for its museums.",
+]
+
+
+@pytest.fixture(scope="module")
+def model(models_dir: Callable[[str], Path]) -> OnnxCrossEncoder:
+    return OnnxCrossEncoder(models_dir("ms-marco-minilm-l12-v2-int8"))
+
+
+@pytest.mark.models
+def test_the_pair_of_the_model_card(model: OnnxCrossEncoder) -> None:
+    scores = model.scores(BERLIN, CARD)
+    assert scores.dtype == np.float32
+    assert scores.shape == (2,)
+    # The card of the fp32 release says 9.22 and -4.08.
+    assert scores == pytest.approx([9.22, -4.08], abs=0.1)
+
+
+@pytest.mark.models
+def test_neighbours_and_their_number_change_nothing(model: OnnxCrossEncoder) -> None:
+    others = ["word " * length for length in range(1, 30)]
+    together = model.scores(BERLIN, [*others, *CARD])
+    assert together[-2:].tolist() == model.scores(BERLIN, CARD).tolist()
+
+
+@pytest.mark.models
+def test_a_long_passage_is_cut_at_its_end_and_a_long_question_leaves_room(
+    model: OnnxCrossEncoder,
+) -> None:
+    first, longer = model.scores(BERLIN, [CARD[0] + " word" * 600, CARD[0] + " word" * 2000])
+    assert first == longer
+    assert first > 0
+    by_question = model.scores("word " * 2000, ["tea " * 400, "museum " * 400])
+    assert by_question[0] != by_question[1]
+
+
+@pytest.mark.models
+def test_the_heading_is_read_with_the_passage(model: OnnxCrossEncoder) -> None:
+    under, bare = model.scores(BERLIN, ["Berlin\nIt has 3.5 million.", "It has 3.5 million."])
+    ranked = model.rerank(
+        BERLIN,
+        [passage(1, "It has 3.5 million."), passage(2, "It has 3.5 million.", 0, "Berlin")],
+        2,
+    )
+    assert [chunk.chunk.id for chunk in ranked] == [2, 1]
+    assert [chunk.score for chunk in ranked] == pytest.approx([under, bare])
+
+
+@pytest.mark.models
+def test_no_torch_is_imported(models_dir: Callable[[str], Path]) -> None:
+    import subprocess
+    import sys
+
+    folder = models_dir("ms-marco-minilm-l12-v2-int8")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder\n"
+        f"OnnxCrossEncoder(Path({str(folder)!r})).scores('a', ['b'])\n"
+        "assert not {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_folder_without_such_a_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        OnnxCrossEncoder(tmp_path)
+
+
+@pytest.mark.models
+def test_an_embedding_model_is_not_a_cross_encoder(models_dir: Callable[[str], Path]) -> None:
+    with pytest.raises(ModelError, match="not a cross-encoder"):
+        OnnxCrossEncoder(models_dir("bge-small-en-v1.5-int8"))

@@ -1,0 +1,116 @@
+"""A model is used for the languages that it serves; otherwise the person is told, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from passages import ENGLISH, ids, passage
+
+from localrag.rerankers.base import KeepOrder, Notes, Reranking, best
+from localrag.rerankers.serving import Candidate, ServingReranker
+from localrag.types import ScoredChunk
+
+CHINESE = (passage(11, "感知机由罗森布拉特提出。", 0.95), passage(12, "茶树长在山坡上。", 0.2))
+
+
+class Logits:
+    """A cross-encoder that has learnt its logits by heart."""
+
+    def __init__(self, logits: dict[int, float]) -> None:
+        self.logits = logits
+        self.read: list[int] = []
+
+    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        self.read = ids(list(chunks))
+        return best(chunks, [self.logits[chunk.chunk.id] for chunk in chunks], k)
+
+
+def candidate(model: Logits, *languages: str, name: str = "model") -> Candidate:
+    return Candidate(name, frozenset(languages), lambda: model)
+
+
+def never() -> Logits:
+    raise AssertionError("this model was not to be loaded")
+
+
+def run(
+    models: list[Candidate], question: str, chunks: Sequence[ScoredChunk]
+) -> tuple[list[int], list[str]]:
+    said: list[str] = []
+    reranker = ServingReranker(models, KeepOrder(), said.append)
+    return ids(reranker.rerank(question, chunks, 10)), said
+
+
+def test_a_model_of_another_language_is_not_loaded_and_the_person_is_told() -> None:
+    models = [Candidate("english-only", frozenset({"en"}), never)]
+    order, said = run(models, "谁提出了感知机？", CHINESE)
+    assert order == [11, 12]
+    assert said == [
+        "The reranker english-only does not serve Chinese; the order of the search is kept."
+    ]
+
+
+def test_passages_that_it_cannot_read_are_named_too() -> None:
+    models = [Candidate("english-only", frozenset({"en"}), never)]
+    order, said = run(models, "Who presented the perceptron?", CHINESE)
+    assert order == [11, 12]
+    assert "does not serve Chinese" in said[0]
+
+
+def test_the_first_model_that_serves_is_taken() -> None:
+    both = Logits({11: -3.0, 12: 2.0})
+    models = [Candidate("english-only", frozenset({"en"}), never), candidate(both, "zh", "en")]
+    order, said = run(models, "茶树长在哪里？", CHINESE)
+    assert order == [12, 11]
+    assert said == []
+
+
+def test_a_model_that_nobody_described_is_taken_at_its_word() -> None:
+    order, said = run([candidate(Logits({11: 0.0, 12: 1.0}))], "茶树长在哪里？", CHINESE)
+    assert order == [12, 11]
+    assert said == []
+
+
+def test_passages_in_another_language_stand_between_relevant_and_irrelevant_ones() -> None:
+    english = Logits({1: -8.0, 2: 7.5, 3: -9.0, 4: 7.5})
+    given = [CHINESE[0], ENGLISH[0], ENGLISH[1], CHINESE[1], ENGLISH[2], ENGLISH[3]]
+    order, said = run([candidate(english, "en")], "Who presented the perceptron?", given)
+    assert english.read == [1, 2, 3, 4]
+    assert order == [2, 4, 11, 12, 1, 3]
+    assert said == []
+
+
+def test_a_model_is_loaded_once() -> None:
+    loads: list[str] = []
+
+    def load() -> Logits:
+        loads.append("now")
+        return Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
+
+    reranker = ServingReranker([Candidate("m", frozenset(), load)], KeepOrder(), print)
+    for _ in range(3):
+        reranker.rerank("Who?", ENGLISH, 2)
+    assert loads == ["now"]
+
+
+def test_a_person_hears_a_note_once_and_the_trace_has_it_every_time() -> None:
+    said: list[str] = []
+    notes = Notes(said.append)
+    models = [Candidate("english-only", frozenset({"en"}), never)]
+    reranking = Reranking("cross-encoder", ServingReranker(models, KeepOrder(), notes), 20, notes)
+    steps = [reranking.apply("谁提出了感知机？", CHINESE, 1)[1] for _ in range(2)]
+    assert len(said) == 1
+    for step in steps:
+        assert step.name == "rerank"
+        assert step.decision.startswith("cross-encoder: 1 of 2 passages.")
+        assert "does not serve Chinese" in step.decision
+
+
+def test_only_the_candidates_are_read_but_never_fewer_than_k() -> None:
+    model = Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
+    read: Callable[[int, int], int] = lambda candidates, k: (  # noqa: E731
+        Reranking("x", model, candidates, Notes(print)).apply("Who?", ENGLISH, k)
+        and len(model.read)
+    )
+    assert read(2, 1) == 2
+    assert read(2, 3) == 3

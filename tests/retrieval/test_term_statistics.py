@@ -1,0 +1,20 @@
+"""How common terms are: the same from both keyword engines, and after a removal."""
+
+from __future__ import annotations
+
+import pytest
+
+from localrag.stores.keywords import TantivyKeywords
+from localrag.stores.rank_bm25_keywords import RankBm25Keywords
+
+
+@pytest.mark.parametrize("engine", [TantivyKeywords, RankBm25Keywords])
+def test_frequencies_count_passages_and_forget_removed_ones(
+    engine: type[TantivyKeywords] | type[RankBm25Keywords],
+) -> None:
+    index = engine()
+    assert index.frequencies(["海"]) == (0, [0])
+    index.add([1, 2, 3], [["海", "海", "moon"], ["海"], ["salt"]])
+    assert index.frequencies(["海", "moon", "grain"]) == (3, [2, 1, 0])
+    index.remove([2])
+    assert index.frequencies(["海"]) == (2, [1])
