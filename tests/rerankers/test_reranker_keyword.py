@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from passages import ids, passage
+from rerank_passages import ids, passage
 
 from localrag.rerankers.keyword import KeywordReranker, keywords
 

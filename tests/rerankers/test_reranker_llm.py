@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from passages import ENGLISH, ids, passage
+from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 
 from localrag.rerankers.llm import GRADES, LLMReranker, grade_in

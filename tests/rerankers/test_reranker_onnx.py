@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from passages import passage
+from rerank_passages import passage
 
 from localrag.errors import ModelError
 from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder

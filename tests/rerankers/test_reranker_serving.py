@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from passages import ENGLISH, ids, passage
+from rerank_passages import ENGLISH, ids, passage
 
 from localrag.rerankers.base import KeepOrder, Notes, Reranking, best
 from localrag.rerankers.serving import Candidate, ServingReranker

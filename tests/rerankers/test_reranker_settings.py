@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes import HashEmbedder
-from passages import ENGLISH, ids, passage
+from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 
 from localrag import factory

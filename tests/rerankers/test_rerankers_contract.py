@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from passages import ENGLISH, ids, passage
+from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 from tiny_cross_encoder import save_tiny_cross_encoder
 
