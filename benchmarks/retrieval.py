@@ -93,9 +93,9 @@ class Searched:
         )
         keyword = KeywordRetriever(tokenizer, self.passages.keywords)
         self.runs: dict[str, Runs] = {}
-        for query in dataset.qrels:
-            text = dataset.queries[query]
-            vector = embedder(model).embed_queries([text])[0]
+        texts = [dataset.queries[query] for query in dataset.qrels]
+        asked = embedder(model).embed_queries(texts)
+        for query, text, vector in zip(dataset.qrels, texts, asked, strict=True):
             dense = self.passages.vectors.search(vector, DEPTH)
             self.runs[query] = (dense, keyword.retrieve(text, DEPTH))
 
