@@ -67,9 +67,7 @@ def stdout_console() -> Console:
     from rich.console import Console
 
     piped = not sys.stdout.isatty()
-    return Console(
-        file=sys.stdout, highlight=False, markup=False, width=10_000 if piped else None
-    )
+    return Console(file=sys.stdout, highlight=False, markup=False, width=10_000 if piped else None)
 
 
 def stderr_console() -> Console:
