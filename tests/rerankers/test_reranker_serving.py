@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pytest
 from rerank_passages import ENGLISH, ids, passage
 
 from localrag.rerankers.base import KeepOrder, Notes, Reranking, best
@@ -66,7 +67,7 @@ def test_the_first_model_that_serves_is_taken() -> None:
 
 
 def test_a_model_that_nobody_described_is_taken_at_its_word() -> None:
-    order, said = run([candidate(Logits({11: 0.0, 12: 1.0}))], "茶树长在哪里？", CHINESE)
+    order, said = run([candidate(Logits({11: 0.0, 12: 9.0}))], "茶树长在哪里？", CHINESE)
     assert order == [12, 11]
     assert said == []
 
@@ -78,6 +79,19 @@ def test_passages_in_another_language_stand_between_relevant_and_irrelevant_ones
     assert english.read == [1, 2, 3, 4]
     assert order == [2, 4, 11, 12, 1, 3]
     assert said == []
+
+
+def test_what_the_search_thought_counts_as_six_logits_at_most() -> None:
+    model = candidate(Logits({1: 1.0, 2: 2.0}))
+    given = [passage(1, "tea", 0.8), passage(2, "coffee", 0.2)]
+    said: list[str] = []
+    ranked = ServingReranker([model], KeepOrder(), said.append).rerank("Tea?", given, 2)
+    # 1.0 + 6 x 0.8 / 0.8 and 2.0 + 6 x 0.2 / 0.8
+    assert ids(ranked) == [1, 2]
+    assert [chunk.score for chunk in ranked] == pytest.approx([7.0, 3.5])
+    without = [passage(1, "tea", 0.0), passage(2, "coffee", -1.0)]
+    ranked = ServingReranker([model], KeepOrder(), said.append).rerank("Tea?", without, 2)
+    assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(2, 2.0), (1, 1.0)]
 
 
 def test_a_model_is_loaded_once() -> None:

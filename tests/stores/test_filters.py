@@ -100,10 +100,10 @@ def test_ids_that_are_not_there_are_passed_over(keywords: Any, vectors: FaissVec
 def library(tmp_path: Path) -> Library:
     opened = open_library(tmp_path / "library")
     pages = [f"page {n} speaks about tea and gardens at length" for n in range(1, 13)]
-    add(opened, document(*pages, source="a"), "/work/tea/2024/long report.pdf")
-    add(opened, document("tea in a markdown file"), "/work/tea/notes.md")
-    add(opened, document("tea on a web page"), "/work/web/PAGE.HTM")
-    add(opened, document("tea in plain text, with ü and 茶"), "/work/tea/2023/笔记.txt")
+    add(opened, document(*pages, source="a"), "/home/me/tea/2024/long report.pdf")
+    add(opened, document("tea in a markdown file"), "/home/me/tea/notes.md")
+    add(opened, document("tea on a web page"), "/home/me/web/PAGE.HTM")
+    add(opened, document("tea in plain text, with ü and 茶"), "/home/me/tea/2023/笔记.txt")
     add(opened, document("tea on windows"), r"C:\Users\me\tea\win.md")
     return opened
 
@@ -130,10 +130,10 @@ ALL = {"long report.pdf", "notes.md", "PAGE.HTM", "笔记.txt", "win.md"}
         (Filter(sources=("notes.md",)), {"notes.md"}),
         (Filter(sources=("otes.md",)), set()),
         (Filter(sources=("*.md",)), set()),
-        (Filter(sources=("/work/tea/notes.md", "2023/笔记.txt")), {"notes.md", "笔记.txt"}),
+        (Filter(sources=("/home/me/tea/notes.md", "2023/笔记.txt")), {"notes.md", "笔记.txt"}),
         (Filter(sources=(r"tea\win.md",)), {"win.md"}),
         (Filter(sources=("notes.md",), types=("pdf",)), set()),
-        (Filter(path="/work/tea/*"), {"long report.pdf", "notes.md", "笔记.txt"}),
+        (Filter(path="/home/me/tea/*"), {"long report.pdf", "notes.md", "笔记.txt"}),
         (Filter(path="tea/*.md"), {"notes.md", "win.md"}),
         (Filter(path="ea/*.md"), set()),
         (Filter(path="202[34]/*"), {"long report.pdf", "笔记.txt"}),
