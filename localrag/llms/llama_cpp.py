@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import BackendError, ContextOverflowError, UsageError
+from localrag.llms import native
 from localrag.llms.base import Completion, Message, Options
 from localrag.llms.chat_template import ChatTemplate, Prompt
 from localrag.llms.engine import BATCH, Engine, OffloadReport, Sampler
@@ -71,14 +72,15 @@ class LlamaCppModel:
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
         self.path = path
-        self._engine = engine = Engine(
-            path,
-            context_window=context_window,
-            decode_threads=decode_threads,
-            prefill_threads=prefill_threads,
-            gpu_layers=gpu_layers,
-            kept_bytes=kept_bytes,
-        )
+        with native.interrupts_wait():
+            self._engine = engine = Engine(
+                path,
+                context_window=context_window,
+                decode_threads=decode_threads,
+                prefill_threads=prefill_threads,
+                gpu_layers=gpu_layers,
+                kept_bytes=kept_bytes,
+            )
         template = engine.chat_template
         self.notes: tuple[str, ...] = (
             () if template else ("The model file brings no chat template; ChatML is used.",)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import signal
+import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from localrag.errors import BackendError
@@ -47,6 +51,26 @@ def load() -> Any:
     llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
     return llama_cpp
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C wait until the block ends.
+
+    While a model is loaded llama.cpp calls our log all the time, and a KeyboardInterrupt that is
+    raised inside a C callback is printed and lost.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def forget_log() -> None:

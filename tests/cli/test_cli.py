@@ -215,6 +215,13 @@ def test_add_remove_and_rebuild(models_dir: Callable[[str], Path], tmp_path: Pat
     assert (documents / "one.txt").exists()
 
 
+def test_a_mistyped_path_makes_no_library(tmp_path: Path) -> None:
+    result = localrag("add", str(tmp_path / "nope"), "--library", str(tmp_path / "library"))
+    assert result.code == 2
+    assert "nope" in result.err
+    assert not (tmp_path / "library").exists()
+
+
 @pytest.mark.models
 def test_only_unreadable_files_is_a_failure(
     models_dir: Callable[[str], Path], tmp_path: Path
