@@ -132,7 +132,7 @@ def _open(path: Path, device: str | None, threads: int | None) -> SentenceTransf
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        with _quiet():
+        with quiet_loading():
             model = SentenceTransformer(
                 str(path), device=device, local_files_only=True, trust_remote_code=False
             )
@@ -148,8 +148,8 @@ def _open(path: Path, device: str | None, threads: int | None) -> SentenceTransf
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bar for loading weights, no note that mean pooling is assumed."""
+def quiet_loading() -> Iterator[None]:
+    """No progress bar for loading weights, no notes of the library on standard error."""
     from transformers.utils import logging as transformers_logging
 
     logger = logging.getLogger("sentence_transformers")

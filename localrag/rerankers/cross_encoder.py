@@ -5,9 +5,7 @@ PyTorch is imported when a model is opened, not with this module.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.chunking import passage_text
+from localrag.embeddings.sentence_transformers import quiet_loading
 from localrag.errors import ModelError
 from localrag.rerankers.base import best
 from localrag.types import ScoredChunk
@@ -110,7 +109,7 @@ def _open(path: Path, device: str | None, threads: int | None) -> CrossEncoder:
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        with _quiet():
+        with quiet_loading():
             model: CrossEncoder = CrossEncoder(
                 str(path), device=device, local_files_only=True, trust_remote_code=False
             )
@@ -123,21 +122,3 @@ def _open(path: Path, device: str | None, threads: int | None) -> CrossEncoder:
             reason=str(error).strip() or type(error).__name__,
         ) from error
     return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bar for loading weights, no notes on standard error."""
-    from transformers.utils import logging as transformers_logging
-
-    logger = logging.getLogger("sentence_transformers")
-    level = logger.level
-    bar = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if bar:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -19,18 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.chunking import passage_text
+from localrag.embeddings.runtime import open_session
 from localrag.errors import ModelError
 from localrag.rerankers.base import best
 from localrag.types import ScoredChunk
 
 if TYPE_CHECKING:
-    import onnxruntime  # type: ignore[import-untyped]
     from tokenizers import Encoding, Tokenizer
 
 _DEFAULT_WINDOW = 512
 _UNSET_WINDOW = 1_000_000
 """Tokenizer settings write an endless window as a number larger than this."""
-_ERRORS_ONLY = 3
 _KNOWN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -43,7 +42,7 @@ class OnnxCrossEncoder:
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
         self._tokenizer = _open_tokenizer(path / "tokenizer.json")
-        self._session = _open_session(path / "model.onnx")
+        self._session = open_session(path / "model.onnx")
         self._inputs = [node.name for node in self._session.get_inputs()]
         shape = self._session.get_outputs()[0].shape
         if not set(self._inputs) <= set(_KNOWN_INPUTS) or len(shape) != 2 or shape[1] != 1:
@@ -127,24 +126,6 @@ def _open_tokenizer(path: Path) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
-
-
-def _open_session(path: Path) -> onnxruntime.InferenceSession:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    # ONNX Runtime has a class of its own for every way to fail, all directly below Exception.
-    except Exception as error:
-        raise ModelError(
-            "ONNX Runtime cannot open the model {path}: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(path),
-            reason=str(error).strip(),
-        ) from error
 
 
 def _window(path: Path) -> int:
