@@ -16,12 +16,14 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from localrag.errors import LibraryError
 from localrag.stores.base import ChunkIds, are_allowed
 from localrag.stores.files import replace_file
 from localrag.stores.records import Stamp
@@ -99,9 +101,11 @@ class TantivyKeywords:
             target = self._index
             if stale or (self._directory is not None and folder is None):
                 folder = self._new_folder() if self._directory is not None else None
-                target = _created(folder)
+                with _writing(folder):
+                    target = _created(folder)
             kept = self._remaining(stale) if target is not self._index else ()
-            _fill(target, kept, (_document(chunk_id, terms) for chunk_id, terms in added))
+            with _writing(folder):
+                _fill(target, kept, (_document(chunk_id, terms) for chunk_id, terms in added))
             self._folder, self.stamp = folder, stamp
             self._use(target)
             if self._directory is not None and folder is not None:
@@ -251,6 +255,20 @@ def _share(file: Path, target: Path) -> None:
         return  # merged away meanwhile: if it is needed, opening fails and is tried again
     except OSError:
         shutil.copyfile(file, target)  # a file system without hard links
+
+
+@contextmanager
+def _writing(folder: Path | None) -> Iterator[None]:
+    """Say in our words what tantivy calls a ValueError: a disk that is full or read-only."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise LibraryError(
+            "The keyword index {path} cannot be written: {reason}.",
+            hint="Check the free disk space and whether you may write to that folder.",
+            path=folder,
+            reason=str(error).partition(" at path")[0],
+        ) from error
 
 
 def _created(folder: Path | None) -> Any:
