@@ -1,17 +1,19 @@
 """Rerankers on retrieval sets, passage by passage, so that ways to score can be compared later.
 
-    python benchmarks/reranking.py cross-encoder SET OUT.jsonl --questions 150
-    python benchmarks/reranking.py llm SET OUT.jsonl --questions 30 --grades
+    python benchmarks/reranking.py cross-encoder SET OUT.jsonl --questions 300 --half even
+    python benchmarks/reranking.py llm SET OUT.jsonl --questions 30 --grades --warm
     python benchmarks/reranking.py keyword SET OUT.jsonl
     python benchmarks/reranking.py summary OUT.jsonl [...]
 
 SET is a folder with corpus.jsonl, queries.jsonl and qrels.tsv. The first passages of the
 default search (20; 10 for the language model) are scored; each question is a line of OUT
-as soon as it is done, and a run that was stopped goes on where it was. `--grades` also asks
-the language model for a grade from 0 to 10, behind the same prefix state: as the
-expected value over the grades and as the whole number that it would write. `--hard`
-takes only questions whose passage the search found but did not put first. `--warm` scores
-every question a second time, when the states of its passages are kept.
+as soon as it is done, and a run that was stopped goes on where it was. `--half` takes only
+every other question, so that what is picked on one half can be reported on the other. Of a
+cross-encoder the logit of each window is kept. `--grades` also asks the language model for
+a grade from 0 to 10, behind the same prefix state: as the expected value over the grades
+and as the whole number that it would write. `--hard` takes only questions whose passage the
+search found but did not put first. `--warm` scores every question a second time, when the
+states of its passages are kept.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from localrag import factory
+from localrag.chunking import passage_text
 from localrag.config import Settings, with_reranker
 from localrag.evaluation.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval_metrics import bootstrap_interval, ndcg
@@ -33,9 +37,13 @@ from localrag.evaluation.retrieval_runs import RememberedQueries, WholePassages
 from localrag.evaluation.vector_cache import document_vectors
 from localrag.prompts import YES_NO
 from localrag.rerankers.llm import GRADES, LLMReranker
+from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
+from localrag.rerankers.serving import SEARCH_LOGITS
+from localrag.rerankers.windows import windows
 from localrag.text.language import answer_language
 from localrag.types import ScoredChunk
 
+CROSS_ENCODER = "ms-marco-minilm-l12-v2-int8"
 CANDIDATES = {"keyword": 20, "cross-encoder": 20, "llm": 10}
 
 
@@ -45,6 +53,7 @@ def main() -> None:
     parser.add_argument("what", choices=[*CANDIDATES, "summary"])
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=10_000)
+    parser.add_argument("--half", choices=["even", "odd"])
     for switch in ("--grades", "--hard", "--warm"):
         parser.add_argument(switch, action="store_true")
     arguments = parser.parse_args()
@@ -87,13 +96,19 @@ def measure(
     dataset = read_retrieval_set(folder)
     if not arguments.hard:
         dataset = dataset.sample(arguments.questions)
+    if arguments.half:
+        chosen = list(dataset.qrels)[("even", "odd").index(arguments.half) :: 2]
+        dataset = replace(dataset, qrels={query: dataset.qrels[query] for query in chosen})
     depth = CANDIDATES[arguments.what]
-    reranking, model = None, None
+    reranking, model, cross_encoder = None, None, None
+    models = factory.make_models()
     if arguments.what == "llm":
-        model = factory.make_model(settings, factory.make_models())
+        model = factory.make_model(settings, models)
+    elif arguments.what == "cross-encoder":
+        cross_encoder = OnnxCrossEncoder(models.path(CROSS_ENCODER))
     else:
-        chosen = with_reranker(settings, arguments.what)
-        reranking = factory.make_reranking(chosen, factory.make_models(), no_model, print)
+        settings = with_reranker(settings, arguments.what)
+        reranking = factory.make_reranking(settings, models, no_model, print)
     asked = 0
     for query, found in candidates(dataset, settings, depth, hard=arguments.hard):
         asked += 1
@@ -102,8 +117,12 @@ def measure(
         if query in done:
             continue
         text = dataset.queries[query]
-        scores: dict[str, dict[int, float]] = {}
+        scores: dict[str, dict[int, Any]] = {}
         seconds: dict[str, float] = {}
+        if cross_encoder:
+            started = time.perf_counter()
+            scores["windows"] = window_logits(cross_encoder, text, found)
+            seconds[arguments.what] = time.perf_counter() - started
         if reranking:
             ranked, step = reranking.apply(text, found, depth)
             scores[arguments.what] = {each.chunk.id: each.score for each in ranked}
@@ -124,8 +143,19 @@ def measure(
         }
 
 
+def window_logits(
+    model: OnnxCrossEncoder, question: str, found: list[ScoredChunk]
+) -> dict[int, list[float]]:
+    """The logits of the windows of each passage."""
+    pieces = [windows(passage_text(each.chunk), model.count_tokens) for each in found]
+    logits = iter(model.scores(question, [piece for each in pieces for piece in each]).tolist())
+    return {
+        each.chunk.id: [next(logits) for _ in its] for each, its in zip(found, pieces, strict=True)
+    }
+
+
 def no_model() -> factory.Model:
-    """Neither keywords nor a cross-encoder want a language model."""
+    """Keywords want no language model."""
     raise AssertionError
 
 
@@ -173,13 +203,20 @@ def graded(
 WAYS: dict[str, Callable[[dict[str, Any], dict[str, Any]], float]] = {
     "search": lambda row, each: -row["passages"].index(each),
     "keyword": lambda _, each: each["keyword"],
-    "cross-encoder": lambda _, each: each["cross-encoder"],
+    "cross-encoder, first window": lambda _, each: each["windows"][0],
+    "cross-encoder, best window": lambda _, each: max(each["windows"]),
+    "the same + 6 x search": lambda row, each: (
+        max(each["windows"]) + SEARCH_LOGITS * share(row, each)
+    ),
     "answerable (P(Yes) x 10)": lambda _, each: 10 * each["answerable"],
     "expected 0..10": lambda _, each: each["expected"],
     "written 0..10": lambda _, each: each["written"],
     "answerable + expected": lambda _, each: 10 * each["answerable"] + each["expected"],
     "answerable + 2 x search": lambda row, each: 10 * each["answerable"] + 2 * share(row, each),
+    # This is what the reranker does: two thirds and one third.
     "answerable + 5 x search": lambda row, each: 10 * each["answerable"] + 5 * share(row, each),
+    "expected + 5 x search": lambda row, each: each["expected"] + 5 * share(row, each),
+    "written + 5 x search": lambda row, each: each["written"] + 5 * share(row, each),
 }
 
 
@@ -195,7 +232,7 @@ def share(row: dict[str, Any], each: dict[str, Any]) -> float:
 
 
 def summarise(path: Path) -> None:
-    """nDCG@10 with its interval, against the search, AUC over all passages, and seconds."""
+    """nDCG@10, its difference to the search with a paired interval, AUC of passages, seconds."""
     results = rows(path)
     print(f"{path.name}: {len(results)} questions")
     base = np.array([value(row, WAYS["search"]) for row in results])
@@ -204,10 +241,11 @@ def summarise(path: Path) -> None:
             each = np.array([value(row, way) for row in results])
         except KeyError:
             continue
-        low, high = bootstrap_interval(each)
+        low, high = bootstrap_interval(each - base)
         better, worse = int((each > base + 1e-9).sum()), int((each < base - 1e-9).sum())
         print(
-            f"  {name:26} nDCG@10 {each.mean():.4f} [{low:.3f}, {high:.3f}]"
+            f"  {name:27} nDCG@10 {each.mean():.4f}"
+            f"  {(each - base).mean():+.4f} [{low:+.3f}, {high:+.3f}]"
             f"  better {better} worse {worse}  AUC {auc(results, way):.3f}"
         )
     for name in results[0]["seconds"]:

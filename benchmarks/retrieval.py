@@ -260,10 +260,19 @@ def measure_models(data: Path, count: int) -> None:
 
 
 def measure_mixed(data: Path, count: int, model: str) -> None:
-    """Both xquad corpora in one; in "half", each passage stands there in one language only."""
+    """Both xquad corpora in one; in "half", each passage stands there in one language only.
+
+    Then cmrc2018 and scifact in one, which have nothing in common.
+    """
     sets = {language: read_retrieval_set(data / f"xquad_{language}") for language in ("en", "zh")}
     places = list(sets["en"].corpus)
     only = {key: ("en", "zh")[number % 2] for number, key in enumerate(places)}
+
+    def row(dataset: RetrievalSet) -> tuple[str, dict[str, float]]:
+        searched = Searched(dataset.sample(count), model)
+        return dataset.name, {
+            name: searched.score(ranking) for name, ranking in rankings(searched).items()
+        }
 
     def rows() -> Iterator[tuple[str, dict[str, float]]]:
         for half in (False, True):
@@ -286,12 +295,15 @@ def measure_mixed(data: Path, count: int, model: str) -> None:
                         for query, grades in each.qrels.items()
                     }
                     name = f"{language} questions, {'half of each' if half else which}"
-                    mixed = RetrievalSet(name, corpus, each.queries, qrels).sample(count)
-                    searched = Searched(mixed, model)
-                    yield (
-                        name,
-                        {k: searched.score(ranking) for k, ranking in rankings(searched).items()},
-                    )
+                    yield row(RetrievalSet(name, corpus, each.queries, qrels))
+        parts = [read_retrieval_set(data / name) for name in ("cmrc2018", "scifact")]
+        corpus = {f"{part.name} {key}": text for part in parts for key, text in part.corpus.items()}
+        for part in parts:
+            qrels = {
+                query: {f"{part.name} {key}": grade for key, grade in grades.items()}
+                for query, grades in part.qrels.items()
+            }
+            yield row(RetrievalSet(f"{part.name}, beside the other", corpus, part.queries, qrels))
 
     table(rows())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +85,7 @@ def retrieval(
     dataset = read_retrieval_set(folder, queries_from)
     if queries is not None:
         dataset = dataset.sample(queries)
-    wanted = names or (() if rerankers else RUNS)
+    wanted = names or (("default",) if rerankers else RUNS)
     runs = _measure(settings, dataset, wanted, rerankers)
     if plot is not None:
         _write_plot(plot, dataset.name, runs)
@@ -133,7 +135,9 @@ def _measure(
     runs: list[Run] = []
     for name in names:
         note(tr("measuring {name}", name=name))
-        runs.append(run_retriever(name, retrievers[name], dataset, passages.ids, queries))
+        runs.append(
+            run_retriever(name, retrievers[name], dataset, passages.ids, queries, _every_so_often())
+        )
     language_model: list[factory.Model] = []
 
     def load() -> factory.Model:
@@ -147,12 +151,33 @@ def _measure(
             note(tr("measuring {name}", name=name))
             reranking = factory.make_reranking(with_reranker(settings, kind), models, load, note)
             assert reranking is not None  # noqa: S101 - "none" is not among the choices
+            # Nor is a reranker's loading.
+            question = dataset.queries[next(iter(dataset.qrels))]
+            one = [passages.scored(hit) for hit in retrievers["default"].retrieve(question, 1)]
+            reranking.apply(question, one, 1)
             reranked = RerankedRetriever(retrievers["default"], reranking, passages.scored)
-            runs.append(run_retriever(name, reranked, dataset, passages.ids, queries))
+            runs.append(
+                run_retriever(name, reranked, dataset, passages.ids, queries, _every_so_often())
+            )
     finally:
         for model in language_model:
             model.close()
     return runs
+
+
+def _every_so_often() -> Callable[[int, int], None]:
+    """Says how many questions are done where a run takes long."""
+    from localrag.cli.progress import PLAIN_EVERY
+
+    said = time.monotonic()
+
+    def tell(done: int, asked: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= PLAIN_EVERY:
+            said = time.monotonic()
+            note(tr("{done} of {asked} questions", done=done, asked=asked))
+
+    return tell
 
 
 def _run_json(run: Run) -> dict[str, Any]:

@@ -131,8 +131,12 @@ def run_retriever(
     dataset: RetrievalSet,
     passage_ids: Sequence[str],
     queries: RememberedQueries,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Run:
-    """Ask every judged question of `dataset`, one at a time."""
+    """Ask every judged question of `dataset`, one at a time.
+
+    After each, `progress` hears how many are done and how many there are.
+    """
     rankings: dict[str, list[str]] = {}
     seconds: list[float] = []
     for query in dataset.qrels:
@@ -140,6 +144,8 @@ def run_retriever(
         hits = retriever.retrieve(dataset.queries[query], DEPTH)
         seconds.append(time.perf_counter() - started + queries.saved - saved)
         rankings[query] = [passage_ids[hit.chunk_id] for hit in hits]
+        if progress is not None:
+            progress(len(seconds), len(dataset.qrels))
     scores = {
         metric: score_rankings(rankings, dataset.qrels, function)
         for metric, function in METRICS.items()

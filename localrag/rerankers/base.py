@@ -40,6 +40,12 @@ def best(chunks: Sequence[ScoredChunk], scores: Sequence[float], k: int) -> list
     return sorted(scored, key=lambda each: (-each.score, each.chunk.id))[:k]
 
 
+def search_shares(chunks: Sequence[ScoredChunk]) -> list[float]:
+    """What the search thought of each chunk, 0 to 1: its score as a share of the best one."""
+    highest = max((chunk.score for chunk in chunks), default=0.0)
+    return [max(chunk.score, 0.0) / highest if highest > 0 else 0.0 for chunk in chunks]
+
+
 class Notes:
     """Collects what rerankers have to say; `tell` hears each sentence once."""
 

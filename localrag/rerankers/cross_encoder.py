@@ -16,6 +16,7 @@ from localrag.chunking import passage_text
 from localrag.embeddings.sentence_transformers import quiet_loading
 from localrag.errors import ModelError
 from localrag.rerankers.base import best
+from localrag.rerankers.windows import best_window_scores
 from localrag.types import ScoredChunk
 
 if TYPE_CHECKING:
@@ -61,16 +62,21 @@ class SentenceTransformersCrossEncoder:
         self._window = min(int(limit), LONGEST_WINDOW)
 
     def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
-        """At most k of `chunks` by the model's logit, best first; ties by chunk id."""
+        """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
         scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
         return best(chunks, scores.tolist(), k)
 
     def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """One logit a passage, shape (len(passages),) float32, in the order given.
+        """The logit of each passage's best window, shape (len(passages),) float32.
 
         In batches of like length, so that little is spent on padding. Where question and
-        passage together are longer than the model's window, the end of the passage is cut.
+        window together are longer than the model reads, the end of the window is cut.
         """
+        return best_window_scores(
+            passages, self.count_tokens, lambda windows: self._logits(query, windows)
+        )
+
+    def _logits(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
         import torch
 
         result = np.empty(len(passages), dtype=np.float32)
@@ -89,6 +95,10 @@ class SentenceTransformersCrossEncoder:
                 convert_to_numpy=True,
             )
         return result
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as the model cuts it."""
+        return [len(self._tokens(text)) for text in texts]
 
     def _tokens(self, text: str) -> list[int]:
         # verbose=False: a text longer than the window is what is to be found out.

@@ -16,7 +16,7 @@ from localrag.chunking import passage_text
 from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.messages import tr
 from localrag.prompts import YES_NO, render
-from localrag.rerankers.base import Say, best
+from localrag.rerankers.base import Say, best, search_shares
 from localrag.text.language import answer_language
 from localrag.types import ScoredChunk
 
@@ -26,6 +26,9 @@ passage alone, or the expected value over the grades 0 to 10. The first separate
 (`benchmarks/reranking.md`)."""
 
 HIGHEST = 10
+SEARCH_PART = 1 / 3
+"""What the search thought is this part of a passage's grade: a small model alone puts passages
+first that the search had rightly put last (`benchmarks/reranking.md`)."""
 GRADES = tuple(str(grade) for grade in range(HIGHEST + 1))
 SCHEMA = {
     "type": "object",
@@ -41,7 +44,7 @@ _NUMBER = re.compile(r"(?<![\d.,/-])(\d{1,2})(?![\d]|[.,]\d)")
 
 
 class LLMReranker:
-    """Grades every passage by itself with a language model.
+    """Grades every passage by itself with a language model; the search has its say in the grade.
 
     With a `scorer` the grade is read from the probabilities of the allowed answers: one
     pass, nothing to parse, and finer than whole numbers. Without one the model writes a
@@ -65,9 +68,17 @@ class LLMReranker:
 
     def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
         """At most k of `chunks`, best first, with grades from 0 to 10; ties by chunk id."""
+        scores = [
+            (1 - SEARCH_PART) * grade + SEARCH_PART * HIGHEST * share
+            for grade, share in zip(self._grades(query, chunks), search_shares(chunks), strict=True)
+        ]
+        return best(chunks, scores, k)
+
+    def _grades(self, query: str, chunks: Sequence[ScoredChunk]) -> list[float]:
+        """The model's own grade of each passage, 0 to 10."""
         if self._scorer is not None:
             scorer = self._scorer
-            return best(chunks, [self._read(scorer, query, chunk) for chunk in chunks], k)
+            return [self._read(scorer, query, chunk) for chunk in chunks]
         grades = [self._write(query, chunk) for chunk in chunks]
         unread = sum(grade is None for grade in grades)
         if unread:
@@ -79,11 +90,10 @@ class LLMReranker:
                     all=len(chunks),
                 )
             )
-        scores = [
+        return [
             HIGHEST * min(max(chunk.score, 0.0), 1.0) if grade is None else float(grade)
             for grade, chunk in zip(grades, chunks, strict=True)
         ]
-        return best(chunks, scores, k)
 
     def _read(self, scorer: ChoiceScorer, query: str, chunk: ScoredChunk) -> float:
         """The grade by the probabilities of the allowed answers, 0 to 10."""

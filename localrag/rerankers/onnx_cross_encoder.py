@@ -22,6 +22,7 @@ from localrag.chunking import passage_text
 from localrag.embeddings.runtime import open_session
 from localrag.errors import ModelError
 from localrag.rerankers.base import best
+from localrag.rerankers.windows import best_window_scores
 from localrag.types import ScoredChunk
 
 if TYPE_CHECKING:
@@ -59,18 +60,33 @@ class OnnxCrossEncoder:
         self._threads = threads or os.cpu_count() or 1
 
     def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
-        """At most k of `chunks` by the model's logit, best first; ties by chunk id."""
+        """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
         scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
         return best(chunks, scores.tolist(), k)
 
     def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """One logit a passage, shape (len(passages),) float32, in the order given.
+        """The logit of each passage's best window, shape (len(passages),) float32.
 
-        Where question and passage together are longer than the model's window, the end of
-        the passage is cut.
+        Where question and window together are longer than the model reads, the end of the
+        window is cut.
         """
+        return best_window_scores(
+            passages, self.count_tokens, lambda windows: self._logits(query, windows)
+        )
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as the model cuts it."""
+        return [len(each) for each in self._encoded(texts)]
+
+    def _encoded(self, texts: Sequence[str]) -> list[Encoding]:
+        encoded: list[Encoding] = self._tokenizer.encode_batch(
+            list(texts), add_special_tokens=False
+        )
+        return encoded
+
+    def _logits(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
         question = self._tokenizer.encode(query, add_special_tokens=False)
-        encoded = self._tokenizer.encode_batch(list(passages), add_special_tokens=False)
+        encoded = self._encoded(passages)
         result = np.empty(len(passages), dtype=np.float32)
         # The longest first, so that no thread begins it when the others are done.
         order = sorted(range(len(passages)), key=lambda index: -len(encoded[index]))

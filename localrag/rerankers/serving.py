@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localrag.messages import tr
-from localrag.rerankers.base import Reranker, Say, best
+from localrag.rerankers.base import Reranker, Say, best, search_shares
 from localrag.text.language import answer_language, detect
 from localrag.types import ScoredChunk
 
 SEARCH_LOGITS = 6.0
-"""What the first place in the search is worth. A cross-encoder alone lost .056 nDCG@10 to the
-search on claims about science; with this the two together lost nothing there and kept the whole
-gain elsewhere (`benchmarks/reranking.md`)."""
+"""What the first place in the search is worth. On claims about science a cross-encoder alone is
+hardly better than the search, the two together clearly are; where it is better alone, this costs
+nothing (`benchmarks/reranking.md`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,8 @@ class ServingReranker:
         logits = {
             chunk.chunk.id: chunk.score for chunk in reranker.rerank(query, readable, len(readable))
         }
-        highest = max((chunk.score for chunk in chunks), default=0.0)
         scores = [
-            logits.get(chunk.chunk.id, 0.0)
-            + (SEARCH_LOGITS * max(chunk.score, 0.0) / highest if highest > 0 else 0.0)
-            for chunk in chunks
+            logits.get(chunk.chunk.id, 0.0) + SEARCH_LOGITS * share
+            for chunk, share in zip(chunks, search_shares(chunks), strict=True)
         ]
         return best(chunks, scores, k)

@@ -23,7 +23,7 @@ WINDOW = 100
 results do not depend on how many were asked for."""
 
 LANGUAGE_DEPTH = 30
-"""Dense hits whose language is looked at: below them surprisals are near 0 in either case."""
+"""Hits of each leg whose language is looked at: below them surprisals are near 0 anyway."""
 
 LANGUAGE_SAMPLE = 300
 """Code points of a passage that tell its language."""
@@ -92,20 +92,29 @@ def evidence_fusion(
 
     Adding -ln p is Fisher's way of combining independent tests ("Statistical Methods for
     Research Workers", 1932, section 21.1). The dense leg's part is multiplied by 1 - `confidence`
-    and by `trust`. For the chunks `beyond_words`, on which the keyword leg has no opinion, that
-    1 rises back by `confidence` x s / (s + ln `WINDOW`) for a surprisal s: as far as they stand
-    out more than the best of a background does by chance.
+    and by `trust`.
+
+    About the chunks `beyond_words` the keyword leg has no opinion, which is not a low one, so
+    theirs is filled in. Their keyword surprisal rises towards that of the best passage it could
+    read, by s / best s for their own dense surprisal s, times 1 - `confidence` x ln `WINDOW` / (s
+    + ln `WINDOW`): the more the words settle, the further must a chunk stand out beyond what the
+    best of a background does by chance.
 
     Scores are divided by the best. A leg that found nothing adds nothing; all-equal and negative
     scores need no care. Hits below both windows follow in the order of their best rank.
     """
     scores = surprisals(keyword, unseen=0.0)
-    for chunk_id, surprisal in surprisals(dense).items():
-        open_share = 1 - confidence
-        if chunk_id in beyond_words:
-            open_share += confidence * surprisal / (surprisal + math.log(WINDOW))
-        part = trust * open_share * surprisal
-        scores[chunk_id] = scores.get(chunk_id, 0.0) + part
+    read = [hit.chunk_id for hit in keyword[:LANGUAGE_DEPTH] if hit.chunk_id not in beyond_words]
+    best_words = max((scores[chunk_id] for chunk_id in read), default=0.0)
+    outstanding = surprisals(dense)
+    best_dense = max(outstanding.values(), default=0.0)
+    for chunk_id, surprisal in outstanding.items():
+        words = scores.get(chunk_id, 0.0)
+        if chunk_id in beyond_words and words < best_words and best_dense:
+            chance = math.log(WINDOW) / (surprisal + math.log(WINDOW))
+            share = surprisal / best_dense * (1 - confidence * chance)
+            words += trust * share * (best_words - words)
+        scores[chunk_id] = words + trust * (1 - confidence) * surprisal
     ranks: dict[int, int] = {}
     for run in (dense, keyword):
         for rank, hit in enumerate(run):
@@ -140,7 +149,7 @@ class EvidenceFusion:
         dense, keyword = runs
         language = detect(question)
         confidence = self._confidence(question, keyword)
-        beyond = self._in_other_languages(language, dense) if confidence else frozenset()
+        beyond = self._in_other_languages(language, runs) if confidence else frozenset()
         served = not self._served or language == "mixed" or language in self._served
         return evidence_fusion(
             dense,
@@ -159,12 +168,19 @@ class EvidenceFusion:
         frequencies = dict(zip(terms, counts, strict=True))
         return keyword_confidence(terms, set(self._tokenize(text)), passages, frequencies)
 
-    def _in_other_languages(self, language: str, dense: Sequence[Hit]) -> frozenset[int]:
+    def _in_other_languages(self, language: str, runs: Sequence[Sequence[Hit]]) -> frozenset[int]:
+        """Of each run's first hits; where the first run, the dense one, has none, nothing."""
         if language == "mixed":
             return frozenset()
-        texts = self._texts([hit.chunk_id for hit in dense[:LANGUAGE_DEPTH]])
-        return frozenset(
-            chunk_id
-            for chunk_id, text in texts.items()
-            if detect(text[:LANGUAGE_SAMPLE]) not in (language, "mixed")
-        )
+        found: set[int] = set()
+        for run in runs:
+            texts = self._texts([hit.chunk_id for hit in run[:LANGUAGE_DEPTH]])
+            found.update(
+                chunk_id
+                for chunk_id, text in texts.items()
+                if detect(text[:LANGUAGE_SAMPLE]) not in (language, "mixed")
+            )
+            # Then there is nothing to fill in, and telling a language takes its time.
+            if not found:
+                break
+        return frozenset(found)

@@ -68,6 +68,11 @@ def test_the_table_and_the_picture(sea: Path, tmp_path: Path) -> None:
     assert (tmp_path / "sea.svg").read_text("utf-8").startswith("<svg")
 
 
+def test_a_reranker_stands_beside_what_it_reranked(sea: Path) -> None:
+    report = json.loads(run(sea, "--rerank", "keyword", "--json").stdout)
+    assert [each["name"] for each in report["runs"]] == ["default", "default+keyword"]
+
+
 def test_fewer_questions_and_those_of_another_set(sea: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

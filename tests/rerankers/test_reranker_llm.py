@@ -18,15 +18,19 @@ def _nothing(_: str) -> None:
 def test_the_grade_is_ten_times_the_probability_of_yes() -> None:
     model = ScriptedLLM(scores=[{"Yes": 1, "No": 3}, {"Yes": 9, "No": 1}, {"Yes": 1, "No": 1}])
     ranked = LLMReranker(model, model, _nothing).rerank(QUESTION, ENGLISH[:3], 2)
-    assert ids(ranked) == [2, 3]
-    assert [chunk.score for chunk in ranked] == pytest.approx([9.0, 5.0])
+    # Scores of the search: 0.9, 0.6, 0.3. A third of the grade is the share of the best of these.
+    assert ids(ranked) == [2, 1]
+    assert [chunk.score for chunk in ranked] == pytest.approx(
+        [(2 * 9.0 + 10 * 0.6 / 0.9) / 3, (2 * 2.5 + 10) / 3]
+    )
     assert not model.history, "no text was written"
 
 
 def test_the_expected_grade_is_the_mean_over_the_allowed_answers() -> None:
     model = ScriptedLLM(scores=[{"0": 0.25, "10": 0.5, "6": 0.25}])
     reranker = LLMReranker(model, model, _nothing, grading="expected")
-    assert reranker.rerank(QUESTION, ENGLISH[:1], 1)[0].score == pytest.approx(6.5)
+    graded = reranker.rerank(QUESTION, [passage(1, "a", 0.0)], 1)
+    assert graded[0].score == pytest.approx(6.5 * 2 / 3)
     assert model.scored[0][1] == GRADES
 
 
@@ -49,8 +53,10 @@ def test_the_passage_comes_first_and_its_prefix_is_the_same_for_every_question(
 
 def test_without_logits_the_model_writes_a_grade_held_to_a_schema() -> None:
     model = ScriptedLLM(['{"relevance": 3}', "8", "Relevance: 10/10."])
-    ranked = LLMReranker(model, None, _nothing).rerank(QUESTION, ENGLISH[:3], 3)
-    assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(3, 10), (2, 8), (1, 3)]
+    given = [passage(number, "text", 0.7) for number in (1, 2, 3)]
+    ranked = LLMReranker(model, None, _nothing).rerank(QUESTION, given, 3)
+    assert ids(ranked) == [3, 2, 1]
+    assert [chunk.score for chunk in ranked] == pytest.approx([30 / 3, 26 / 3, 16 / 3])
     schema = model.history[0][1].schema
     assert schema is not None
     assert schema["required"] == ["relevance"]
@@ -62,7 +68,10 @@ def test_without_a_grade_similarity_counts_and_that_is_said() -> None:
     model = ScriptedLLM(["I cannot say.", "7", "I would rate it 47."])
     given = [passage(1, "a", 0.9), passage(2, "b", 0.1), passage(3, "c", 1.7)]
     ranked = LLMReranker(model, None, said.append).rerank(QUESTION, given, 3)
-    assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(3, 10.0), (1, 9.0), (2, 7.0)]
+    assert ids(ranked) == [3, 1, 2]
+    assert [chunk.score for chunk in ranked] == pytest.approx(
+        [10.0, (2 * 9.0 + 9 / 1.7) / 3, (2 * 7.0 + 1 / 1.7) / 3]
+    )
     assert len(said) == 1
     assert "2 of 3" in said[0]
 

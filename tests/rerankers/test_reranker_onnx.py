@@ -51,6 +51,15 @@ def test_a_long_passage_is_cut_at_its_end_and_a_long_question_leaves_room(
 
 
 @pytest.mark.models
+def test_an_answer_deep_in_a_long_passage_counts_as_if_it_stood_alone(
+    model: OnnxCrossEncoder,
+) -> None:
+    filler = "Tea grows on the slopes above the river, where the fog keeps the leaves soft. "
+    deep, alone = model.scores(BERLIN, [filler * 18 + CARD[0], CARD[0]])
+    assert deep > 0.7 * alone > 6
+
+
+@pytest.mark.models
 def test_the_heading_is_read_with_the_passage(model: OnnxCrossEncoder) -> None:
     under, bare = model.scores(BERLIN, ["Berlin\nIt has 3.5 million.", "It has 3.5 million."])
     ranked = model.rerank(

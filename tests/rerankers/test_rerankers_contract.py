@@ -95,8 +95,8 @@ def test_k_and_the_empty_list(reranker: Reranker) -> None:
 
 def test_the_same_call_gives_the_same_scores_whoever_stands_beside(reranker: Reranker) -> None:
     assert reranker.rerank(QUESTION, ENGLISH, 4) == reranker.rerank(QUESTION, ENGLISH, 4)
-    if isinstance(reranker, ServingReranker):
-        return  # it weighs what the search thought, as a share of the best score there
+    if isinstance(reranker, ServingReranker | LLMReranker):
+        return  # they weigh what the search thought, as a share of the best score there
     alone = [reranker.rerank(QUESTION, [chunk], 1)[0].score for chunk in ENGLISH]
     together = {c.chunk.id: c.score for c in reranker.rerank(QUESTION, ENGLISH, 4)}
     assert alone == pytest.approx([together[chunk.chunk.id] for chunk in ENGLISH], abs=1e-5)

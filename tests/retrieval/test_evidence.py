@@ -112,8 +112,29 @@ def test_words_have_no_say_about_passages_beyond_them() -> None:
     }
     # What stands out rises most of the way; what the background holds anyway hardly.
     assert scores[True, 1] > 4 * scores[False, 1]
-    assert scores[True, 150] < 2.5 * scores[False, 150]
+    assert scores[True, 150] < 0.05 * scores[True, 1]
     assert scores[True, 100] == scores[False, 100]
+
+
+def test_nothing_is_filled_in_from_passages_that_words_could_not_read_either() -> None:
+    dense = [Hit(1, 0.9), *falling(99, 0.1, first=100)]
+    keyword = [Hit(2, 40.0), Hit(1, 3.0)]
+    plain = evidence_fusion(dense, keyword, confidence=0.5)
+    assert evidence_fusion(dense, keyword, confidence=0.5, beyond_words={1, 2}) == plain
+
+
+def test_of_two_translations_the_one_in_the_language_of_the_question_comes_first() -> None:
+    dense = [Hit(1, 0.91), Hit(2, 0.9), *falling(98, 0.1, first=100)]
+    keyword = [Hit(2, 40.0), *falling(99, 2.0, first=300)]
+    assert ids(evidence_fusion(dense, keyword, confidence=0.7, beyond_words={1}))[:2] == [2, 1]
+
+
+def test_a_translation_comes_before_a_passage_that_only_shares_words() -> None:
+    dense = [Hit(1, 0.9), *falling(99, 0.1, first=100)]
+    keyword = [Hit(2, 40.0), *falling(99, 2.0, first=300)]
+    fused = evidence_fusion(dense, keyword, confidence=0.4, beyond_words={1})
+    assert ids(fused)[:2] == [1, 2]
+    assert ids(evidence_fusion(dense, keyword, confidence=0.4))[:2] == [2, 1]
 
 
 @pytest.mark.parametrize("dead", [[], [Hit(7, 0.0)], [Hit(7, -1.0)]])
@@ -180,6 +201,22 @@ def test_a_passage_in_another_language_is_not_held_down_by_words() -> None:
         for fused, number in ((same, 2), (other, 1))
     )
     assert in_other > 1.5 * in_same
+
+
+def test_no_language_is_told_in_vain() -> None:
+    asked: list[list[int]] = []
+
+    def reading(wanted: Sequence[int]) -> Mapping[int, str]:
+        asked.append(list(wanted))
+        return texts(wanted)
+
+    fuse = EvidenceFusion(Tokenizer(), Words(), reading)
+    question = "港务长的石板记什么？"
+    fuse(question, [[Hit(2, 0.6)], [Hit(3, 40.0)]])
+    assert asked == [[3], [2]]
+    asked.clear()
+    fuse(question, [[Hit(1, 0.6)], [Hit(3, 40.0)]])
+    assert asked == [[3], [1], [3]]
 
 
 def test_a_model_that_was_not_made_for_the_language_hardly_votes() -> None:
