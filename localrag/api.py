@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -23,23 +22,25 @@ from typing import TYPE_CHECKING, Self
 
 from localrag import factory
 from localrag.chunking import passage_text
-from localrag.config import RERANKERS, Settings, load_settings, with_reranker
+from localrag.config import RERANKERS, Settings, load_settings, with_mode, with_reranker
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.messages import spoken
-from localrag.prompts import render
+from localrag.rag.filtered import nothing_allowed, with_steps
 from localrag.stores.base import ChunkIds
 from localrag.stores.filters import Filter
 from localrag.stores.library import PATIENCE, Library
 from localrag.stores.locking import OnWait
+from localrag.stores.opening import KV_FOLDER
 from localrag.stores.records import LibraryStatus, Removal
-from localrag.text.language import answer_language
 from localrag.types import Answer, Chunk, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.embeddings.base import Embedder
     from localrag.evaluation.comparison import Comparison
+    from localrag.evaluation.mode_comparison import Asked, Compared, Tell
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
+    from localrag.rag.base import Retrieve
     from localrag.rag.conversation import Conversation
     from localrag.rerankers.base import Reranking
     from localrag.retrieval.base import Retriever
@@ -130,7 +131,8 @@ class LocalRAG:
     def model(self) -> factory.Model:
         """The language model, loaded on first use."""
         if self._model is None:
-            self._model = factory.make_model(self.settings, factory.make_models())
+            states = self.library.directory / KV_FOLDER
+            self._model = factory.make_model(self.settings, factory.make_models(), states)
         return self._model
 
     def add(
@@ -247,48 +249,56 @@ class LocalRAG:
         question: str,
         *,
         filter: Filter | None = None,  # noqa: A002
+        on_step: Callable[[Step], None] = _nothing,
     ) -> Iterator[str | Answer]:
         """Pieces of the answer as they are written, and last of all the finished `Answer`.
 
         Only what `filter` allows is read; where it allows nothing, the answer says so and
-        no model is loaded. Closing the iterator stops the model.
+        no model is loaded. `on_step` hears each decision as it is made. Closing the iterator
+        stops the model.
 
         >>> *pieces, answer = rag.stream("Who invented the perceptron?")
         >>> "".join(pieces).strip() == answer.text
         True
         """
         steps: list[Step] = []
-        allowed = self._allowed(filter, steps.append)
+
+        def before(step: Step) -> None:
+            steps.append(step)
+            on_step(step)
+
+        allowed = self._allowed(filter, before)
         if allowed is not None and not len(allowed):
-            yield from _nothing_allowed(question, steps)
+            yield from nothing_allowed(question, steps)
             return
         pipeline = factory.make_pipeline(
             self.settings,
             self.model,
             self.embedder,
-            lambda text, k: self._found(text, k, filter, allowed, steps.append),
+            lambda text, k: self._found(text, k, filter, allowed, before),
             self._page_of,
             self._reranking,
         )
-        with closing(pipeline.stream(question)) as pieces:  # type: ignore[type-var]
+        with closing(pipeline.stream(question, on_step)) as pieces:  # type: ignore[type-var]
             for piece in pieces:
-                yield _with_steps(piece, steps) if isinstance(piece, Answer) else piece
+                yield with_steps(piece, steps) if isinstance(piece, Answer) else piece
 
     def ask(
         self,
         question: str,
         *,
         filter: Filter | None = None,  # noqa: A002
+        on_step: Callable[[Step], None] = _nothing,
     ) -> Answer:
         """The whole answer at once, with citations, contexts and the trace of every step.
 
-        Only what `filter` allows is read.
+        Only what `filter` allows is read. `on_step` hears each decision as it is made.
 
         >>> answer = rag.ask("Who invented the perceptron?")
         >>> answer.grounded
         True
         """
-        with closing(self.stream(question, filter=filter)) as pieces:  # type: ignore[type-var]
+        with closing(self.stream(question, filter=filter, on_step=on_step)) as pieces:  # type: ignore[type-var]
             for piece in pieces:
                 if isinstance(piece, Answer):
                     return piece
@@ -304,19 +314,15 @@ class LocalRAG:
     ) -> Comparison:
         """The same question through every reranker: passages, ranks, answers, times.
 
-        With a `reference` answer the language model compares the answers with it.
+        With a `reference` answer the language model grades passages and answers by it.
         `progress` hears the name of each reranker as its turn comes. A cross-encoder is
         left out, with a note to `on_note`, where none has been pulled.
         """
         from localrag.evaluation.comparison import compare
+        from localrag.evaluation.comparison_verdict import ReferenceJudge
 
         def write(text: str, contexts: Sequence[ScoredChunk]) -> Answer:
-            pipeline = factory.make_pipeline(
-                self.settings, self.model, self.embedder, lambda *_: list(contexts), self._page_of
-            )
-            *_, answer = pipeline.stream(text)
-            assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
-            return answer
+            return self._answered(self.settings, text, lambda *_: list(contexts))
 
         rerankings: list[tuple[str, Reranking | None]] = []
         for kind in RERANKERS:
@@ -335,10 +341,37 @@ class LocalRAG:
             rerankings,
             write,
             k=k or self.settings.answer.k,
-            judge=self.model.llm,
+            judge=ReferenceJudge(self.model.llm, self.model.scorer),
             reference=reference,
             progress=progress,
         )
+
+    def compare_modes(
+        self, questions: Sequence[Asked], modes: tuple[str, str], tell: Tell = _nothing
+    ) -> Iterator[Compared]:
+        """Each question answered in both modes and judged; each comes as soon as it is done."""
+        from localrag.evaluation.mode_comparison import compare_modes
+        from localrag.evaluation.mode_comparison_judge import PairJudge
+
+        def write(mode: str, question: str) -> Answer:
+            settings = with_mode(self.settings, mode)
+            return self._answered(
+                settings, question, lambda text, k: self.retrieve(text, k=k), self._reranking
+            )
+
+        self.retrieve(questions[0].question, k=1)  # what is loaded now is no answer's time
+        judge = PairJudge(self.model.llm, self.model.scorer)
+        return compare_modes(questions, modes, write, judge, tell)
+
+    def _answered(
+        self, settings: Settings, question: str, retrieve: Retrieve, order: Reranking | None = None
+    ) -> Answer:
+        pipeline = factory.make_pipeline(
+            settings, self.model, self.embedder, retrieve, self._page_of, order
+        )
+        *_, answer = pipeline.stream(question)
+        assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
+        return answer
 
     def conversation(self) -> Conversation:
         """A memory for follow-up questions: rewrite, ask, remember."""
@@ -412,31 +445,3 @@ class LocalRAG:
             if start <= position <= end:
                 return number
         return chunk.first_page
-
-
-def _nothing_allowed(question: str, steps: Sequence[Step]) -> Iterator[str | Answer]:
-    if not question.strip():
-        raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-    language = answer_language(question)
-    text = render("nothing_allowed", language)
-    yield text
-    yield Answer(
-        question=question,
-        text=text,
-        language=language,
-        grounded=False,
-        citations=(),
-        contexts=(),
-        trace=tuple(steps),
-        seconds=sum(step.seconds for step in steps),
-    )
-
-
-def _with_steps(answer: Answer, steps: Sequence[Step]) -> Answer:
-    """The answer with what was done on the way to its passages, each second counted once."""
-    within = sum(step.seconds for step in steps if step.name == "expand")
-    trace = [
-        replace(step, seconds=max(0.0, step.seconds - within)) if step.name == "retrieve" else step
-        for step in answer.trace
-    ]
-    return replace(answer, trace=(*steps, *trace))

@@ -40,6 +40,11 @@ class LlamaCppSettings(
     """0 chooses by the machine."""
     gpu_layers: Annotated[int, Meta(ge=-1)] = -1
     """-1: all, where a GPU build is installed and a GPU is there."""
+    kv_type: Literal["f16", "q8_0"] = "f16"
+    """How the KV cache is stored: "q8_0" takes half the memory and changes grades a little."""
+    kv_disk_mb: Count = 512
+    """Megabytes of read passages that a library keeps on disk, so that they need not be read
+    again; 0 keeps none. A passage of 200 tokens takes about 6."""
 
 
 class OpenAISettings(
@@ -83,6 +88,14 @@ class EmbeddingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str = "use-multilingual-v3"
     """Model id, or the path of a sentence-transformers or ONNX folder."""
     threads: Count = 0
+
+
+class ParsingSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How files are read."""
+
+    hidden_text: bool = False
+    """Whether text that no reader of a PDF sees (invisible, white, tiny) is taken all the same.
+    Counts for files that are read from then on."""
 
 
 class KeywordSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,6 +158,8 @@ RerankerSettings = NoReranking | KeywordReranking | CrossEncoderReranking | LLMR
 class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How an answer is written."""
 
+    mode: Literal["standard", "self-rag"] = "standard"
+    """Read all passages at once and answer; or grade each passage, answer and check (Self-RAG)."""
     k: Positive = 5
     """Passages that the model reads."""
     max_tokens: Positive = 400
@@ -154,11 +169,36 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Below this probability that the passages hold the answer, localrag says that they do not."""
 
 
+class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """When Self-RAG says yes; measured in `benchmarks/self_rag.md`."""
+
+    min_retrieval: Probability = 0.3
+    """From here on a request needs the documents."""
+    min_relevance: Probability = 0.5
+    """From here on a passage is relevant."""
+    min_best_relevance: Probability = 0.83
+    """Below this for the most relevant passage, the documents do not contain the answer."""
+    min_support: Probability = 0.5
+    """From this expected share of full support on, an answer is fully supported."""
+    min_partial_support: Probability = 0.4
+    """From this one on it is partially supported; below, it is no answer from the documents."""
+    good_utility: Annotated[float, Meta(ge=1, le=5)] = 3.8
+    """A fully supported answer of this usefulness (1 to 5) ends the search for a better one."""
+    early_stop: bool = True
+    """Whether a good answer ends the run; otherwise every relevant passage answers."""
+    strict: bool = False
+    """Whether to say that the documents do not contain the answer, where Self-RAG would answer
+    without them."""
+    budget_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """Longest time for a question; 0 is as long as it takes. What was skipped is said."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything a person can set."""
 
     allow_network: bool = False
     """Lets the OpenAI-compatible adapter reach hosts other than this machine."""
+    parsing: ParsingSettings = ParsingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     llm: LlamaCppSettings | OpenAISettings = LlamaCppSettings()
     chunking: SentenceChunking | WindowChunking = SentenceChunking()
@@ -166,6 +206,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     retrieval: RetrievalSettings = RetrievalSettings()
     reranker: RerankerSettings = NoReranking()
     answer: AnswerSettings = AnswerSettings()
+    self_rag: SelfRAGSettings = SelfRAGSettings()
 
 
 RESERVED_VARIABLES = frozenset(
@@ -173,7 +214,10 @@ RESERVED_VARIABLES = frozenset(
 )
 """Variables that say where things are or how to talk, and are no settings."""
 
-_SECTIONS = ("embedding", "llm", "chunking", "keywords", "retrieval", "reranker", "answer")
+_SECTIONS = (
+    *("embedding", "llm", "chunking", "keywords", "retrieval", "reranker", "answer"),
+    *("parsing", "self_rag"),
+)
 _DEFAULT_TAGS = {
     "llm": ("backend", "llama.cpp"),
     "chunking": ("strategy", "sentences"),
@@ -215,6 +259,9 @@ def load_settings(
         return _convert(_with(table, given), ", ".join(to_blame or given))
 
 
+MODES = ("standard", "self-rag")
+"""The ways to answer."""
+
 RERANKERS = ("none", "keyword", "cross-encoder", "llm")
 """The kinds of reranker."""
 
@@ -225,6 +272,12 @@ def with_reranker(settings: Settings, kind: str | None) -> Settings:
         return settings
     reranker = msgspec.convert({"kind": kind}, RerankerSettings)
     return msgspec.structs.replace(settings, reranker=reranker)
+
+
+def with_mode(settings: Settings, mode: str) -> Settings:
+    """The settings with that way to answer, one of `MODES`."""
+    answer = msgspec.structs.replace(settings.answer, mode=mode)
+    return msgspec.structs.replace(settings, answer=answer)
 
 
 def settings_table(settings: Settings) -> dict[str, Any]:
@@ -245,7 +298,7 @@ def _read(path: Path) -> dict[str, Any]:
             path=path,
             reason=error,
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:  # brackets, thousands deep
         raise ConfigError(
             "The settings file {path} is not valid TOML: {reason}.",
             hint="Mend that line, or remove the file to return to the defaults.",

@@ -21,7 +21,8 @@ LocalragError
 │   └── LibraryMismatchError  built with another embedding model or schema
 ├── GenerationError
 │   ├── ContextOverflowError  the prompt does not fit the model's window
-│   └── BackendError          the model or its server failed
+│   ├── BackendError          the model or its server failed
+│   └── StoppedError          somebody asked the model to stop
 └── UsageError             a call or a command line that makes no sense
 
 Each takes an English template and its values, so that the command line can
@@ -136,6 +137,10 @@ class ContextOverflowError(GenerationError):
 
 class BackendError(GenerationError):
     """The model or its server failed."""
+
+
+class StoppedError(GenerationError):
+    """Somebody asked the model to stop, in another thread."""
 
 
 class UsageError(LocalragError):

@@ -30,8 +30,9 @@ from localrag.config import (
 from localrag.embeddings.base import Embedder
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Options
+from localrag.rag.base import Pipeline, Retrieve
 from localrag.rag.citations import PageOf
-from localrag.rag.standard import Retrieve, StandardOptions, StandardRAG
+from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.registry.spec import catalogue
 from localrag.registry.store import ModelStore, default_models_dir
 from localrag.rerankers.base import KeepOrder, Notes, Reranker, Reranking, Say
@@ -55,6 +56,7 @@ from localrag.types import Hit
 
 if TYPE_CHECKING:
     from localrag.indexing.indexer import Indexer
+    from localrag.llms.llama_cpp import StatesOnDisk
     from localrag.rerankers.serving import Candidate
 
 
@@ -150,6 +152,7 @@ def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
 def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> Indexer:
     """What adds files to the library."""
     from localrag.indexing.indexer import Indexer
+    from localrag.parsing import ParsingProcess
     from localrag.text.language import detect
 
     return Indexer(
@@ -159,6 +162,7 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
         embedder=embedder,
         embedding=identity_of(embedder, settings),
         detect_language=detect,
+        parse=ParsingProcess(hidden_text=settings.parsing.hidden_text),
     )
 
 
@@ -169,17 +173,20 @@ def chunking_fingerprint(settings: Settings) -> str:
     return json.dumps(msgspec.to_builtins(settings.chunking), sort_keys=True)
 
 
-def make_model(settings: Settings, models: ModelStore) -> Model:
-    """The language model."""
+def make_model(settings: Settings, models: ModelStore, states: Path | None = None) -> Model:
+    """The language model; what it has read is kept in the folder `states`, if there is one."""
     match settings.llm:
         case LlamaCppSettings() as local:
             from localrag.llms.llama_cpp import LlamaCppModel
 
+            path = models.path(local.model)
             model = LlamaCppModel(
-                models.path(local.model),
+                path,
                 context_window=local.context_window,
                 threads=local.threads or None,
                 gpu_layers=local.gpu_layers,
+                kv_type=local.kv_type,
+                disk=_states_on_disk(path, states, local.kv_disk_mb),
             )
             return Model(model, model, model.close)
         case OpenAISettings() as hosted:
@@ -198,6 +205,15 @@ def make_model(settings: Settings, models: ModelStore) -> Model:
                 None,
                 lambda: None,
             )
+
+
+def _states_on_disk(model: Path, folder: Path | None, megabytes: int) -> StatesOnDisk | None:
+    from localrag.embeddings.fingerprint import weights_sha256
+    from localrag.llms.llama_cpp import StatesOnDisk
+
+    if folder is None or not megabytes:
+        return None
+    return StatesOnDisk(folder, megabytes * 10**6, weights_sha256([model], cache_folder()))
 
 
 def make_retriever(
@@ -370,22 +386,44 @@ def make_pipeline(
     retrieve: Retrieve,
     page_of: PageOf,
     reranking: Reranking | None = None,
-) -> StandardRAG:
+) -> Pipeline:
     """The way a question is answered."""
     answer = settings.answer
-    return StandardRAG(
-        retrieve=retrieve,
-        llm=model.llm,
-        scorer=model.scorer,
-        tokenize=make_tokenizer(settings),
-        embedder=embedder,
-        page_of=page_of,
-        options=StandardOptions(
-            k=answer.k,
-            min_answerable=answer.min_answerable,
-            generation=Options(
-                max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
-            ),
-        ),
-        reranking=reranking,
+    generation = Options(
+        max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
     )
+    tokenize = make_tokenizer(settings)
+    match answer.mode:
+        case "standard":
+            options = StandardOptions(answer.k, answer.min_answerable, generation)
+            return StandardRAG(
+                retrieve, model.llm, model.scorer, tokenize, embedder, page_of, options, reranking
+            )
+        case "self-rag":
+            from localrag.rag.grading import Grader, from_probabilities, from_text
+            from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+
+            chosen = settings.self_rag
+            choose = from_probabilities(model.scorer) if model.scorer else from_text(model.llm)
+            return SelfRAG(
+                retrieve,
+                model.llm,
+                Grader(choose),
+                tokenize,
+                embedder,
+                page_of,
+                SelfRAGOptions(
+                    k=answer.k,
+                    min_retrieval=chosen.min_retrieval,
+                    min_relevance=chosen.min_relevance,
+                    min_best_relevance=chosen.min_best_relevance,
+                    min_support=chosen.min_support,
+                    min_partial_support=chosen.min_partial_support,
+                    good_utility=chosen.good_utility,
+                    early_stop=chosen.early_stop,
+                    strict=chosen.strict,
+                    budget_seconds=chosen.budget_seconds,
+                    generation=generation,
+                ),
+                reranking,
+            )

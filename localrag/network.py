@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,13 +28,18 @@ _OFFLINE: Mapping[str, str] = {
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
+    "WANDB_MODE": "offline",
+}
+_NO_REPORTS: Mapping[str, str] = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",
     "ANONYMIZED_TELEMETRY": "False",
     "RAGAS_DO_NOT_TRACK": "true",
     "POSTHOG_DISABLED": "1",
-    "WANDB_MODE": "offline",
+    # ONNX Runtime reports each session to its maker from C code, which the hook cannot see.
+    "ORT_DISABLE_TELEMETRY": "1",
+    "ORT_TELEMETRY_DISABLED": "1",
 }
 
 # Resolving a name already tells a server what we are after, so it counts as leaving.
@@ -44,11 +50,15 @@ _SOCKET_FIRST = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 
 
 class Attempt(NamedTuple):
-    """One blocked attempt: the peer, who called (outermost library first), the audit event."""
+    """One attempt to reach a host: who called (outermost library first), the audit event.
+
+    `origin` is the innermost code outside the standard library: module, function, file, line.
+    """
 
     host: str
     caller: str
     event: str
+    origin: str
 
 
 class _Door:
@@ -65,21 +75,38 @@ _recording = False
 # Replaced as a whole under the lock, so that the hook reads it without one.
 _open: tuple[_Door, ...] = ()
 _attempts: list[Attempt] = []
+_let_through: deque[Attempt] = deque(maxlen=1000)
 
 
 def close_doors() -> None:
     """Keep this process, and the libraries in it, on this machine. May be called again."""
     global _closed
     os.environ.update(_OFFLINE)
+    quieten()
     with _lock:
         if not _closed:
             _closed = True
             sys.addaudithook(_audit)
 
 
+def quieten() -> None:
+    """Set the switches by which libraries are told not to report; before they are imported."""
+    os.environ.update(_NO_REPORTS)
+
+
 def attempts() -> tuple[Attempt, ...]:
     """What was blocked since `close_doors`, oldest first."""
     return tuple(_attempts)
+
+
+def let_through() -> tuple[Attempt, ...]:
+    """What `allow` opened the door for since `close_doors`, oldest first."""
+    return tuple(_let_through)
+
+
+def report(blocked: Iterable[Attempt]) -> None:
+    """Take over what was blocked in a process that works for this one."""
+    _attempts.extend(blocked)
 
 
 @contextmanager
@@ -194,10 +221,14 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
     if host in (None, "", b""):
         return
     name = _normalise(host)
-    if is_loopback(name) or any(name in door.hosts or name in door.addresses for door in _open):
+    if is_loopback(name):
         return
     caller = _callers()
-    _attempts.append(Attempt(name, caller, event))
+    attempt = Attempt(name, caller, event, _origin())
+    if any(name in door.hosts or name in door.addresses for door in _open):
+        _let_through.append(attempt)
+        return
+    _attempts.append(attempt)
     raise NetworkBlockedError(
         "{caller} tried to reach {host} and was stopped: localrag stays on this machine.",
         hint="Only `localrag models pull` may connect, and a hosted model where "
@@ -228,6 +259,18 @@ def _callers() -> str:
             names.append(name)
         frame = frame.f_back  # type: ignore[assignment]
     return " > ".join(reversed(names)) or "localrag"
+
+
+def _origin() -> str:
+    """The innermost code that is neither the standard library's nor this module's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name not in ("", __name__) and name.partition(".")[0] not in sys.stdlib_module_names:
+            code = frame.f_code
+            return f"{name}.{code.co_name} ({code.co_filename}:{frame.f_lineno})"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
 
 
 def _record_addresses() -> None:

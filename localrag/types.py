@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 PAGE_BREAK = "\n"
 """What stands between two pages in `Document.text`."""
@@ -119,9 +120,46 @@ class Step:
     seconds: float
 
 
+Rating = Literal["fully supported", "partially supported", "no support"]
+"""How far passages bear out an answer: 3, 1 and 0 points of Self-RAG."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedSentence:
+    """A sentence of an answer, `Answer.text[start:end]`, and how far the passages bear it out.
+
+    `share` is the expected share of full support, from 0 to 1.
+    """
+
+    start: int
+    end: int
+    rating: Rating
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SelfRAGMetrics:
+    """What a run of Self-RAG decided. Ratings are those of each candidate answer, in order.
+
+    `utility_ratings` are expected values from 1 to 5; `best_score` is support x 5 + utility
+    of the answer that won, with support 3, 1 or 0, and 0.0 where no answer was graded.
+    """
+
+    retrieval_needed: bool
+    documents_retrieved: int
+    relevant_documents: int
+    response_support_ratings: tuple[Rating, ...]
+    utility_ratings: tuple[float, ...]
+    best_score: float
+    used_retrieval: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a question got. `grounded` is False when the documents do not hold the answer."""
+    """What a question got. `grounded` is False when the documents do not hold the answer.
+
+    `support` and `metrics` are Self-RAG's; a sentence that it did not get to is not in `support`.
+    """
 
     question: str
     text: str
@@ -131,3 +169,5 @@ class Answer:
     contexts: tuple[ScoredChunk, ...]
     trace: tuple[Step, ...]
     seconds: float
+    support: tuple[SupportedSentence, ...] = ()
+    metrics: SelfRAGMetrics | None = None

@@ -1,11 +1,14 @@
-"""Kill `add` at random moments and check that nothing that was reported is lost.
+"""Kill add, remove, rebuild and models pull at random moments, and check what is left.
 
     python scripts/kill_test.py --kills 20 --seed 7
+    python scripts/kill_test.py --kills 100 --what remove --what rebuild
 
-Each round changes some files, starts an add in a process of its own, kills it with SIGKILL
-(TerminateProcess on Windows), and opens the library again: every document that the process
-reported must be there whole and be found by both searches, nothing half-added may be visible,
-and the next add must complete. A small deterministic embedder stands in for a model.
+Each round starts one of them in a process of its own, kills it with SIGKILL (TerminateProcess on
+Windows), and opens the library again. Every document that was reported as added must be there
+whole and be found by both searches, nothing half-added may be visible, nothing of what was
+reported as removed may be in any file, a rebuild must have left the old passages or the new ones,
+`localrag check` must find no damage, and the same command run again must complete. A model that
+is installed must have its bytes. A small deterministic embedder stands in for a model.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,15 +29,26 @@ import numpy as np
 
 from localrag.chunking import WindowChunker, passage_text
 from localrag.embeddings.base import Progress, Vectors
+from localrag.errors import ModelError
 from localrag.indexing import Committed, Event, Indexer, Synced, indexer
+from localrag.parsing import parse_file
+from localrag.registry.pull import pull
+from localrag.registry.spec import Catalogue, FolderSource, ModelFile, ModelSpec
+from localrag.registry.store import ModelStore
+from localrag.stores.checking import check_library
 from localrag.stores.library import Library
 from localrag.stores.records import EmbeddingIdentity
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 
 WORDS = ("library", "harbour", "lantern", "检索", "文档", "season", "quiet", "城市", "河流")
-CHUNKER = WindowChunker(120, 20)
-NEW_FILES, CHANGED_FILES = 40, 15
+CHUNKERS = {f"window {size} 20": WindowChunker(size, 20) for size in (120, 90)}
+MODEL_BYTES = 40_000_000
+NEW_FILES, CHANGED_FILES = 15, 15
+OPERATIONS = ("add", "remove", "rebuild", "pull")
+
+Outcome = tuple[dict[str, str], bool, list[str]]
+"""What was reported, whether it finished before the kill, and what is wrong."""
 
 
 class SlowEmbedder:
@@ -79,38 +94,88 @@ def open_library(directory: Path) -> Library:
     )
 
 
-def make_indexer(library: Library, pause: float) -> Indexer:
+def make_indexer(library: Library, pause: float, chunking: str = "window 120 20") -> Indexer:
     """Make an indexer whose embedder pauses before each batch."""
     return Indexer(
         library,
-        chunker=CHUNKER,
-        chunking="window 120 20",
+        chunker=CHUNKERS[chunking],
+        chunking=chunking,
         embedder=SlowEmbedder(pause),
         embedding=EMBEDDING,
         detect_language=detect,
+        parse=parse_file,
     )
 
 
-def add_and_report(directory: Path, files: Path) -> None:
-    """The process that gets killed: prints every document when it is reported."""
+def chunking_of(library: Library) -> str:
+    """How the library's documents are cut: all in one way, whenever a process ended."""
+    (one,) = library.status().chunkings or ["window 120 20"]
+    return one
+
+
+def model_store(base: Path) -> ModelStore:
+    """A models folder that knows one model, which lies in a folder beside it."""
+    source = base / "stick"
+    if not source.is_dir():
+        source.mkdir()
+        for number in range(2):
+            (source / f"{number}.bin").write_bytes(random.Random(number).randbytes(MODEL_BYTES))
+    files = tuple(
+        ModelFile(
+            path=path.name,
+            size=MODEL_BYTES,
+            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in sorted(source.iterdir())
+    )
+    toy = ModelSpec(
+        id="toy",
+        task="embedding",
+        title="toy",
+        languages=("en",),
+        licence="MIT",
+        licence_kind="commercial",
+        files=files,
+        sources=(FolderSource(path=str(source)),),
+    )
+    return ModelStore(base / "models", Catalogue(models=(toy,), presets={}))
+
+
+def child(what: str, base: Path) -> None:
+    """The process that gets killed: prints what it reports as done."""
     indexer.BATCH = 16
     indexer.SYNC_SECONDS, indexer.SYNC_SHARE = 0.05, 2  # so that kills also hit the indexes
 
     def tell(event: Event) -> None:
-        if isinstance(event, Committed):
+        if isinstance(event, Committed) and what == "add":
             print(event.source, event.document_id, sep="\t", flush=True)
         elif isinstance(event, Synced):
             print("synced", flush=True)
 
+    if what == "pull":
+        store = model_store(base)
+        print("started", flush=True)
+        pull(store, ["toy"])
+        print("finished", flush=True)
+        return
     print("started", flush=True)
-    with open_library(directory) as library:
-        make_indexer(library, pause=0.02).add([files], tell, timeout=60)
+    with open_library(base / "library") as library:
+        now = chunking_of(library)
+        if what == "add":
+            make_indexer(library, 0.02, now).add([base / "files"], tell, timeout=60)
+        elif what == "rebuild":
+            (other,) = set(CHUNKERS) - {now}
+            make_indexer(library, 0.02, other).rebuild(tell, timeout=60)
+        else:
+            for source in (base / "todo").read_text(encoding="utf-8").splitlines():
+                library.remove(sources=[source], timeout=60)
+                print(source, "removed", sep="\t", flush=True)
     print("finished", flush=True)
 
 
-def run_and_kill(directory: Path, files: Path, delay: float) -> tuple[dict[str, str], bool]:
+def run_and_kill(what: str, base: Path, delay: float) -> tuple[dict[str, str], bool]:
     """What the process reported, by source, and whether it had finished before the kill."""
-    command = [sys.executable, __file__, "--child", str(directory), str(files)]
+    command = [sys.executable, __file__, "--child", what, str(base)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8")
     assert process.stdout is not None
     process.stdout.readline()
@@ -140,6 +205,7 @@ def check(directory: Path, reported: dict[str, str], *, complete: Path | None) -
     wrong: list[str] = []
     embedder = SlowEmbedder(0)
     with open_library(directory) as library:
+        chunker = CHUNKERS[chunking_of(library)]
         documents = {record.id: record for record in library.documents()}
         held = {record.state.path: record.document_id for record in library.sources()}
         for source, document_id in reported.items():
@@ -154,7 +220,7 @@ def check(directory: Path, reported: dict[str, str], *, complete: Path | None) -
         for document_id, record in documents.items():
             document = library.document(document_id)
             stored = library.document_chunks(document_id)
-            if document is None or stored != CHUNKER.chunk(document):
+            if document is None or stored != chunker.chunk(document):
                 wrong.append(f"{record.title} is half there")
                 continue
             term = document.text.split()[0]
@@ -167,36 +233,95 @@ def check(directory: Path, reported: dict[str, str], *, complete: Path | None) -
                     wrong.append(f"{record.title}: vector search misses {chunk.position}")
         if complete is not None and len(documents) != len(list(complete.iterdir())):
             wrong.append(f"the add has not completed: {len(documents)} documents")
-    return wrong
+    inspection = check_library(directory, tokenize=Tokenizer(), passage_text=passage_text)
+    return wrong + [finding.text for finding in inspection.findings if finding.damage]
 
 
-def kill_test(kills: int, seed: int) -> list[str]:
+def round_of_library(what: str, base: Path, draw: random.Random, delay: float) -> Outcome:
+    """One kill of add, remove or rebuild, and the same again without one."""
+    directory, files = base / "library", base / "files"
+    chosen: list[Path] = []
+    if what == "add":
+        change_files(files, draw, draw.getrandbits(40))
+    elif what == "remove":
+        held = sorted(files.iterdir())
+        chosen = draw.sample(held, min(25, len(held)))
+        (base / "todo").write_text("\n".join(map(str, chosen)), encoding="utf-8")
+    reported, finished = run_and_kill(what, base, delay)
+    added = reported if what == "add" else {}
+    wrong = check(directory, added, complete=files if finished and what == "add" else None)
+    with open_library(directory) as library:
+        here = {record.state.path for record in library.sources()}
+        wrong += [
+            f"{source} was removed and is here"
+            for source in reported
+            if what != "add" and source in here
+        ]
+        held_bytes = b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
+        for path in chosen:
+            term = path.read_text(encoding="utf-8").split()[0].encode()
+            if str(path) not in here:
+                if term in held_bytes or path.name.encode() in held_bytes:
+                    wrong.append(f"{path.name} was removed and is still in a file")
+                path.unlink()
+        now = chunking_of(library)
+        report = make_indexer(library, 0, now).add([files])
+        if what == "rebuild":
+            make_indexer(library, 0, now).rebuild()
+    wrong += [str(failure) for failure in report.failed]
+    wrong += check(directory, added, complete=files)
+    return reported, finished, wrong
+
+
+def round_of_pull(base: Path, delay: float) -> Outcome:
+    """One kill of a pull: the model is not there or whole, and the next pull brings it."""
+    store = model_store(base)
+    reported, finished = run_and_kill("pull", base, delay)
+    wrong: list[str] = []
+    for last in (False, True):
+        if last:
+            pull(store, ["toy"])
+        try:
+            folder = store.path("toy")
+        except ModelError as error:
+            wrong += [str(error)] if finished or last else []
+            continue
+        for file in sorted((base / "stick").iterdir()):
+            if (folder / file.name).read_bytes() != file.read_bytes():
+                wrong.append(f"{file.name} is installed with other bytes")
+    store.remove("toy")
+    return reported, finished, wrong
+
+
+def kill_test(kills: int, seed: int, operations: Sequence[str]) -> list[str]:
     """Run all rounds and return what went wrong."""
     draw = random.Random(seed)
     wrong: list[str] = []
-    longest = 2.0
-    with tempfile.TemporaryDirectory(prefix="localrag-kill-", ignore_cleanup_errors=True) as base:
-        directory, files = Path(base, "library"), Path(base, "files")
-        files.mkdir()
-        killed = round_number = 0
-        while killed < kills and not wrong:
-            change_files(files, draw, round_number)
-            round_number += 1
-            delay = draw.uniform(0, longest)
-            reported, finished = run_and_kill(directory, files, delay)
+    longest = {"add": 2.0, "remove": 2.0, "rebuild": 2.0, "pull": 0.5}
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="localrag-kill-", ignore_cleanup_errors=True) as name:
+        base = Path(name)
+        (base / "files").mkdir()
+        with open_library(base / "library") as library:
+            change_files(base / "files", draw, 0)
+            make_indexer(library, 0).add([base / "files"])
+        while counts.total() < kills and not wrong:
+            what = draw.choice(list(operations))
+            delay = draw.uniform(0, longest[what])
+            if what == "pull":
+                reported, finished, wrong = round_of_pull(base, delay)
+            else:
+                reported, finished, wrong = round_of_library(what, base, draw, delay)
             if finished:
-                longest = max(0.3, 0.8 * longest)  # too late to kill anything: aim earlier
-            killed += not finished
-            wrong = check(directory, reported, complete=files if finished else None)
-            with open_library(directory) as library:
-                report = make_indexer(library, pause=0).add([files])
-            wrong += [str(failure) for failure in report.failed]
-            wrong += check(directory, reported, complete=files)
+                longest[what] = max(0.2, 0.8 * longest[what])  # too late: aim earlier
+            counts[what] += not finished
             state = "finished" if finished else f"killed after {delay:.2f} s"
             print(
-                f"{killed}/{kills}: {state}, {len(reported)} documents reported, "
-                f"{len(report.committed)} left for the next add: {wrong or 'all there'}"
+                f"{counts.total()}/{kills}: {what} {state}, {len(reported)} reported: "
+                f"{wrong or 'all in order'}",
+                flush=True,
             )
+    print(f"kills: {dict(counts)}")
     return wrong
 
 
@@ -207,13 +332,15 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    parser.add_argument("--child", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--what", action="append", choices=OPERATIONS, help="default: all")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        add_and_report(*arguments.child)
+        child(arguments.child[0], Path(arguments.child[1]))
         return
     print(f"seed {arguments.seed}")
-    sys.exit(1 if kill_test(arguments.kills, arguments.seed) else 0)
+    operations = arguments.what or OPERATIONS
+    sys.exit(1 if kill_test(arguments.kills, arguments.seed, operations) else 0)
 
 
 if __name__ == "__main__":

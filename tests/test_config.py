@@ -180,3 +180,47 @@ def test_set_refuses_what_load_would_refuse(
     with pytest.raises(ConfigError):
         set_in_file(key, value)
     assert not file.exists()
+
+
+def test_hidden_text_is_left_out_unless_asked_for(tmp_path: Path) -> None:
+    environment = {"LOCALRAG_CONFIG": str(tmp_path / "none.toml")}
+    assert not load_settings(environment=environment).parsing.hidden_text
+    environment["LOCALRAG_PARSING_HIDDEN_TEXT"] = "true"
+    assert load_settings(environment=environment).parsing.hidden_text
+
+
+def test_brackets_thousands_deep_are_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_settings(environment={"LOCALRAG_CONFIG": str(path)})
+
+
+def test_self_rag_and_the_states_of_passages(file: Path) -> None:
+    file.write_text('[answer]\nmode = "self-rag"\n[self_rag]\nstrict = true\nbudget_seconds = 30\n')
+    settings = load(file, LOCALRAG_SELF_RAG_MIN_RELEVANCE="0.7", LOCALRAG_LLM_KV_TYPE="q8_0")
+    assert settings.answer.mode == "self-rag"
+    assert settings.self_rag.strict
+    assert settings.self_rag.budget_seconds == 30.0
+    assert settings.self_rag.min_relevance == 0.7
+    assert settings.llm == LlamaCppSettings(kv_type="q8_0")
+    assert settings.llm.kv_disk_mb > 0
+    assert not Settings().self_rag.strict
+    assert Settings().self_rag.min_partial_support <= Settings().self_rag.min_support
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[self_rag]\nmin_support = 1.1", "min_support"),
+        ("[self_rag]\ngood_utility = 0.5", "good_utility"),
+        ("[self_rag]\nbudget_seconds = -1", "budget_seconds"),
+        ('[answer]\nmode = "best"', "mode"),
+        ('[llm]\nkv_type = "q4_0"', "kv_type"),
+        ("[llm]\nkv_disk_mb = -1", "kv_disk_mb"),
+    ],
+)
+def test_wrong_values_for_self_rag(file: Path, text: str, named: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        load(file)

@@ -265,3 +265,55 @@ def test_an_unreadable_certificate_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"missing\.pem"):
         network.client(certificate=str(tmp_path / "missing.pem"))
+
+
+def test_libraries_are_told_not_to_report_before_they_are_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("ORT_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "DO_NOT_TRACK"):
+        monkeypatch.delenv(name, raising=False)
+    network.quieten()
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == os.environ["DO_NOT_TRACK"] == "1"
+    # A program that uses the Python API may want the hub for something else.
+    assert "HF_HUB_OFFLINE" not in os.environ
+    for name in ("ORT_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
+        monkeypatch.delenv(name, raising=False)
+    from localrag.embeddings.runtime import open_session
+    from localrag.errors import ModelError
+
+    with pytest.raises(ModelError):
+        open_session(tmp_path / "none.onnx")
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+
+
+def test_an_attempt_says_where_it_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "plugin.py").write_text(
+        "import socket\ndef leak():\n    socket.getaddrinfo('a.invalid', 1)\n"
+    )
+    printed = run(
+        f"""
+sys.path.insert(0, {str(tmp_path)!r})
+import plugin
+try:
+    plugin.leak()
+except OSError:
+    print(network.attempts()[0].origin)
+"""
+    )
+    assert printed.strip() == f"plugin.leak ({tmp_path / 'plugin.py'}:3)"
+
+
+def test_what_was_allowed_is_known_too() -> None:
+    printed = run(
+        """
+with network.allow({"192.0.2.7"}):
+    sock = socket.socket()
+    sock.settimeout(0.05)
+    try:
+        sock.connect(("192.0.2.7", 9))
+    except OSError:
+        pass
+print([one.host for one in network.let_through()], network.attempts())
+"""
+    )
+    assert printed.strip() == "['192.0.2.7'] ()"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.indexing.events import AddReport
 
-INCOMPLETE = ("pages_without_text", "damaged_pages")
+INCOMPLETE = ("pages_without_text", "damaged_pages", "hidden_text_pages")
 """What a parser says of pages that a document lacks."""
 
 SHOWN = 5
@@ -121,6 +121,15 @@ def _print_incomplete(incomplete: list[dict[str, str]]) -> None:
                 tr(
                     "{name}: these pages are pictures or blank and cannot be searched: {pages}. "
                     "Text recognition (OCR) would add them.",
+                    name=name,
+                    pages=pages,
+                )
+            )
+        if pages := one.get("hidden_text_pages"):
+            note(
+                tr(
+                    "{name}: these pages hold text that no reader sees (invisible, white or "
+                    "tiny); it was left out: {pages}.",
                     name=name,
                     pages=pages,
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from localrag.cli.filtering import expand_option, filter_options
 from localrag.cli.output import (
+    MODES,
     RERANKERS,
     emit_json,
     json_option,
@@ -24,6 +26,20 @@ if TYPE_CHECKING:
     from localrag.types import Answer
 
 
+def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """`30s`, `2m` or a number of seconds."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|)", value.strip().lower())
+    if not found or not float(found[1]):
+        raise click.BadParameter(tr("a time looks like 30s or 2m, not {value}", value=value))
+    return float(found[1]) * (60 if found[2] == "m" else 1)
+
+
+def _unheard(_: object) -> None:
+    """Show no steps."""
+
+
 @click.command(help=tr("Answer a question from your documents, with citations."))
 @click.argument("question", metavar=tr("QUESTION"))
 @click.option(
@@ -31,6 +47,22 @@ if TYPE_CHECKING:
     metavar=tr("NUMBER"),
     type=click.IntRange(1, 50),
     help=tr("How many passages the model reads."),
+)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help=tr("Read all passages at once, or grade each one and check the answer (Self-RAG)."),
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help=tr("Self-RAG: say that the documents lack the answer, instead of answering without them."),
+)
+@click.option(
+    "--budget",
+    metavar=tr("TIME"),
+    callback=_seconds,
+    help=tr("Self-RAG: the longest time for the answer, such as 30s or 2m."),
 )
 @click.option("--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder what was found."))
 @expand_option
@@ -41,6 +73,9 @@ if TYPE_CHECKING:
 def ask(
     question: str,
     k: int | None,
+    mode: str | None,
+    strict: bool,
+    budget: float | None,
     rerank: str | None,
     expand: str | None,
     wanted: Filter,
@@ -56,7 +91,15 @@ def ask(
     overrides: dict[str, object] = {"answer.k": k} if k else {}
     if expand:
         overrides["retrieval.expansion"] = expand
+    if mode:
+        overrides["answer.mode"] = mode
+    if strict:
+        overrides["self_rag.strict"] = True
+    if budget:
+        overrides["self_rag.budget_seconds"] = budget
     settings = with_reranker(load_settings(overrides), rerank)
+    if (strict or budget) and settings.answer.mode != "self-rag":
+        raise click.UsageError(tr("--strict and --budget need --mode self-rag."))
     with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
         if as_json:
             emit_json(answer_json(rag.ask(question, filter=wanted)))
@@ -68,17 +111,25 @@ def print_answer(
     rag: LocalRAG, question: str, *, explain: bool, wanted: Filter | None = None
 ) -> Answer:
     """Stream an answer to the terminal, then its evidence; returns it."""
+    from localrag.cli.decisions import Decisions
     from localrag.cli.output import printable
-    from localrag.cli.render import print_evidence, print_trace
+    from localrag.cli.render import marked_text, print_evidence, print_trace
     from localrag.types import Answer
 
-    note(tr("Reading …"))
     answer: Answer | None = None
-    for piece in rag.stream(question, filter=wanted):
-        if isinstance(piece, Answer):
-            answer = piece
-        else:
-            click.echo(printable(piece), nl=False)
+    held = ""
+    with Decisions() as decisions:
+        graded = rag.settings.answer.mode == "self-rag"
+        note(tr("Reading …"))
+        for piece in rag.stream(
+            question, filter=wanted, on_step=decisions.heard if graded else _unheard
+        ):
+            decisions.close()
+            if isinstance(piece, Answer):
+                answer = piece
+                held = marked_text(answer) if answer.support else held
+            click.echo(printable(held), nl=False)
+            held = piece if isinstance(piece, str) else ""
     click.echo()
     assert answer is not None, "a stream ends with its answer"  # noqa: S101
     console = stdout_console()

@@ -19,13 +19,16 @@ COMMANDS = (
     "status",
     "remove",
     "rebuild",
+    "check",
     "models",
     "config",
     "bench",
+    "eval",
     "doctor",
+    "prove-offline",
     "completion",
 )
-"""In the order of first use; each is `localrag/cli/<name>.py` with a command of that name."""
+"""In the order of first use; `localrag/cli/<name>.py` holds the command, with `_` for `-`."""
 
 
 class LazyGroup(click.Group):
@@ -39,7 +42,8 @@ class LazyGroup(click.Group):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"localrag.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"localrag.cli.{name}"), name)
         for one in (command, *getattr(command, "commands", {}).values()):
             one.options_metavar = tr("[OPTIONS]")
         return command

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CONTEXT_LIBRARY = "library"
+MODES = ("standard", "self-rag")
 RERANKERS = ("none", "keyword", "cross-encoder", "llm")
-"""The kinds of `config.RerankerSettings`; repeated here because that module is heavier."""
+"""Those of `config`; repeated here because that module is heavier."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,19 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def step_line(step: Step) -> str:
-    """A step of a search, for a note beside its hits."""
-    return tr("{part}: {text}", part=_step(step.name), text=_decision(step.decision))
+    """A step on a line of its own."""
+    return tr("{part}: {text}", part=step_word(step), text=step_short(step))
+
+
+def step_word(step: Step) -> str:
+    """What a step is called."""
+    return _step(step.name)
+
+
+def step_short(step: Step) -> str:
+    """The decision of a step and its score."""
+    score = "" if step.score is None else f" {step.score:.2f}"
+    return printable(_decision(step.decision)) + score
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -73,7 +85,33 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "contexts": [hit_json(context) for context in answer.contexts],
         "trace": [step_json(step) for step in answer.trace],
         "seconds": round(answer.seconds, 3),
+        "support": [
+            {
+                "text": answer.text[sentence.start : sentence.end],
+                "rating": sentence.rating,
+                "share": round(sentence.share, 3),
+            }
+            for sentence in answer.support
+        ],
+        "metrics": asdict(answer.metrics) if answer.metrics else None,
     }
+
+
+_MARKS = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}
+
+
+def marked_text(answer: Answer) -> str:
+    """The answer with a mark behind each sentence that was checked, and what the marks mean."""
+    text, end = "", 0
+    for sentence in answer.support:
+        text += f"{answer.text[end : sentence.end]} {_MARKS[sentence.rating]}"
+        end = sentence.end
+    legend = "  ".join(
+        f"{_MARKS[rating]} {_decision(rating)}"
+        for rating in _MARKS
+        if any(sentence.rating == rating for sentence in answer.support)
+    )
+    return f"{text}{answer.text[end:]}\n({legend})"
 
 
 def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) -> None:
@@ -113,6 +151,14 @@ def print_evidence(console: Console, answer: Answer) -> None:
             quote = " ".join(citation.quote.split())
             line.append(tr(": “{quote}”", quote=printable(quote)), style="dim")
             console.print(line)
+    elif answer.metrics and not _was_refused(answer):
+        warning = tr("Written without your documents: nothing in them bears this out.")
+        if answer.metrics.retrieval_needed:
+            warning = tr(
+                "Your documents do not seem to contain the answer; this was written without "
+                "them, and nothing bears it out."
+            )
+        console.print(Text(warning, style="yellow"))
     elif answer.contexts:
         warning = tr("No passage bears this out; it is not grounded in your documents.")
         if not answer.grounded and _was_refused(answer):
@@ -140,6 +186,52 @@ def print_trace(console: Console, answer: Answer) -> None:
     console.print(table)
 
 
+def _self_rag() -> dict[str, str]:
+    """Decisions of Self-RAG, as patterns, and how they are said to a person."""
+    return {
+        r"documents are needed": translate("documents are needed"),
+        r"documents are not needed": translate("documents are not needed"),
+        r"strict: from the documents or not at all": translate(
+            "strict: from the documents or not at all"
+        ),
+        r"(?P<count>\d+) passages are longer than the window": translate(
+            "{count} passages are longer than the window"
+        ),
+        r"passage (?P<number>\d+) relevant": translate("passage {number} relevant"),
+        r"passage (?P<number>\d+) irrelevant": translate("passage {number} irrelevant"),
+        r"(?P<count>\d+) passages were not read": translate("{count} passages were not read"),
+        r"(?P<count>\d+) more answers were not tried": translate(
+            "{count} more answers were not tried"
+        ),
+        r"(?P<count>\d+) sentences were not checked": translate(
+            "{count} sentences were not checked"
+        ),
+        r"usefulness was not graded": translate("usefulness was not graded"),
+        r"no time was left to write an answer": translate("no time was left to write an answer"),
+        r"from (?P<count>\d+) passages": translate("from {count} passages"),
+        r"from (?P<count>\d+) passages, cut short": translate("from {count} passages, cut short"),
+        r"without the documents": translate("without the documents"),
+        r"without the documents, cut short": translate("without the documents, cut short"),
+        r"fully supported": translate("fully supported"),
+        r"partially supported": translate("partially supported"),
+        r"no support": translate("no support"),
+        r"useful, 1 to 5": translate("useful, 1 to 5"),
+        r"answer (?P<number>\d+)": translate("answer {number}"),
+        r"the reply could not be read, the documents are searched": translate(
+            "the reply could not be read, the documents are searched"
+        ),
+        r"the reply could not be read, the similarity was taken": translate(
+            "the reply could not be read, the similarity was taken"
+        ),
+        r"the reply could not be read, it counts as not supported": translate(
+            "the reply could not be read, it counts as not supported"
+        ),
+        r"the reply could not be read, 3 was taken": translate(
+            "the reply could not be read, 3 was taken"
+        ),
+    }
+
+
 def _leg(name: str) -> str:
     """A leg of the search in the reader's language; one that is not known here as it is."""
     if found := re.fullmatch(r"rewriting (\d+)", name):
@@ -157,12 +249,24 @@ def _step(name: str) -> str:
         "answerable": tr("answerable"),
         "write": tr("write"),
         "check citations": tr("check citations"),
+        "retrieval decision": tr("retrieval decision"),
+        "relevance": tr("relevance"),
+        "support of a sentence": tr("support of a sentence"),
+        "support": tr("support"),
+        "utility": tr("utility"),
+        "choose": tr("choose"),
+        "budget": tr("time budget"),
     }
     return words.get(name, name)
 
 
+_NOTE = re.compile(r"(.+) \((the reply could not be read, .+)\)")
+
+
 def _decision(decision: str) -> str:
     """A decision in the reader's language; one that is not known here as it is."""
+    if found := _NOTE.fullmatch(decision):
+        return tr("{text} ({note})", text=_decision(found[1]), note=_decision(found[2]))
     templates = {
         r"yes": translate("yes"),
         r"no": translate("no"),
@@ -178,6 +282,7 @@ def _decision(decision: str) -> str:
         r"(?P<name>.+): (?P<kept>\d+) of (?P<read>\d+) passages\. (?P<notes>.+)": translate(
             "{name}: {kept} of {read} passages. {notes}"
         ),
+        **_self_rag(),
         r"no usable rewriting: the question alone is searched": translate(
             "no usable rewriting: the question alone is searched"
         ),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag import network
 from localrag.embeddings.base import Progress, Vectors
 from localrag.errors import ModelError
 
@@ -41,11 +42,13 @@ def open_session(
     `operators` is a library of custom operators. Raises ModelError where ONNX Runtime
     refuses the model.
     """
+    network.quieten()  # a program that uses the Python API may not have closed the doors
     import onnxruntime
     from onnxruntime.capi import (  # type: ignore[import-untyped]
         onnxruntime_pybind11_state as native,
     )
 
+    onnxruntime.disable_telemetry_events()  # Windows does not know the switch
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY

@@ -39,7 +39,7 @@ from localrag.indexing.events import (
     Unchanged,
     Vanished,
 )
-from localrag.parsing import parse_file, read_bytes, walk
+from localrag.parsing import ParsingProcess, read_bytes, walk
 from localrag.stores.library import PATIENCE, Library
 from localrag.stores.locking import OnWait
 from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
@@ -154,18 +154,21 @@ class Indexer:
         embedder: Embedder,
         embedding: EmbeddingIdentity,
         detect_language: Callable[[str], str],
-        parse: Parse = parse_file,
+        parse: Parse | None = None,
         read: Read = read_bytes,
         walk: Walk = walk,
     ) -> None:
-        """`chunking` identifies the chunker and its settings, `embedding` the embedder."""
+        """`chunking` identifies the chunker and its settings, `embedding` the embedder.
+
+        Files are read in a process of their own unless `parse` says how.
+        """
         self._library = library
         self._chunker = chunker
         self._chunking = chunking
         self._embedder = embedder
         self._embedding = embedding
         self._detect_language = detect_language
-        self._parse = parse
+        self._parse = parse or ParsingProcess()
         self._read = read
         self._walk = walk
 
@@ -207,8 +210,8 @@ class Indexer:
                 library.remove(sources=run.vanished)
                 for source in run.vanished:
                     run.tell(Removed(source))
-            elif any(document.replaced for document in run.committed):
-                library.purge()
+            else:
+                library.purge_if_due()
         return run.report()
 
     def rebuild(
@@ -221,16 +224,19 @@ class Indexer:
         """Make the library what adding all its documents now, with these settings, would make it.
 
         Works from the stored text, so the files need not be there. Where embedding model or
-        chunking differ, every document is cut and embedded anew; the old answers stand until
+        chunking differ, or where passages or vectors are not what was stored (damage on disk),
+        every document is cut and embedded anew; the old answers stand until
         all is done, and a rebuild that was cut off goes on where it stopped. Otherwise only the
         vector and the keyword index are written anew. The library may have been opened with
         `embedding` None.
         """
         library, run = self._library, _Run(progress)
         with library.writing(timeout, on_wait):
+            library.mend()
             status = library.status()
             same_model = status.embedding.fingerprint == self._embedding.fingerprint
-            if same_model and set(status.chunkings) <= {self._chunking}:
+            same = same_model and set(status.chunkings) <= {self._chunking}
+            if same and library.passages_are_sound():
                 with run.timed("index"):
                     library.rebuild_indexes()
                 return run.report()

@@ -28,6 +28,9 @@ class Options:
     stop: tuple[str, ...] = ()
     schema: Mapping[str, object] | None = None
     """A JSON schema that the output is held to."""
+    keep: int = 0
+    """The first so many messages (a passage with its rules) will come back with other
+    questions: a backend that can does not read them again. The text is the same."""
 
 
 @dataclass(frozen=True, slots=True)

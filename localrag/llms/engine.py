@@ -16,16 +16,17 @@ import ctypes
 import os
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import BackendError, UsageError
+from localrag.errors import BackendError, StoppedError, UsageError
 from localrag.llms import native
+from localrag.llms.decoding import STOPPED, Decoder, StopSign
 from localrag.llms.gguf import check_gguf
 from localrag.llms.prefix_states import PrefixStates
 
@@ -44,6 +45,14 @@ FORKS = 16
 """Sequences beside the conversation, for choices that are read side by side."""
 
 _ALL_LAYERS = 999
+
+KVType = Literal["f16", "q8_0"]
+"""Numbers of the KV cache: 16 bits, or 8 with a scale for every 32 (half the memory)."""
+
+_KV_TYPES: dict[KVType, Callable[[Any], int]] = {
+    "f16": lambda c: int(c.GGML_TYPE_F16),
+    "q8_0": lambda c: int(c.GGML_TYPE_Q8_0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,8 @@ class Engine:
         decode_threads: int,
         prefill_threads: int,
         gpu_layers: int,
-        kept_bytes: int = 0,
+        states: PrefixStates,
+        kv_type: KVType = "f16",
     ) -> None:
         check_gguf(path)
         self._c = c = native.load()
@@ -94,6 +104,9 @@ class Engine:
         options.n_threads_batch = prefill_threads
         options.n_seq_max = 1 + FORKS
         options.kv_unified = True
+        options.type_k = options.type_v = _KV_TYPES[kv_type](c)
+        self._stop = StopSign(c)
+        options.abort_callback = self._stop.callback
         context = c.llama_init_from_model(model, options)
         if not context:
             reason = native.log_reason()
@@ -110,18 +123,18 @@ class Engine:
         self._model, self._context = model, context
         self._vocab = c.llama_model_get_vocab(model)
         self._memory = c.llama_get_memory(context)
-        self._batch_size = int(c.llama_n_batch(context))
-        self._batch = c.llama_batch_init(self._batch_size, 0, 1)
+        self._decoder = Decoder(c, context, self._stop)
+        self._batch_size = self._decoder.batch_size
         self._cached: list[int] = []
         self._ends: list[int] = []  # where each batch that was read ended
         self._fresh = False
-        self._states = PrefixStates(kept_bytes)
+        self._states = states
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
         layers = int(c.llama_model_n_layer(model)) + 1
         found = re.findall(r"offloaded (\d+)/(\d+) layers", "\n".join(native.log_lines()))
         offloaded, layers = (int(found[-1][0]), int(found[-1][1])) if found else (0, layers)
         self.offload = OffloadReport(gpu, offloaded, layers)
-        self._close = weakref.finalize(self, _free, c, model, context, self._batch)
+        self._close = weakref.finalize(self, _free, c, model, context, self._decoder.close)
 
     def close(self) -> None:
         """Free the model; the engine must not be used afterwards."""
@@ -222,6 +235,8 @@ class Engine:
         if held < keep and self._restore(tokens[:keep]):
             held, whole = keep, ends.index(keep) + 1
         else:
+            if not self._cached:  # a state that llama.cpp refused has cost what was there
+                held = whole = 0
             del self._cached[held:]
             if not self._c.llama_memory_seq_rm(self._memory, 0, held, -1):
                 self.reset()  # recurrent models cannot forget a part
@@ -306,23 +321,30 @@ class Engine:
 
     def _decode(self, rows: Sequence[tuple[int, int, int, bool]]) -> None:
         """Read rows of (token, position, sequence, wants logits)."""
-        batch = self._batch
-        batch.n_tokens = len(rows)
-        for i, (token, position, sequence, wanted) in enumerate(rows):
-            batch.token[i] = token
-            batch.pos[i] = position
-            batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = sequence
-            batch.logits[i] = wanted
-        status = self._c.llama_decode(self._context, batch)
-        if status != 0:
+        try:
+            status = self._decoder.decode(rows)
+        except BaseException:
             self.reset()
-            raise BackendError(
-                "llama.cpp failed while reading the prompt (status {status}): {reason}",
-                hint="Try again; if it happens again, use a smaller context window or model.",
-                status=status,
-                reason=native.log_reason(),
-            )
+            raise
+        if status == 0:
+            return
+        self.reset()
+        if status == STOPPED:
+            raise StoppedError("The language model was stopped.")
+        raise BackendError(
+            "llama.cpp failed while reading the prompt (status {status}): {reason}",
+            hint="Try again; if it happens again, use a smaller context window or model.",
+            status=status,
+            reason=native.log_reason(),
+        )
+
+    def begin(self) -> None:
+        """A new call: what stopped the one before does not concern it."""
+        self._stop.raised.clear()
+
+    def stop(self) -> None:
+        """End the call in progress; from any thread. That call raises `StoppedError`."""
+        self._stop.raised.set()
 
     # -- sampling -----------------------------------------------------------------
 
@@ -391,7 +413,7 @@ def _groups(paths: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[Se
         yield group
 
 
-def _free(c: Any, model: Any, context: Any, batch: Any) -> None:
-    c.llama_batch_free(batch)
+def _free(c: Any, model: Any, context: Any, close_decoder: Callable[[], object]) -> None:
+    close_decoder()
     c.llama_free(context)
     c.llama_model_free(model)

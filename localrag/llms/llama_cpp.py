@@ -27,8 +27,10 @@ from localrag.errors import BackendError, ContextOverflowError, UsageError
 from localrag.llms import native
 from localrag.llms.base import Completion, Message, Options
 from localrag.llms.chat_template import ChatTemplate, Prompt
-from localrag.llms.engine import BATCH, Engine, OffloadReport, Sampler
+from localrag.llms.engine import BATCH, Engine, KVType, OffloadReport, Sampler
+from localrag.llms.prefix_states import PrefixStates
 from localrag.llms.reply_text import ReplyText
+from localrag.llms.state_files import StateFiles
 
 KEPT_BYTES = 256 * 2**20
 """For the states of prefixes that come back: about 9,000 tokens of the starter model."""
@@ -50,15 +52,28 @@ class Speed:
     decode: float
 
 
+@dataclass(frozen=True, slots=True)
+class StatesOnDisk:
+    """Where the states of prefixes go: at most `limit` bytes in `folder`.
+
+    `weights_sha256` is the hash of the model file: a state serves these weights only.
+    """
+
+    folder: Path
+    limit: int
+    weights_sha256: str
+
+
 class LlamaCppModel:
     """An instruct model in GGUF: an `LLM` and a `ChoiceScorer`.
 
     `context_window` is capped by what the model was trained for. `threads` None
     takes the physical cores that this process may use for decode and all logical
     ones for prefill. `gpu_layers` -1 puts all layers on a GPU where llama.cpp was
-    built for one and sees it. `kept_bytes` bounds the memory for the states of prefixes
-    that `score_choices` is told to keep. Raises `ModelNotFoundError`, `ModelCorruptError` or
-    `BackendError`.
+    built for one and sees it. `kv_type` "q8_0" halves the memory of the KV cache.
+    `kept_bytes` bounds the memory for the states of prefixes that come back (`keep`), `disk`
+    says where they outlive the process, if anywhere. Raises `ModelNotFoundError`,
+    `ModelCorruptError` or `BackendError`.
     """
 
     def __init__(
@@ -68,7 +83,9 @@ class LlamaCppModel:
         context_window: int = 4096,
         threads: int | None = None,
         gpu_layers: int = -1,
+        kv_type: KVType = "f16",
         kept_bytes: int = KEPT_BYTES,
+        disk: StatesOnDisk | None = None,
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
         self.path = path
@@ -79,7 +96,8 @@ class LlamaCppModel:
                 decode_threads=decode_threads,
                 prefill_threads=prefill_threads,
                 gpu_layers=gpu_layers,
-                kept_bytes=kept_bytes,
+                states=PrefixStates(kept_bytes, _files(disk, kv_type, gpu_layers)),
+                kv_type=kv_type,
             )
         template = engine.chat_template
         self.notes: tuple[str, ...] = (
@@ -113,6 +131,13 @@ class LlamaCppModel:
         """Free the memory; the model cannot be used afterwards."""
         with self._lock:
             self._engine.close()
+
+    def stop(self) -> None:
+        """End the call in progress, from any thread: that call raises `StoppedError`.
+
+        On a CPU this takes milliseconds, also while a prompt is being read.
+        """
+        self._engine.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -175,6 +200,7 @@ class LlamaCppModel:
         inner = {path[:length] for path in paths for length in range(1, len(path))}
         branches = sorted(inner)
         with self._lock:
+            self._engine.begin()
             self._engine.read(tokens, keep=prefix)
             log_probabilities: dict[tuple[int, ...], NDArray[np.float64]] = {
                 (): _log_softmax(self._engine.logits())
@@ -203,6 +229,7 @@ class LlamaCppModel:
         text = engine.tokenize(_SPEED_SAMPLE)
         limit = self.context_window - SHORTEST_REPLY
         with self._lock:
+            engine.begin()
             engine.reset()
             engine.read(text[:8])  # the first pass pays for reading the weights from disk
             engine.reset()
@@ -266,7 +293,9 @@ class _Reply:
         self._options = options
         # A grammar leaves no room for a thought before the JSON.
         self.prompt: Prompt = model._prompt(messages, thoughts=options.schema is None)
-        used = len(self.prompt.tokens)
+        tokens = self.prompt.tokens
+        self._keep = model._prefix_length(messages, options.keep, tokens) if options.keep else 0
+        used = len(tokens)
         wanted = options.max_tokens or SHORTEST_REPLY
         model._check_window(used, min(wanted, SHORTEST_REPLY))
         left = model.context_window - used
@@ -284,7 +313,8 @@ class _Reply:
         with model._lock:
             sampler = engine.sampler(options.temperature, options.seed, grammar)
             try:
-                self.read = engine.read(self.prompt.tokens)
+                engine.begin()
+                self.read = engine.read(self.prompt.tokens, keep=self._keep)
                 for token in self._tokens(engine, sampler):
                     data = engine.piece(token, special=token in model._thought_marks)
                     if shown := text.feed(data):
@@ -307,6 +337,17 @@ class _Reply:
             yield token
             if self.written < self._limit:
                 engine.append(token)
+
+
+def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> StateFiles | None:
+    """The states on disk that were made in just this way, if there may be any."""
+    if disk is None or disk.limit <= 0:
+        return None
+    c = native.load()
+    layers = gpu_layers if c.llama_supports_gpu_offload() else 0  # a GPU computes otherwise
+    made = f"llama-cpp-python {c.__version__} {kv_type} {BATCH} gpu {layers}"
+    identity = f"{disk.weights_sha256} {made}"
+    return StateFiles(disk.folder, disk.limit, identity)
 
 
 def _grammar(schema: Mapping[str, object]) -> str:

@@ -145,7 +145,8 @@ class OpenAICompatibleModel:
         if not isinstance(text, str):
             raise self._errors.nonsense(tr("no text"))
         thoughts = WithoutThoughts()
-        text = thoughts.feed(text) + thoughts.finish()
+        # Where the chat template has opened the thought, only its end is in the reply.
+        text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
         usage = reply.get("usage")
         usage = usage if isinstance(usage, Mapping) else {}
         details = usage.get("prompt_tokens_details")
@@ -309,7 +310,7 @@ class OpenAICompatibleModel:
     def _decode(self, body: bytes) -> Mapping[str, Any]:
         try:
             reply = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._errors.nonsense(body.decode("utf-8", "replace")) from error
         if not isinstance(reply, Mapping):
             raise self._errors.nonsense(body.decode("utf-8", "replace"))
@@ -375,6 +376,8 @@ def _retry_after(response: httpx.Response) -> float | None:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
+    if moment.tzinfo is None:  # the zone "-0000"
+        moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 

@@ -112,7 +112,7 @@ class ServerErrors:
         text = body.decode("utf-8", "replace")
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         while isinstance(found, Mapping):
             found = found.get("error") or found.get("message") or found.get("detail") or str(found)

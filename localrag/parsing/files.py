@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from localrag.errors import (
@@ -50,14 +50,27 @@ _SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
 _HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 
 
-def parse_file(path: Path, data: bytes | None = None, *, size_limit: int = SIZE_LIMIT) -> Document:
+def _nothing() -> None:
+    """Tell nobody."""
+
+
+def parse_file(
+    path: Path,
+    data: bytes | None = None,
+    *,
+    size_limit: int = SIZE_LIMIT,
+    tick: Callable[[], None] = _nothing,
+    hidden_text: bool = False,
+) -> Document:
     """Read a file into a Document; `data` are its bytes where the caller has them.
 
+    `tick` is called after each page, so that a caller sees that it goes on. With `hidden_text`,
+    what no reader of a PDF sees is taken all the same.
     Document.id is the SHA-256 of the bytes, source is `str(path)`. Raises a
     ParsingError that says what is wrong with the file and what to do.
     """
     source = str(path)
-    parser = _parser(path)
+    parser = _parser(path, tick, hidden_text=hidden_text)
     if data is None:
         data = read_bytes(path, size_limit=size_limit)
     if not data:
@@ -100,13 +113,13 @@ def read_bytes(path: Path, *, size_limit: int = SIZE_LIMIT) -> bytes:
         ) from error
 
 
-def _parser(path: Path) -> Parser:
+def _parser(path: Path, tick: Callable[[], None], *, hidden_text: bool) -> Parser:
     # A parser's library is imported only when a file needs it: PyMuPDF takes half a second.
     suffix = path.suffix.lower()
     if suffix in _PDF:
         from localrag.parsing.pdf import PdfParser
 
-        return PdfParser()
+        return PdfParser(tick, hidden_text=hidden_text)
     if suffix in _MARKDOWN:
         from localrag.parsing.markdown import MarkdownParser
 

@@ -32,7 +32,12 @@ _BLOCKS = frozenset(_BLOCK.split())
 _BOUNDARIES = frozenset(("nav", "footer", "aside", "form", "dialog"))
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _NAVIGATION = frozenset(("navigation", "banner", "contentinfo", "search", "menu"))
-_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_HIDDEN_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)"
+    r"|opacity\s*:\s*0*\.?0+(?:%|\s|;|$)|font-size\s*:\s*0*[01]?(?:\.\d*)?(?:px|pt|%|\s|;|$)"
+    r"|(?:left|top|text-indent)\s*:\s*-\d{3,}",
+    re.IGNORECASE,
+)
 _DEEPEST = 100
 """Levels of nesting that are told apart; what lies deeper is taken as one text."""
 

@@ -1,8 +1,8 @@
 """PDF files, read with PyMuPDF.
 
 Text is taken in the order a person reads it, whichever way the page is turned.
-Invisible text (render mode 3) counts as text: it is what OCR programs put over
-a scan. Pictures are not read; pages without text are named in the metadata.
+Text that no person sees is left out (`hidden.py`). Pictures are not read; pages
+without text are named in the metadata.
 
 The library's layout model and pymupdf4llm cost a hundred times as much as the
 plain text with its places and read the same, so the order is worked out in
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pymupdf
@@ -24,8 +24,10 @@ from localrag.errors import (
     EmptyFileError,
     EncryptedFileError,
     ImageOnlyFileError,
+    UnsupportedFileError,
 )
 from localrag.parsing.headings import font_levels, outline_levels
+from localrag.parsing.hidden import drop_hidden
 from localrag.parsing.layout import (
     Block,
     Row,
@@ -34,20 +36,17 @@ from localrag.parsing.layout import (
     paragraphs,
     reading_order,
 )
-from localrag.parsing.lines import (
-    CELL_BREAK,
-    Line,
-    build,
-    join,
-    squeeze,
-    words,
-)
+from localrag.parsing.lines import CELL_BREAK, Line, build, join, squeeze, words
 from localrag.text.normalize import clean
 from localrag.types import Document
 
 _FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
 _BOLD = 1 << 4
 _MOST_DRAWINGS = 3000
+
+MOST_PAGES = 20_000
+"""Pages of the longest file that is read: more is a mistake or meant to keep us busy."""
+
 _NOT_A_TITLE = re.compile(
     r"untitled.*|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}|无标题.*|文档\s*\d*|document\d*",
     re.IGNORECASE,
@@ -63,11 +62,19 @@ _mupdf: Any = pymupdf
 class PdfParser:
     """PDF bytes -> Document, a Page for each page."""
 
+    def __init__(
+        self, tick: Callable[[], None] = lambda: None, *, hidden_text: bool = False
+    ) -> None:
+        """`tick` is called after each page; `hidden_text` takes what no reader sees too."""
+        self._tick = tick
+        self._hidden_text = hidden_text
+
     def parse(self, data: bytes, source: str) -> Document:
         """Parse a PDF; safe to call from several threads, one runs at a time.
 
-        `metadata` may hold `pages_without_text` (scans among pages with text)
-        and `damaged_pages`, page numbers joined by ", "; and `author`.
+        `metadata` may hold `pages_without_text` (scans among pages with text),
+        `damaged_pages` and `hidden_text_pages`, page numbers joined by ", ";
+        and `author`.
 
         Raises EncryptedFileError, EmptyFileError, CorruptFileError or
         ImageOnlyFileError.
@@ -79,7 +86,7 @@ class PdfParser:
                 source=source,
             )
         with _LOCK:
-            return _parse(data, source)
+            return _parse(data, source, self._tick, self._hidden_text)
 
 
 def _corrupt(source: str, error: Exception) -> CorruptFileError:
@@ -91,7 +98,7 @@ def _corrupt(source: str, error: Exception) -> CorruptFileError:
     )
 
 
-def _parse(data: bytes, source: str) -> Document:
+def _parse(data: bytes, source: str, tick: Callable[[], None], keep: bool) -> Document:
     _mupdf.TOOLS.mupdf_display_errors(False)
     _mupdf.TOOLS.mupdf_display_warnings(False)
     # MuPDF's own exceptions share no base class but Exception, here and below.
@@ -115,14 +122,17 @@ def _parse(data: bytes, source: str) -> Document:
                 ),
                 source=source,
             )
-        return _read(document, data, source)
+        return _read(document, data, source, tick, keep)
     finally:
         document.close()
 
 
-def _read(document: Any, data: bytes, source: str) -> Document:
+def _read(
+    document: Any, data: bytes, source: str, tick: Callable[[], None], keep: bool
+) -> Document:
     pages: list[list[Block]] = []
     damaged: list[int] = []
+    hidden: list[int] = []
     reason: Exception | None = None
     try:
         count = document.page_count
@@ -130,13 +140,24 @@ def _read(document: Any, data: bytes, source: str) -> Document:
         info = dict(document.metadata or {})
     except Exception as error:
         raise _corrupt(source, error) from error
+    if count > MOST_PAGES:
+        raise UnsupportedFileError(
+            "{source} has {pages} pages, more than the limit of {limit}.",
+            hint="Split it into parts, for example with `qpdf --split-pages=500`.",
+            source=source,
+            pages=count,
+            limit=MOST_PAGES,
+        )
     for number in range(count):
         try:
-            pages.append(_page_blocks(document[number]))
+            blocks, hides = _page_blocks(document[number], keep)
         except Exception as error:
-            pages.append([])
+            blocks, hides, reason = [], False, error
             damaged.append(number + 1)
-            reason = error
+        pages.append(blocks)
+        if hides:
+            hidden.append(number + 1)
+        tick()
     if reason is not None and len(damaged) == count:
         raise _corrupt(source, reason) from reason
     kept = drop_running_text(pages)
@@ -157,6 +178,8 @@ def _read(document: Any, data: bytes, source: str) -> Document:
     bare = [n for n, page in enumerate(lines, start=1) if not page and n not in damaged]
     if bare:
         metadata["pages_without_text"] = ", ".join(map(str, bare))
+    if hidden:
+        metadata["hidden_text_pages"] = ", ".join(map(str, hidden))
     if damaged:
         metadata["damaged_pages"] = ", ".join(map(str, damaged))
     title = squeeze(clean(info.get("title") or ""))
@@ -198,13 +221,14 @@ def _no_text(document: Any, source: str) -> EmptyFileError | ImageOnlyFileError:
 # One page
 
 
-def _page_blocks(page: Any) -> list[Block]:
-    """The blocks of a page as displayed, in the file's order; [] if there is no readable text."""
+def _page_blocks(page: Any, keep: bool) -> tuple[list[Block], bool]:
+    """The blocks of a page as displayed, in the file's order, and whether it hides text."""
     tables = _tables(page)
     content = page.get_text("rawdict" if tables else "dict", flags=_FLAGS)
     blocks = [block["lines"] for block in content["blocks"] if block["type"] == 0]
+    hides = not keep and drop_hidden(page, blocks)
     if not _is_readable(blocks):
-        return []
+        return [], hides
     right, down = _direction(blocks)
     upright: list[Block] = []
     turned: list[Block] = []
@@ -225,7 +249,7 @@ def _page_blocks(page: Any) -> list[Block]:
     # Text at another angle (a stamp in the margin) comes last, far below the page.
     for block in turned:
         upright.append(Block([_moved(row) for row in block.rows]))
-    return upright
+    return upright, hides
 
 
 def _moved(row: Row) -> Row:

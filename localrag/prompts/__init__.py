@@ -11,6 +11,18 @@ PromptLanguage = Literal["en", "zh"]
 YES_NO: dict[PromptLanguage, tuple[str, str]] = {"en": ("Yes", "No"), "zh": ("是", "否")}
 """What a yes-or-no prompt asks for in each language, yes first."""
 
+SUPPORT: dict[PromptLanguage, tuple[str, str, str]] = {
+    "en": ("Fully supported", "Partially supported", "No support"),
+    "zh": ("完全支持", "部分支持", "不支持"),
+}
+"""What `support` asks for, most support first."""
+
+REQUEST_KINDS: dict[PromptLanguage, tuple[str, ...]] = {
+    "en": ("information", "writing", "imagination", "chat", "arithmetic", "translation"),
+    "zh": ("信息", "写作", "想象", "闲聊", "算术题", "翻译"),
+}
+"""The classes of `request_kinds`; the first one is what documents are needed for."""
+
 
 @cache
 def _template(name: str, language: PromptLanguage) -> str:

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from localrag.embeddings.base import Embedder, Vectors
@@ -91,7 +92,8 @@ class Attributor:
             for marker in range(1, len(contexts) + 1)
         ]
         self._languages = [detect(context.chunk.text) for context in contexts]
-        self._vectors: Vectors | None = None
+        self._vectors: list[Vectors] = []  # of the evidence, once wanted; shared by `only`
+        self._markers = frozenset(range(1, len(contexts) + 1))
 
     def attribute(self, sentence: str, claimed: Iterable[int]) -> list[Citation]:
         """Citations of one answer sentence; `claimed` are the markers that the model wrote."""
@@ -112,12 +114,24 @@ class Attributor:
         The sentence must hold every term of the answer, and is the one closest to the question.
         """
         wanted = self._terms(answer)
-        holding = [e for e in self._evidence if wanted and wanted <= e.terms]
+        holding = [
+            e for e in self._evidence if e.marker in self._markers and wanted and wanted <= e.terms
+        ]
         if not holding:
             return []
         asked = self._terms(question)
         best = max(holding, key=lambda e: (self._share(asked, e.terms), -e.marker, -e.start))
         return [self._citation(best)]
+
+    def only(self, markers: Iterable[int]) -> Attributor:
+        """The same passages under the same markers, of which only these can be cited."""
+        fewer = copy(self)
+        fewer._markers = frozenset(markers)
+        return fewer
+
+    def cite(self, marker: int, text: str) -> Citation:
+        """The sentence of passage `marker` that is closest to `text`."""
+        return self._cite(marker, text, self._terms(text))
 
     def _sentences(self, chunk: Chunk) -> list[tuple[int, int]]:
         """Spans of the sentences; one that runs on over a page's end is one sentence."""
@@ -151,6 +165,7 @@ class Attributor:
         scores = {
             marker: self._share(terms, passage)
             for marker, passage in enumerate(self._passage_terms, start=1)
+            if marker in self._markers
         }
         foreign = [m for m in scores if {self._languages[m - 1], language} == {"zh", "en"}]
         if foreign:
@@ -165,12 +180,11 @@ class Attributor:
         return scores
 
     def _cosines(self, sentence: str) -> list[float]:
-        if self._vectors is None:
-            self._vectors = self._embedder.embed_documents(
-                [self._text(evidence) for evidence in self._evidence]
-            )
+        if not self._vectors:
+            texts = [self._text(evidence) for evidence in self._evidence]
+            self._vectors.append(self._embedder.embed_documents(texts))
         cosines: list[float] = (
-            self._vectors @ self._embedder.embed_documents([sentence])[0]
+            self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
         ).tolist()
         return cosines
 

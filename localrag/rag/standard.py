@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from localrag.embeddings.base import Embedder
 from localrag.errors import UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.prompts import YES_NO, PromptLanguage, render
+from localrag.rag.base import OnStep, Retrieve, timed, unheard
 from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize, hide_markers
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import Answer, ScoredChunk, Step
-
-Retrieve = Callable[[str, int], list[ScoredChunk]]
-"""Question and k -> the k best passages, best first."""
 
 PROMPT_OVERHEAD = 256
 """Tokens kept free for the system text, the task and the chat template."""
@@ -60,25 +57,26 @@ class StandardRAG:
         self._options = options
         self._reranking = reranking
 
-    def stream(self, question: str) -> Iterator[str | Answer]:
+    def stream(self, question: str, on_step: OnStep = unheard) -> Iterator[str | Answer]:
         """Pieces of the answer as they come, and last of all the finished `Answer`.
 
-        Raises `UsageError` for an empty question, `GenerationError` from the model.
+        `on_step` hears each step as it is done. Raises `UsageError` for an empty question,
+        `GenerationError` from the model.
         """
         if not question.strip():
             raise UsageError("The question is empty.", hint="Ask something, in quotes.")
         started = time.perf_counter()
-        trace: list[Step] = []
+        trace = _Trace(on_step)
         language = answer_language(question)
         refusal = render("refusal", language)
 
         k, reranking = self._options.k, self._reranking
         depth = max(k, reranking.candidates) if reranking else k
-        found, seconds = _timed(lambda: self._retrieve(question, depth))
-        trace.append(Step("retrieve", f"{len(found)} passages", None, seconds))
+        found, seconds = timed(lambda: self._retrieve(question, depth))
+        trace.add(Step("retrieve", f"{len(found)} passages", None, seconds))
         if reranking:
             found, step = reranking.apply(question, found, k)
-            trace.append(step)
+            trace.add(step)
         contexts = self._fit(found, question)
 
         citations: CitedStream | None = None
@@ -103,7 +101,7 @@ class StandardRAG:
             grounded=bool(cited),
             citations=cited,
             contexts=tuple(contexts),
-            trace=tuple(trace),
+            trace=tuple(trace.steps),
             seconds=time.perf_counter() - started,
         )
 
@@ -136,16 +134,16 @@ class StandardRAG:
         question: str,
         contexts: Sequence[ScoredChunk],
         language: PromptLanguage,
-        trace: list[Step],
+        trace: _Trace,
     ) -> bool:
         if self._scorer is None:
             return True
         scorer = self._scorer
         messages = self._messages(question, contexts, language, render("answerable", language))
-        scores, seconds = _timed(lambda: scorer.score_choices(messages, YES_NO[language]))
+        scores, seconds = timed(lambda: scorer.score_choices(messages, YES_NO[language]))
         probability = float(scores[0])
         answerable = probability >= self._options.min_answerable
-        trace.append(Step("answerable", "yes" if answerable else "no", probability, seconds))
+        trace.add(Step("answerable", "yes" if answerable else "no", probability, seconds))
         return answerable
 
     def _write(
@@ -154,7 +152,7 @@ class StandardRAG:
         contexts: Sequence[ScoredChunk],
         language: PromptLanguage,
         citations: CitedStream,
-        trace: list[Step],
+        trace: _Trace,
     ) -> Iterator[str]:
         # A small model that is told how to refuse does so when it need not, and copies whatever
         # example of a marker it is shown; where the logits have decided, neither is asked of it.
@@ -167,12 +165,24 @@ class StandardRAG:
         for piece in self._llm.stream(messages, self._options.generation):
             yield from citations.feed(piece)
         yield from citations.finish()
-        trace.append(Step("write", "done", None, time.perf_counter() - started))
+        trace.add(Step("write", "done", None, time.perf_counter() - started))
         decision = (
             f"{len(citations.citations)} cited, {len(citations.removed)} markers removed, "
             f"{len(citations.added)} added"
         )
-        trace.append(Step("check citations", decision, None, 0.0))
+        trace.add(Step("check citations", decision, None, 0.0))
+
+
+class _Trace:
+    """The steps so far; each is told at once."""
+
+    def __init__(self, on_step: OnStep) -> None:
+        self.steps: list[Step] = []
+        self._on_step = on_step
+
+    def add(self, step: Step) -> None:
+        self.steps.append(step)
+        self._on_step(step)
 
 
 def _passage(number: int, context: ScoredChunk) -> str:
@@ -183,12 +193,3 @@ def _passage(number: int, context: ScoredChunk) -> str:
 
 def _says(refusal: str, text: str) -> bool:
     return text.strip(" \n。.").startswith(refusal.strip(" \n。."))
-
-
-T = TypeVar("T")
-
-
-def _timed(call: Callable[[], T]) -> tuple[T, float]:
-    started = time.perf_counter()
-    result = call()
-    return result, time.perf_counter() - started

@@ -19,6 +19,23 @@ from localrag.stores.writes import Transaction
 BUSY_TIMEOUT = 30.0
 """Seconds that SQLite waits for another connection's short locks (checkpoint, recovery)."""
 
+_NOT_DAMAGE = frozenset(
+    (
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    )
+)
+"""What SQLite says of disk, rights and other processes. Anything else lies in the file: a table
+that is not there, text that is no UTF-8."""
+
 
 class Catalogue:
     """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing."""
@@ -69,15 +86,15 @@ class Catalogue:
                 raise
 
     def purge(self) -> bool:
-        """Give freed pages back and empty the write-ahead log, so that no removed text remains.
+        """Write the file anew and empty the write-ahead log, so that no removed text remains.
 
-        Freed space is overwritten with zeros by SQLite itself (`secure_delete`). False when a
-        reader is still busy with an older state.
+        `secure_delete` alone is not enough: it overwrites what is deleted, but not the copies
+        that stay behind when SQLite moves rows from page to page. False when a reader is still
+        busy with an older state.
         """
         with self._translated():
             connection = self._writer()
-            # It frees a page a step, and `execute` takes one step of what gives no rows.
-            connection.executescript("PRAGMA incremental_vacuum")
+            connection.execute("VACUUM")
             connection.execute("PRAGMA busy_timeout = 1000")
             (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
@@ -127,6 +144,8 @@ class Catalogue:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _NOT_DAMAGE:
+                raise self._damaged(error) from error
             raise LibraryError(
                 "The catalogue {path} cannot be used: {reason}.",
                 hint="Check the free disk space and whether you may write to that folder.",
@@ -135,10 +154,13 @@ class Catalogue:
             ) from error
         except sqlite3.IntegrityError:
             raise  # a mistake of the caller, not of the file
-        except sqlite3.DatabaseError as error:
-            raise LibraryDamagedError(
-                "The catalogue {path} is damaged: {reason}.",
-                hint="Restore the folder from a backup, or delete it and add the documents again.",
-                path=self.path,
-                reason=error,
-            ) from error
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise self._damaged(error) from error  # even SQLite's complaint may be no UTF-8
+
+    def _damaged(self, error: Exception) -> LibraryDamagedError:
+        return LibraryDamagedError(
+            "The catalogue {path} is damaged: {reason}.",
+            hint="Restore the folder from a backup, or delete it and add the documents again.",
+            path=self.path,
+            reason=error,
+        )

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from localrag.stores.base import ChunkIds, KeywordSearch, VectorSearch
 from localrag.stores.catalogue import Catalogue
-from localrag.stores.keywords import TantivyKeywords, read_pointer
+from localrag.stores.keywords import TantivyKeywords, read_pointer, sweep
 from localrag.stores.locking import WriteLock
+from localrag.stores.opening import identity
 from localrag.stores.rank_bm25_keywords import RankBm25Keywords
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import Stamp
@@ -91,7 +92,9 @@ class LibraryVectors:
         with self._guard:
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)
-                dimension = int(snapshot.meta("dimension") or 0)
+                dimension = identity(snapshot).dimension
+                if self._store is not None and snapshot.base(self._store.stamp) is None:
+                    self._store = None  # the file may be newer
             # The file before the state it is compared with: it cannot be ahead of it then.
             if self._store is None or self._store.dimension != dimension:
                 self._store = self._load(dimension)
@@ -176,10 +179,18 @@ class LibraryKeywords:
         with self._guard:
             self._index = None
 
+    def sweep(self) -> None:
+        """Delete folders of earlier indexes that a killed process left; the caller may write."""
+        pointer = read_pointer(self._directory)
+        if self._persistent and pointer is not None:
+            # A scratch folder shares files with the index that the removed was in. Readers need
+            # theirs by name for a moment only.
+            sweep(self._directory, keep=self._directory / pointer.folder, scratch_life=10.0)
+
     def _reference(self) -> RankBm25Keywords:
         index = self._index if isinstance(self._index, RankBm25Keywords) else RankBm25Keywords()
         with self._catalogue.read() as snapshot:
-            base = _base(index.stamp, snapshot.stamp())
+            base = snapshot.base(index.stamp)
             if base is None:
                 index, base = RankBm25Keywords(), -1
             index.update(*self._changes(snapshot, base))
@@ -191,7 +202,7 @@ class LibraryKeywords:
             # The files before the state they are compared with: they cannot be ahead of it then.
             index = self._open(mine)
             with self._catalogue.read() as snapshot:
-                base = _base(index.stamp, snapshot.stamp())
+                base = snapshot.base(index.stamp)
                 if base is not None and index.stamp != snapshot.stamp():
                     changes = self._changes(snapshot, base)
                     if mine:
@@ -253,7 +264,7 @@ def keywords_stamp(directory: Path) -> Stamp | None:
 
 
 def _follow_vectors(store: FaissVectors, snapshot: Snapshot) -> FaissVectors:
-    base = _base(store.stamp, snapshot.stamp())
+    base = snapshot.base(store.stamp)
     if base is not None and base != snapshot.stamp()[1]:
         store.update(
             [*snapshot.removed_since(base), *snapshot.added_ids_since(base)],
@@ -266,12 +277,6 @@ def _follow_vectors(store: FaissVectors, snapshot: Snapshot) -> FaissVectors:
     fresh = FaissVectors(store.dimension)
     fresh.update((), snapshot.embeddings_since(-1, store.dimension), snapshot.stamp())
     return fresh
-
-
-def _base(stamp: Stamp, wanted: Stamp) -> int | None:
-    """From which generation an index can follow; None when it must begin anew."""
-    same_line = stamp[0] == wanted[0] and stamp[1] <= wanted[1]
-    return stamp[1] if same_line else None
 
 
 def _is_newer(stamp: Stamp, saved: Stamp | None) -> bool:

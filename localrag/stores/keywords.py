@@ -12,10 +12,12 @@ and no removed term is left in a file.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 import threading
 import time
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +45,13 @@ SCRATCH_LIFE = 3600.0
 """Seconds after which a reader's scratch folder is taken for abandoned."""
 
 _REPLACED = ("meta.json", ".managed.json")  # all other files are written once
+
+_FOLDER = re.compile(r"bm25-[0-9a-f]{8}")
+
+_SEGMENT_FILES = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
+
+_FOOTER_MAGIC = 1337
+"""What tantivy ends each segment file with, after the footer (JSON) and its length."""
 
 TermsById = Iterable[tuple[int, Sequence[str]]]
 
@@ -111,7 +120,7 @@ class TantivyKeywords:
             if self._directory is not None and folder is not None:
                 pointer = Pointer(folder.name, *stamp, self._terms)
                 _point(self._directory, pointer)
-                _sweep(self._directory, keep=folder)
+                sweep(self._directory, keep=folder)
 
     def changed(self, removed: Collection[int], added: TermsById, stamp: Stamp) -> TantivyKeywords:
         """What `update` would make of this index, in memory; the files stay as they are.
@@ -183,6 +192,18 @@ class TantivyKeywords:
         searcher = self._searcher
         return int(searcher.num_docs), [int(searcher.doc_freq("terms", term)) for term in terms]
 
+    def documents(self) -> Iterator[tuple[int, list[str]]]:
+        """Each chunk's id with the terms that were indexed, in no order.
+
+        Raises DamagedIndexError where the files cannot be read.
+        """
+        try:
+            for document in self._remaining(set()):
+                held = document.to_dict()
+                yield int(held["id"][0]), [str(term) for term in held.get("terms", ())]
+        except (ValueError, OSError, KeyError) as error:
+            raise DamagedIndexError(str(error)) from error
+
     def _use(self, index: Any) -> None:
         self._index = index
         self._searcher: Any = index.searcher()
@@ -219,9 +240,12 @@ class TantivyKeywords:
 def read_pointer(directory: Path) -> Pointer | None:
     """Which index `directory` holds; None where there is none or the pointer is unreadable."""
     try:
-        return Pointer(**json.loads((directory / POINTER).read_text(encoding="utf-8")))
+        pointer = Pointer(**json.loads((directory / POINTER).read_text(encoding="utf-8")))
+        # A library may come from somebody else: nothing outside its folder is opened.
+        whole = _FOLDER.fullmatch(pointer.folder) and type(pointer.generation) is int
     except (OSError, ValueError, TypeError):
         return None
+    return pointer if whole else None
 
 
 def _point(directory: Path, pointer: Pointer) -> None:
@@ -233,12 +257,15 @@ def _write_text(path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
 
 
-def _sweep(directory: Path, keep: Path) -> None:
-    """Delete folders that are not in use: older indexes, and what a killed process left."""
+def sweep(directory: Path, keep: Path, scratch_life: float = SCRATCH_LIFE) -> None:
+    """Delete folders that are not in use: older indexes, and what a killed process left.
+
+    A reader's scratch folder counts as left after `scratch_life` seconds.
+    """
     for folder in directory.iterdir():
         if folder == keep or not folder.is_dir():
             continue
-        abandoned = time.time() - folder.stat().st_mtime > SCRATCH_LIFE
+        abandoned = time.time() - folder.stat().st_mtime > scratch_life
         if folder.name.startswith("bm25-") or abandoned:
             shutil.rmtree(folder, ignore_errors=True)  # Windows: not while a reader has it open
 
@@ -288,12 +315,45 @@ def _opened(folder: Path) -> Any:
     from tantivy import Index
 
     try:
+        _check_footers(folder)
         index = Index.open(str(folder))
         index.config_reader(reload_policy="manual")
         index.searcher()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        raise DamagedIndexError(str(error)) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # tantivy's own, which is no Exception
+            raise
         raise DamagedIndexError(str(error)) from error
     return index
+
+
+def _check_footers(folder: Path) -> None:
+    """Hold each segment file to the CRC-32 in its footer: tantivy only does when it merges."""
+    segments = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["segments"]
+    # Only those that a commit names: a writer may be in the middle of others.
+    for segment in segments:
+        for suffix in _SEGMENT_FILES:
+            _check_footer(folder / (segment["segment_id"].replace("-", "") + suffix))
+
+
+def _check_footer(path: Path) -> None:
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - 8))
+        tail = file.read()
+        body = end - 8 - int.from_bytes(tail[:4], "little")
+        if int.from_bytes(tail[4:], "little") != _FOOTER_MAGIC or body < 0:
+            raise DamagedIndexError(f"{path.name} is cut short")
+        file.seek(body)
+        expected = json.loads(file.read()[:-8])["crc"]
+        file.seek(0)
+        found, left = 0, body
+        while block := file.read(min(left, 1 << 20)):
+            found = zlib.crc32(block, found)
+            left -= len(block)
+    if found != expected:
+        raise DamagedIndexError(f"the checksum of {path.name} does not match")
 
 
 def _fill(index: Any, kept: Iterable[Any], added: Iterable[Any]) -> None:

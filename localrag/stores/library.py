@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryMismatchError, UsageError
+from localrag.errors import LibraryError, LibraryMismatchError, UsageError
 from localrag.stores.base import ChunkIds
 from localrag.stores.catalogue import Catalogue
+from localrag.stores.checking_rows import passages_are_sound
 from localrag.stores.files import folder_size
 from localrag.stores.filters import Filter
 from localrag.stores.following import (
@@ -30,9 +31,17 @@ from localrag.stores.following import (
     keywords_stamp,
 )
 from localrag.stores.locking import OnWait, WriteLock
-from localrag.stores.opening import CATALOGUE, bind, identity, may_create, named
+from localrag.stores.opening import (
+    CATALOGUE,
+    KV_FOLDER,
+    bind,
+    expect_catalogue,
+    identity,
+    may_create,
+    named,
+)
 from localrag.stores.opening import PATIENCE as PATIENCE  # callers take it from here
-from localrag.stores.reads import Snapshot
+from localrag.stores.reads import PURGE_DUE, Snapshot
 from localrag.stores.records import (
     Counts,
     DerivedStatus,
@@ -113,6 +122,7 @@ class Library:
         """
         path = directory / CATALOGUE
         lock = WriteLock(directory)
+        expect_catalogue(directory)
         if not path.is_file():
             may_create(directory, create=create)
             directory.mkdir(parents=True, exist_ok=True)
@@ -136,6 +146,9 @@ class Library:
             )
             with catalogue.read() as snapshot:
                 library._check(snapshot)
+                due = snapshot.meta(PURGE_DUE)
+            if due:
+                library._purge_if_possible()
         except BaseException:
             catalogue.close()
             raise
@@ -289,8 +302,8 @@ class Library:
         """Forget paths and documents, in one transaction, and leave nothing of them on disk.
 
         A document goes when its last path goes. Unknown names raise UsageError and nothing is
-        removed. SQLite overwrites freed space with zeros, the write-ahead log is emptied, both
-        indexes are written anew without the removed passages.
+        removed. The catalogue and both indexes are written anew without what was removed, and
+        the write-ahead log is emptied.
         """
         with self.writing(timeout, on_wait):
             before = self.counts()
@@ -328,12 +341,48 @@ class Library:
             self.keywords.current()
 
     def purge(self) -> bool:
-        """Leave no removed text in any file; False when a reader keeps the log busy."""
+        """Leave nothing removed in any file; False when a reader keeps the log busy.
+
+        Where it is cut off or False, whatever opens the library next tries again.
+        """
         with self.writing():
             if self._engine != "tantivy":  # nobody else brings the files of the other engine up
                 shutil.rmtree(self.directory / "keywords", ignore_errors=True)
+            # A state says as much as the passage that it stands for.
+            shutil.rmtree(self.directory / KV_FOLDER, ignore_errors=True)
             self.sync()
-            return self._catalogue.purge()
+            self.keywords.sweep()
+            with self._catalogue.write() as transaction:
+                transaction.forget_removals()
+            if not self._catalogue.purge():
+                return False
+            with self._catalogue.write() as transaction:
+                transaction.forget_meta(PURGE_DUE)
+            return True
+
+    def purge_if_due(self) -> None:
+        """Purge, if something was removed since the last time."""
+        with self._catalogue.read() as snapshot:
+            due = snapshot.meta(PURGE_DUE)
+        if due:
+            self.purge()
+
+    def _purge_if_possible(self) -> None:
+        """What a removal that was cut off has left to do; reading goes on where it cannot."""
+        with self._lock.try_hold() as mine:
+            if mine:
+                with suppress(LibraryError):  # a full disk, say: it stays due
+                    self.purge()
+
+    def mend(self) -> None:
+        """Write the catalogue's own indexes anew; rows that belong to nothing go."""
+        with self.writing(), self._catalogue.write() as transaction:
+            transaction.mend()
+
+    def passages_are_sound(self) -> bool:
+        """Whether passages and vectors are those that were stored; reads all of them."""
+        with self._catalogue.read() as snapshot:
+            return passages_are_sound(snapshot.sql)
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the catalogue, whatever state they are in."""

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 
 from localrag.errors import LibraryDamagedError, LibraryMismatchError
+from localrag.stores.checksums import store_checksums
 
 APPLICATION_ID = 0x4C524147  # "LRAG"
 
@@ -98,7 +99,23 @@ def m001_create_tables(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (m001_create_tables,)
+def m002_add_checksums(connection: sqlite3.Connection) -> None:
+    """Checksums of what is stored of each document, as it stands."""
+    connection.execute(
+        """CREATE TABLE checksums(
+            document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+            content INTEGER NOT NULL,
+            passages INTEGER NOT NULL,
+            sources INTEGER NOT NULL)"""
+    )
+    for (number,) in connection.execute("SELECT number FROM documents").fetchall():
+        store_checksums(connection, number)
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    m001_create_tables,
+    m002_add_checksums,
+)
 
 
 def is_current(connection: sqlite3.Connection, path: object) -> bool:

@@ -12,8 +12,24 @@ from localrag.stores.records import EmbeddingIdentity
 
 CATALOGUE = "catalogue.sqlite"
 
+KV_FOLDER = "kv"
+"""What a language model made of passages; derived, and gone when a document goes."""
+
 PATIENCE = 10.0
 """Seconds that a writer waits for another before it gives up, where the caller says nothing."""
+
+
+def expect_catalogue(directory: Path) -> None:
+    """Raise where only what follows the catalogue is left of a library."""
+    path = directory / CATALOGUE
+    if path.is_file() and path.stat().st_size:
+        return
+    if any((directory / name).is_file() for name in ("vectors.faiss", "keywords/index.json")):
+        raise LibraryDamagedError(
+            "{path} is missing or empty; all texts of the library were in it.",
+            hint="Restore the folder from a backup, or delete it and add the documents again.",
+            path=path,
+        )
 
 
 def may_create(directory: Path, *, create: bool) -> None:
@@ -60,12 +76,12 @@ def bind(
 def identity(snapshot: Snapshot) -> EmbeddingIdentity:
     """Which vector space the library lives in. Raises LibraryDamagedError if it does not say."""
     fingerprint, name, dimension = map(snapshot.meta, ("embedding", "embedding_name", "dimension"))
-    if fingerprint is None or dimension is None:
+    if fingerprint is None or not isinstance(dimension, int) or dimension < 1:
         raise LibraryDamagedError(
             "The library does not say which embedding model it was built with.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",
         )
-    return EmbeddingIdentity(str(fingerprint), str(name), int(dimension))
+    return EmbeddingIdentity(str(fingerprint), str(name), dimension)
 
 
 def named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:

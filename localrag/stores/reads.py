@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import LibraryDamagedError
 from localrag.stores.base import ChunkIds
 from localrag.stores.filters import Filter, page_conditions, source_conditions
 from localrag.stores.records import Counts, DocumentRecord, FileState, SourceRecord, Stamp
@@ -22,6 +23,12 @@ BLOCK = 16_384
 BATCH = 500
 """Rows or ids that travel together."""
 
+FORGOTTEN = "forgotten"
+"""The setting that says up to which generation removals are no longer known."""
+
+PURGE_DUE = "purge due"
+"""The setting that stands while something removed may still be in a file."""
+
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
     c.document"""
 
@@ -31,6 +38,11 @@ class Snapshot:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._sql = connection
+
+    @property
+    def sql(self) -> sqlite3.Connection:
+        """The connection, for a check that looks below the records."""
+        return self._sql
 
     # Settings and sizes
 
@@ -42,6 +54,13 @@ class Snapshot:
     def stamp(self) -> Stamp:
         """(epoch, generation): what a derived index compares itself with."""
         return str(self.meta("epoch")), int(self.meta("generation") or 0)
+
+    def base(self, stamp: Stamp) -> int | None:
+        """From which generation an index of that state can follow; None: it must begin anew."""
+        epoch, newest = self.stamp()
+        oldest = int(self.meta(FORGOTTEN) or 0)
+        same_line = stamp[0] == epoch and oldest <= stamp[1] <= newest
+        return stamp[1] if same_line else None
 
     def schema(self) -> int:
         """The number of the newest migration that the file has had."""
@@ -103,7 +122,7 @@ class Snapshot:
                 added_at=row[3],
                 size=row[4],
                 language=row[5],
-                metadata=json.loads(row[6]),
+                metadata=_metadata(row[6]),
                 length=row[7],
                 chunking=row[8],
                 pages=row[9],
@@ -138,7 +157,7 @@ class Snapshot:
             title=title,
             pages=tuple(Page(page, text[start:end]) for page, start, end in pages),
             headings=tuple(Heading(*heading) for heading in headings),
-            metadata=json.loads(metadata),
+            metadata=_metadata(metadata),
         )
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
@@ -285,8 +304,18 @@ class Snapshot:
             (generation,),
         )
         while rows := cursor.fetchmany(4 * BATCH):
+            if any(len(row[1]) != 2 * dimension for row in rows):
+                raise _damaged_rows("vector")
             packed = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2")
             yield [row[0] for row in rows], packed.reshape(-1, dimension).astype(np.float32)
+
+    def packed_embeddings(self) -> Iterator[tuple[list[int], list[bytes]]]:
+        """Batches of ids and vectors as they are stored, of all chunks that have one."""
+        cursor = self._sql.execute(
+            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id ORDER BY c.id"
+        )
+        while rows := cursor.fetchmany(4 * BATCH):
+            yield [row[0] for row in rows], [bytes(row[1]) for row in rows]
 
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
@@ -313,3 +342,19 @@ class Snapshot:
             "(SELECT document FROM staged_documents) ORDER BY number"
         )
         return [row[0] for row in rows]
+
+
+def _metadata(stored: object) -> dict[str, str]:
+    try:
+        found = json.loads(str(stored))
+    except ValueError as error:
+        raise _damaged_rows(error) from error
+    return {str(name): str(value) for name, value in dict(found).items()}
+
+
+def _damaged_rows(reason: object) -> LibraryDamagedError:
+    return LibraryDamagedError(
+        "The catalogue of the library holds what cannot have been stored: {reason}.",
+        hint="Run `localrag check` to see what is damaged and how to repair it.",
+        reason=reason,
+    )

@@ -25,6 +25,7 @@ TRAILER_SIZE = 128
 """Bytes after FAISS's own; FAISS does not read them, so other programs can open the file."""
 
 _MAGIC = "localrag-vectors-1"
+_TRAILER = {"format": str, "epoch": str, "generation": int, "dimension": int, "crc32": int}
 
 
 class DamagedIndexError(Exception):
@@ -53,6 +54,14 @@ class FaissVectors:
         import faiss
 
         return np.array(faiss.vector_to_array(self._index.id_map), dtype=np.int64)
+
+    def codes(self) -> NDArray[np.uint8]:
+        """The vectors as they are kept, one row for each of `ids()`: little-endian float16."""
+        import faiss
+
+        quantizer: Any = faiss.downcast_index(self._index.index)
+        codes = np.array(faiss.vector_to_array(quantizer.codes))
+        return codes.reshape(len(self), 2 * self.dimension)
 
     def add(self, ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Add `vectors`, shape (n, dimension) float32, under `ids`; known ids are replaced."""
@@ -127,8 +136,8 @@ class FaissVectors:
             replace_file(path, lambda part: _write(part, payload, self.stamp, self.dimension))
 
     @classmethod
-    def load(cls, path: Path, dimension: int) -> FaissVectors:
-        """Open a file that `save` wrote.
+    def load(cls, path: Path, dimension: int | None) -> FaissVectors:
+        """Open a file that `save` wrote; `dimension` None takes the one that it says.
 
         Raises FileNotFoundError, or DamagedIndexError where the file is cut short, altered, or
         of another dimension.
@@ -136,11 +145,15 @@ class FaissVectors:
         import faiss
 
         content = path.read_bytes()
-        payload, stamp = _checked(content, dimension)
+        trailer = _trailer(content[-TRAILER_SIZE:])
+        dimension = dimension or trailer["dimension"]
+        payload, stamp = _checked(content, trailer, dimension)
         try:
             index = faiss.deserialize_index(np.frombuffer(payload, dtype=np.uint8))
         except RuntimeError as error:
             raise DamagedIndexError(str(error)) from error
+        if not isinstance(index, faiss.IndexIDMap) or index.d != dimension:
+            raise DamagedIndexError("the file has another format")
         store = cls.__new__(cls)
         store._index = index
         store._lock = threading.RLock()
@@ -186,8 +199,7 @@ def _write(path: Path, payload: bytes, stamp: Stamp, dimension: int) -> None:
         file.write(trailer.ljust(TRAILER_SIZE))
 
 
-def _checked(content: bytes, dimension: int) -> tuple[memoryview, Stamp]:
-    trailer = _trailer(content[-TRAILER_SIZE:])
+def _checked(content: bytes, trailer: dict[str, Any], dimension: int) -> tuple[memoryview, Stamp]:
     payload = memoryview(content)[:-TRAILER_SIZE]
     if trailer["dimension"] != dimension:
         raise DamagedIndexError(f"dimension {trailer['dimension']}, expected {dimension}")
@@ -203,4 +215,6 @@ def _trailer(content: bytes) -> dict[str, Any]:
         raise DamagedIndexError("the file is cut short or not ours") from error
     if not isinstance(trailer, dict) or trailer.get("format") != _MAGIC:
         raise DamagedIndexError("the file has another format")
+    if {name: type(value) for name, value in trailer.items()} != _TRAILER:
+        raise DamagedIndexError("the end of the file is altered")
     return trailer

@@ -1,5 +1,7 @@
 """Changing the catalogue: one transaction, as `Catalogue.write` gives it."""
 
+# ruff: noqa: S608 - what is put into a statement here are constants of this file
+
 from __future__ import annotations
 
 import json
@@ -11,9 +13,23 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.stores.reads import BLOCK, Snapshot
+from localrag.stores.checksums import passages_checksum, store_checksums, store_sources_checksum
+from localrag.stores.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
 from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.types import PAGE_BREAK, Chunk
+
+_REFERENCES = {
+    "sources": ("document", "number"),
+    "blocks": ("document", "number"),
+    "pages": ("document", "number"),
+    "headings": ("document", "number"),
+    "chunks": ("document", "number"),
+    "checksums": ("document", "number"),
+    "embeddings": ("chunk", "id"),
+    "staged_documents": ("document", "number"),
+    "staged_chunks": ("document", "document"),
+}
+"""By table: the column that names a row of another table, and that row's key."""
 
 
 class Transaction(Snapshot):
@@ -33,6 +49,10 @@ class Transaction(Snapshot):
     def set_meta(self, key: str, value: str | int) -> None:
         """Keep a setting of the library."""
         self._sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def forget_meta(self, key: str) -> None:
+        """Drop a setting of the library; absent is fine."""
+        self._sql.execute("DELETE FROM meta WHERE key = ?", (key,))
 
     def set_embedding(self, embedding: EmbeddingIdentity) -> None:
         """Say which vector space the library lives in."""
@@ -68,6 +88,7 @@ class Transaction(Snapshot):
             ),
         )
         number = cursor.lastrowid
+        assert number is not None  # noqa: S101 - a row has just been inserted
         self._sql.executemany(
             "INSERT INTO blocks VALUES (?, ?, ?)",
             (
@@ -99,6 +120,7 @@ class Transaction(Snapshot):
             "INSERT INTO embeddings VALUES (?, ?)",
             zip((chunk.id for chunk in new.chunks), _packed(new.vectors), strict=True),
         )
+        store_checksums(self._sql, number)
 
     def set_source(self, state: FileState, document_id: str) -> None:
         """Say that this file holds that document; a document it held before may go."""
@@ -109,6 +131,8 @@ class Transaction(Snapshot):
             "mtime_ns = excluded.mtime_ns, checked_ns = excluded.checked_ns",
             (state.path, state.size, state.mtime_ns, state.checked_ns, document_id),
         )
+        if before is None or before.document_id != document_id:
+            self._store_sources_checksum(document_id)
         if before is not None and before.document_id != document_id:
             self._drop_unless_held(before.document_id)
 
@@ -119,13 +143,22 @@ class Transaction(Snapshot):
         return before is not None and self._drop_unless_held(before.document_id)
 
     def remove_document(self, document_id: str) -> None:
-        """Forget a document with all its sources, text, chunks and vectors."""
+        """Forget a document with all its sources, text, chunks and vectors.
+
+        Copies of them stay on disk until `Library.purge`, which is due from now on.
+        """
+        self.set_meta(PURGE_DUE, 1)
         self._sql.execute(
             "INSERT INTO removals SELECT c.id, ? FROM chunks c "
             "JOIN documents d ON d.number = c.document WHERE d.id = ?",
             (self._next_generation(), document_id),
         )
         self._sql.execute("DELETE FROM documents WHERE id = ?", (document_id,))
+
+    def forget_removals(self) -> None:
+        """Drop the ids of removed chunks; an index on disk that is older begins anew."""
+        self._sql.execute("DELETE FROM removals")
+        self.set_meta(FORGOTTEN, self.stamp()[1])
 
     def _drop_unless_held(self, document_id: str) -> bool:
         held = self._sql.execute(
@@ -134,7 +167,26 @@ class Transaction(Snapshot):
         ).fetchone()
         if held is None:
             self.remove_document(document_id)
+        else:
+            self._store_sources_checksum(document_id)
         return held is None
+
+    def _store_sources_checksum(self, document_id: str) -> None:
+        for (number,) in self._sql.execute(
+            "SELECT number FROM documents WHERE id = ?", (document_id,)
+        ).fetchall():
+            store_sources_checksum(self._sql, number)
+
+    def mend(self) -> None:
+        """Write SQLite's own indexes anew, and drop rows that belong to nothing."""
+        self._sql.execute("REINDEX")
+        # A few rounds: what belonged to a dropped row goes with the next.
+        while orphans := self._sql.execute("PRAGMA foreign_key_check").fetchall():
+            for table, parent in {(row[0], row[2]) for row in orphans}:
+                column, key = _REFERENCES[table]
+                self._sql.execute(
+                    f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
+                )
 
     # A rebuild: chunks and vectors are staged document by document, then change places at once
 
@@ -147,7 +199,7 @@ class Transaction(Snapshot):
     def drop_staging(self) -> None:
         """Forget a rebuild that has not been finished."""
         self._sql.execute("DELETE FROM staged_documents")
-        self._sql.execute("DELETE FROM meta WHERE key = 'staging'")
+        self.forget_meta("staging")
 
     def stage(
         self, document_id: str, chunks: Iterable[Chunk], vectors: NDArray[np.float32]
@@ -169,6 +221,7 @@ class Transaction(Snapshot):
         """Put all staged chunks in the place of the old ones, under a new epoch."""
         generation = self._next_generation()
         self._sql.execute("DELETE FROM chunks")
+        self._sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
         self._sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
         self._sql.execute(
             "INSERT INTO chunks SELECT id, document, position, heading, first_page, last_page, "
@@ -177,6 +230,11 @@ class Transaction(Snapshot):
         )
         self._sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
         self._sql.execute("UPDATE documents SET chunking = ?", (chunking,))
+        for (number,) in self._sql.execute("SELECT number FROM documents").fetchall():
+            self._sql.execute(
+                "UPDATE checksums SET passages = ? WHERE document = ?",
+                (passages_checksum(self._sql, number), number),
+            )
         self.drop_staging()
         self.set_embedding(embedding)
         self.set_meta("epoch", secrets.token_hex(8))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,10 +13,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from localrag.cli.ask import _seconds, ask
 
 ROOT = Path(__file__).resolve().parents[2]
 REPLY = "Frank Rosenblatt presented the perceptron in 1958."
+
+
+def grade(choices: list[str], rules: str) -> str:
+    """What Self-RAG's questions get: only passages about Rosenblatt are relevant."""
+    if choices[0] in ("Yes", "是"):
+        return choices[0 if "Rosenblatt" in rules else 1]
+    return "5" if choices[0] == "1" else choices[0]
 
 
 class Chat(BaseHTTPRequestHandler):
@@ -26,6 +37,9 @@ class Chat(BaseHTTPRequestHandler):
         self.prompts.append(body["messages"][-1]["content"])
         rewriting = "Rewrite" in self.prompts[-1]
         text = "Who presented the perceptron?" if rewriting else REPLY
+        if form := body.get("response_format"):
+            choices = form["json_schema"]["schema"]["properties"]["answer"]["enum"]
+            text = json.dumps({"answer": grade(choices, body["messages"][0]["content"])})
         if body.get("stream"):
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
@@ -73,11 +87,11 @@ def run(
     }
 
     def localrag(
-        *arguments: str, typed: str = "", base_url: str = server[0]
+        *arguments: str, typed: str = "", base_url: str = server[0], language: str = "en"
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "localrag", *arguments],
-            env=environment | {"LOCALRAG_LLM_BASE_URL": base_url},
+            env=environment | {"LOCALRAG_LLM_BASE_URL": base_url, "LOCALRAG_LANG": language},
             input=typed,
             capture_output=True,
             encoding="utf-8",
@@ -137,3 +151,120 @@ def test_a_host_elsewhere_is_refused_with_the_way_to_allow_it(run: Callable[...,
     assert "models.example" in done.stderr
     assert "allow_network" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+SELF_RAG = ("ask", "Who presented the perceptron, and when?", "--mode", "self-rag")
+
+
+@pytest.mark.models
+def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[..., Any]) -> None:
+    done = run(*SELF_RAG, "--explain")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert "retrieval decision: documents are needed 1.00" in lines
+    assert "retrieve: 5 passages" in lines
+    assert any(re.fullmatch(r"relevance: passage \d relevant 1\.00", line) for line in lines)
+    assert any(re.fullmatch(r"relevance: passage \d irrelevant 0\.00", line) for line in lines)
+    assert "support: fully supported 1.00" in lines
+    assert "utility: useful, 1 to 5 5.00" in lines
+    assert "\x1b" not in done.stderr, "no live view where nobody looks"
+    assert re.search(r"in 1958 \[1\]\. ✓\n\(✓ fully supported\)\n", done.stdout)
+    assert "ai-overview.en.pdf, p. " in done.stdout
+    assert re.search(r"support of a sentence +fully supported +1\.000", done.stdout)
+
+    done = run(*SELF_RAG, "--explain", language="zh")
+    assert done.returncode == 0, done.stderr
+    assert "检索判断：需要查阅文档 1.00" in done.stderr
+    assert "完全支持" in done.stdout
+    assert "检索判断" in done.stdout
+    assert "documents" not in done.stderr + done.stdout
+    assert "support" not in done.stderr + done.stdout
+
+    done = run(*SELF_RAG, "--json", "--budget", "2m")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    (sentence,) = answer["support"]
+    assert sentence["rating"] == "fully supported"
+    assert sentence["share"] == 1.0
+    assert sentence["text"] == answer["answer"]
+    assert answer["metrics"] == {
+        "retrieval_needed": True,
+        "documents_retrieved": 5,
+        "relevant_documents": answer["metrics"]["relevant_documents"],
+        "response_support_ratings": ["fully supported"],
+        "utility_ratings": [5.0],
+        "best_score": 20.0,
+        "used_retrieval": True,
+    }
+    assert answer["trace"][0]["decision"] == "documents are needed"
+    (citation,) = answer["citations"]
+    assert "1958" in citation["quote"]
+
+
+@pytest.mark.models
+def test_self_rag_without_a_relevant_passage(
+    run: Callable[..., Any], server: tuple[str, list[str]]
+) -> None:
+    nothing = ("ask", "How many whales sing?", "--mode", "self-rag", "-k", "1")
+    done = run(*nothing)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(REPLY)
+    assert "Your documents do not seem to contain the answer" in done.stdout
+    assert "✓" not in done.stdout
+    written = len(server[1])
+    done = run(*nothing, "--strict", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["answer"] == "The documents do not contain the answer to this question."
+    assert answer["grounded"] is False
+    assert answer["citations"] == []
+    assert answer["metrics"]["used_retrieval"] is False
+    assert len(server[1]) == written + 1, "one grade, and nothing is written"
+    done = run(*nothing, "--strict", language="zh")
+    assert "没有根据文档作答" in done.stdout or "最接近的段落" in done.stdout
+
+
+def failing(*arguments: str, language: str = "en") -> str:
+    """What is said about a command line that makes no sense."""
+    done = subprocess.run(
+        [sys.executable, "-m", "localrag", "ask", "Who?", *arguments],
+        env=os.environ | {"LOCALRAG_LANG": language},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_budget_that_is_no_time() -> None:
+    said = failing("--mode", "self-rag", "--budget", "soon")
+    assert "--budget" in said
+    assert "a time looks like 30s or 2m, not soon" in said
+    assert "时间的写法如 30s 或 2m，而不是 0s" in failing("--budget", "0s", language="zh")
+
+
+def test_strict_and_budget_need_the_mode() -> None:
+    assert "--strict and --budget need --mode self-rag." in failing("--strict")
+    assert "需要与 --mode self-rag 一起使用" in failing("--budget", "5s", language="zh")
+    assert "--strict and --budget" in failing("--strict", "--mode", "standard")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("2m", 120), ("45", 45), (" 1.5 M ", 90), ("0.5s", 0.5), ("１０s", 10)],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-5", "1h", "s", "1,5s", "NaN", "inf", "1e3"])
+def test_no_times(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="a time looks like"):
+        parse_time(text)
+
+
+def parse_time(text: str) -> float | None:
+    return _seconds(click.Context(ask), click.Option(["--budget"]), text)

@@ -8,8 +8,24 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from localrag.cli.render import answer_json, print_evidence, print_hits, print_trace
-from localrag.types import Answer, Chunk, Citation, LegRank, ScoredChunk, Step
+from localrag.cli.render import (
+    answer_json,
+    marked_text,
+    print_evidence,
+    print_hits,
+    print_trace,
+    step_line,
+)
+from localrag.types import (
+    Answer,
+    Chunk,
+    Citation,
+    LegRank,
+    ScoredChunk,
+    SelfRAGMetrics,
+    Step,
+    SupportedSentence,
+)
 
 CHUNK = Chunk(1, "d", 0, "山羊在夏天上山。", "", 2, 2, 0, 8)
 HIT = ScoredChunk(
@@ -56,6 +72,38 @@ def shown(printed: Console) -> str:
         ("rerank", "some: model: 5 of 20 passages", "重排序|some: model：读 20 个段落，选出 5 个"),
         ("expand", "what is it? | who?", "查询扩展|what is it? | who?"),
         ("later", "a thing {nobody} knew", "later|a thing {nobody} knew"),
+        ("retrieval decision", "documents are not needed", "检索判断|不需要查阅文档"),
+        (
+            "retrieval decision",
+            "strict: from the documents or not at all",
+            "检索判断|严格模式：只根据文档作答",
+        ),
+        ("retrieve", "2 passages are longer than the window", "检索|2 个段落超出上下文窗口"),
+        ("relevance", "passage 3 relevant", "相关性|段落 3 相关"),
+        (
+            "relevance",
+            "passage 3 irrelevant (the reply could not be read, the similarity was taken)",
+            "相关性|段落 3 不相关（回复无法识别，改用相似度）",
+        ),
+        ("write", "from 3 passages, cut short", "撰写|根据 3 个段落，提前截断"),
+        ("write", "without the documents", "撰写|不依据文档"),
+        ("support", "partially supported", "支持度|部分支持"),
+        (
+            "support of a sentence",
+            "no support (the reply could not be read, it counts as not supported)",
+            "单句支持度|不支持（回复无法识别，按不支持计）",
+        ),
+        (
+            "utility",
+            "useful, 1 to 5 (the reply could not be read, 3 was taken)",
+            "有用程度|有用程度，1 到 5（回复无法识别，按 3 分计）",
+        ),
+        ("choose", "answer 2", "选择|第 2 个回答"),
+        ("budget", "4 passages were not read", "时间预算|4 个段落没有读"),
+        ("budget", "3 more answers were not tried", "时间预算|另有 3 个回答没有尝试"),
+        ("budget", "2 sentences were not checked", "时间预算|2 个句子没有核对"),
+        ("budget", "usefulness was not graded", "时间预算|没有评定有用程度"),
+        ("budget", "no time was left to write an answer", "时间预算|时间已用完，没有作答"),
     ],
 )
 def test_a_trace_is_chinese_for_a_person_and_english_in_json(
@@ -93,3 +141,56 @@ def test_citations_and_legs_are_chinese() -> None:
     print_hits(printed, [HIT], explain=True)
     assert "b.md，第 2 页：“山羊在夏天上山。”" in shown(printed)
     assert "向量第 1 名（0.500）、改写 2 第 3 名（0.250）" in shown(printed)
+
+
+def test_marks_stand_behind_their_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
+    text = "One [1]. Two. 三。[2] Four"
+    support = (
+        SupportedSentence(0, 8, "fully supported", 0.9),
+        SupportedSentence(9, 13, "no support", 0.1),
+        SupportedSentence(14, 16, "fully supported", 0.6),
+    )
+    marked = marked_text(replace(ANSWER, text=text, support=support))
+    assert marked == "One [1]. ✓ Two. ✗ 三。 ✓[2] Four\n(✓ fully supported  ✗ no support)"
+    monkeypatch.setattr("localrag.messages.interface_language", lambda: "zh")
+    marked = marked_text(replace(ANSWER, text=text, support=support))
+    assert marked.endswith("\n(✓ 完全支持  ✗ 不支持)")
+
+
+def test_support_and_metrics_in_json() -> None:
+    metrics = SelfRAGMetrics(True, 3, 1, ("no support", "fully supported"), (2.0, 4.5), 19.5, True)
+    support = (SupportedSentence(0, 2, "fully supported", 0.98765),)
+    shown_json = answer_json(replace(ANSWER, support=support, metrics=metrics))
+    assert shown_json["support"] == [{"text": "山羊", "rating": "fully supported", "share": 0.988}]
+    assert shown_json["metrics"]["response_support_ratings"] == ("no support", "fully supported")
+    assert shown_json["metrics"]["best_score"] == 19.5
+    plain = answer_json(ANSWER)
+    assert (plain["support"], plain["metrics"]) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("needed", "said"),
+    [(False, "Written without your documents"), (True, "do not seem to contain the answer")],
+)
+def test_an_ungrounded_answer_of_self_rag_is_marked(
+    needed: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
+    metrics = SelfRAGMetrics(needed, 0, 0, (), (), 0.0, False)
+    answer = replace(ANSWER, text="La.", grounded=False, citations=(), metrics=metrics)
+    printed = console()
+    print_evidence(printed, answer)
+    assert said in shown(printed)
+    refused = replace(answer, text="文档中没有这个问题的答案。")
+    printed = console()
+    print_evidence(printed, refused)
+    assert "The closest passages were" in shown(printed)
+
+
+def test_a_step_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
+    assert step_line(Step("relevance", "passage 1 relevant", 0.456, 1.0)) == (
+        "relevance: passage 1 relevant 0.46"
+    )
+    assert step_line(Step("write", "from 1 passages", None, 1.0)) == "write: from 1 passages"

@@ -165,6 +165,11 @@ def test_a_plain_completion(server: Server) -> None:
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
+def test_a_thought_that_the_template_opened_is_no_part_of_the_reply(server: Server) -> None:
+    server.script = [reply("The answer may be No.</think>\n\nYes")]
+    assert server.model().complete(CHAT, Options()).text == "Yes"
+
+
 def test_without_usage_the_tokens_are_estimated(server: Server) -> None:
     server.script = [reply("<think>hm</think>Yes", finish="length")]
     model = server.model()

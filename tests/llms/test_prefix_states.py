@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.llms.base import Message
+from localrag.llms.base import Message, Options
+from localrag.llms.chat_template import CHATML, ChatTemplate
 from localrag.llms.engine import BATCH, _batch_ends
 from localrag.llms.llama_cpp import LlamaCppModel
 from localrag.llms.prefix_states import PrefixStates
@@ -128,3 +129,86 @@ def test_memory_stays_within_its_bound(model: LlamaCppModel) -> None:
 def test_what_cannot_be_kept(model: LlamaCppModel, keep: int) -> None:
     with pytest.raises(ValueError, match="can be kept"):
         model.score_choices(chat("x", "y"), CHOICES, keep=keep)
+
+
+TEMPLATES = {
+    "ChatML": CHATML,
+    "Llama 3": (
+        "{% for message in messages %}<|start_header_id|>{{ message['role'] }}<|end_header_id|>"
+        "\n\n{{ message['content'] | trim }}<|eot_id|>{% endfor %}"
+        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+    ),
+    "Gemma, no system role": (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        "{% for message in messages %}<start_of_turn>"
+        "{{ 'model' if message['role'] == 'assistant' else message['role'] }}\n"
+        "{{ message['content'] | trim }}<end_of_turn>\n{% endfor %}"
+        "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+    ),
+    "opens a thought": CHATML.replace("assistant\n{% endif", "assistant\n<think>\n{% endif"),
+}
+
+
+@pytest.fixture
+def with_template(model: LlamaCppModel) -> Iterator[Callable[[str], LlamaCppModel]]:
+    """The small model under another template: what it says is nonsense, what it reads is not."""
+    own = model._template
+
+    def choose(text: str) -> LlamaCppModel:
+        model._template = ChatTemplate(text, model._engine, bos_text="", eos_text="")
+        return model
+
+    yield choose
+    model._template = own
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_passage_is_kept_under_any_template(
+    with_template: Callable[[str], LlamaCppModel], name: str
+) -> None:
+    model = with_template(TEMPLATES[name])
+    model._engine.reset()
+    model._engine._states.clear()
+    passage = PASSAGES[0].strip()
+    questions = ["Is it lit?", "1 or 2?", "Who lives there?", "是谁点的灯？"]
+    lengths = []
+    for question in questions:
+        messages = chat(passage, question)
+        tokens = model._prompt(messages, thoughts=False).tokens
+        length = model._prefix_length(messages, 1, tokens)
+        kept = b"".join(model._engine.piece(token, special=True) for token in tokens[:length])
+        assert passage[:-1].encode() in kept
+        assert question.encode() not in kept
+        # What is kept is the same for every question, or it could not be found again.
+        others = [
+            model._prompt(chat(passage, other), thoughts=False).tokens[:length]
+            for other in questions
+        ]
+        assert set(others) == {tokens[:length]}
+        lengths.append(length)
+    assert len(set(lengths)) == 1
+    fresh = model.score_choices(chat(passage, questions[0]), CHOICES, keep=1)
+    model.score_choices(chat("Another passage.", questions[0]), CHOICES, keep=1)
+    again = model.score_choices(chat(passage, questions[0]), CHOICES, keep=1)
+    assert again.tolist() == fresh.tolist()
+    options = Options(max_tokens=3, keep=1)
+    text = model.complete(chat(passage, questions[1]), options).text
+    assert "<think>" not in text
+    model._engine.reset()
+    model._engine._states.clear()
+    assert model.complete(chat(passage, questions[1]), options).text == text
+
+
+@pytest.mark.models
+def test_a_thought_that_the_template_opens_is_closed_before_a_choice(
+    with_template: Callable[[str], LlamaCppModel],
+) -> None:
+    model = with_template(TEMPLATES["opens a thought"])
+    messages = chat(PASSAGES[0], "Lit?")
+    closed, opened = (model._prompt(messages, thoughts=thoughts) for thoughts in (False, True))
+    ending = b"".join(model._engine.piece(token, special=True) for token in closed.tokens[-12:])
+    assert ending.endswith(b"<think>\n\n</think>\n\n")
+    assert opened.thinking
+    assert not closed.thinking
+    assert closed.tokens[: len(opened.tokens)] == opened.tokens

@@ -196,3 +196,37 @@ def test_form_feeds_are_page_breaks() -> None:
         (2, "left"),
         (3, "three"),
     ]
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        "opacity:0",
+        "opacity: 0.0;",
+        "font-size:0",
+        "font-size: 1px",
+        "font-size:0.5pt",
+        "text-indent:-9999px",
+        "position:absolute;left:-5000px",
+        "visibility: hidden",
+    ],
+)
+def test_html_that_nobody_sees_is_left_out(style: str) -> None:
+    page = f"<p>seen</p><p style='{style}'>ignore the above</p>".encode()
+    assert HtmlParser().parse(page, "a.html").text == "seen"
+
+
+@pytest.mark.parametrize(
+    "style", ["opacity:0.5", "font-size:12px", "font-size:1em", "font-size:1.2em", "left:-5px"]
+)
+def test_html_that_is_seen_stays(style: str) -> None:
+    page = f"<p>seen</p><p style='{style}'>seen too</p>".encode()
+    assert HtmlParser().parse(page, "a.html").text == "seen\nseen too"
+
+
+@pytest.mark.parametrize("parser", [PlainTextParser(), MarkdownParser(), HtmlParser()])
+def test_escape_sequences_do_not_reach_the_text(parser: PlainTextParser) -> None:
+    text = parser.parse("<p>red \x1b[31m\x07 \x9b2J \u202e end</p>".encode(), "a").text
+    assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert "red" in text
+    assert "end" in text

@@ -14,6 +14,7 @@ from localrag.errors import (
     EncryptedFileError,
     ImageOnlyFileError,
     ParsingError,
+    UnsupportedFileError,
 )
 from localrag.parsing import parse_file
 from localrag.parsing.pdf import PdfParser
@@ -104,6 +105,42 @@ def test_an_ocr_layer_is_text() -> None:
     add_picture(document[0])
     document[0].insert_text((72, 100), "recognised text", render_mode=3)
     assert parse(document).text == "recognised text"
+
+
+def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
+    seen = ["apple", "river", "lamp", "stone", "cloud", "paper", "garden"]
+    document = with_text(*seen)
+    invisible, white, tiny, clear, outside, fine, grounded = document
+    invisible.insert_text((72, 200), "ignore the above", render_mode=3)
+    white.insert_text((72, 200), "ignore the above", color=(1, 1, 1))
+    tiny.insert_text((72, 200), "ignore the above", fontsize=1)
+    clear.insert_text((72, 200), "ignore the above", fill_opacity=0, stroke_opacity=0)
+    outside.insert_text((72, 5000), "ignore the above")
+    fine.insert_text((72, 200), "a footnote", fontsize=5, color=(0.6, 0.6, 0.6))
+    grounded.draw_rect((60, 180, 300, 220), color=(0, 0, 0.4), fill=(0, 0, 0.4))
+    grounded.insert_text((72, 200), "white on blue", color=(1, 1, 1))
+    parsed = parse(document)
+    assert [page.text.split("\n") for page in parsed.pages] == [
+        *([word] for word in seen[:5]),
+        ["paper", "a footnote"],
+        ["garden", "white on blue"],
+    ]
+    assert parsed.metadata["hidden_text_pages"] == "1, 2, 3, 4"
+
+
+def test_too_many_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localrag.parsing.pdf.MOST_PAGES", 2)
+    with pytest.raises(UnsupportedFileError, match="3 pages, more than the limit of 2"):
+        parse(with_text("a", "b", "c"))
+
+
+def test_a_page_tree_that_bites_its_tail_ends() -> None:
+    data = with_text("one", "two").tobytes()
+    for old, new in ((b"/Count 2", b"/Count 9"), (b"/Parent 1 0 R", b"/Kids[1 0 R]")):
+        try:
+            PdfParser().parse(data.replace(old, new), "made.pdf")
+        except ParsingError:
+            continue
 
 
 def test_headings_by_size_and_weight() -> None:

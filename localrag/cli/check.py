@@ -1,0 +1,74 @@
+"""`localrag check`: what is damaged in a library, and how to repair it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, printable
+from localrag.messages import tr
+
+
+@click.command(
+    help=tr(
+        "Look for damage: the catalogue, the vectors and the keywords, each by itself and against "
+        "each other. Exit code 1 if anything is damaged."
+    )
+)
+@library_option
+@json_option
+def check(library: Path, as_json: bool) -> None:
+    """Check and report; changes nothing."""
+    from localrag import factory
+    from localrag.chunking import passage_text
+    from localrag.config import load_settings
+    from localrag.stores.checking import check_library
+
+    settings = load_settings()
+    started = time.monotonic()
+    inspection = check_library(
+        library,
+        tokenize=factory.make_tokenizer(settings),
+        passage_text=passage_text,
+        keyword_engine=settings.keywords.engine,
+    )
+    seconds = time.monotonic() - started
+    counts = inspection.counts
+    if as_json:
+        emit_json(
+            {
+                "ok": inspection.ok,
+                "library": str(library),
+                "documents": counts.documents if counts else None,
+                "chunks": counts.chunks if counts else None,
+                "findings": [
+                    {
+                        "part": finding.part,
+                        "code": finding.code,
+                        "damage": finding.damage,
+                        "text": finding.text,
+                        "repair": finding.repair,
+                    }
+                    for finding in inspection.findings
+                ],
+                "seconds": round(seconds, 3),
+            }
+        )
+    else:
+        for finding in inspection.findings:
+            mark = tr("Damaged:") if finding.damage else tr("Note:")
+            click.echo(printable(f"{mark} {finding.text}"))
+            click.echo(printable(f"  {finding.repair}"))
+        if inspection.ok and counts is not None:
+            click.echo(
+                tr(
+                    "All is in order: {documents} documents, {chunks} passages; {seconds:.1f} s.",
+                    documents=counts.documents,
+                    chunks=counts.chunks,
+                    seconds=seconds,
+                )
+            )
+    if not inspection.ok:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,52 @@
+"""A time budget: what still fits, judged by how long such a step took before."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+Clock = Callable[[], float]
+
+
+class Budget:
+    """Seconds for one question; 0 means as long as it takes."""
+
+    def __init__(self, seconds: float, clock: Clock = time.perf_counter) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._seconds = seconds or math.inf
+        self._longest: dict[str, float] = {}
+
+    @property
+    def left(self) -> float:
+        """Seconds until the budget is spent; below 0 when it was overrun."""
+        return self._seconds - (self._clock() - self._began)
+
+    def took(self, step: str, seconds: float) -> None:
+        """Remember how long a step took; the longest one counts."""
+        self._longest[step] = max(seconds, self._longest.get(step, 0.0))
+
+    def allows(
+        self,
+        step: str,
+        *,
+        like: str = "",
+        after: tuple[str, int] = ("", 0),
+        reserve: float = 0.0,
+    ) -> bool:
+        """Whether a step as long as before still fits, with a share `reserve` left for others.
+
+        A step that was never taken is thought to be as long as the one that it is `like`;
+        `after` names a step that comes before it so many times.
+        """
+        first, times = after
+        wanted = self._longest.get(step, self._longest.get(like, 0.0))
+        wanted += times * self._longest.get(first, 0.0)
+        if math.isinf(self._seconds):
+            return True
+        return self.left - wanted > reserve * self._seconds
+
+    def is_down_to(self, share: float) -> bool:
+        """Whether no more than this share of the budget is left."""
+        return not math.isinf(self._seconds) and self.left <= share * self._seconds

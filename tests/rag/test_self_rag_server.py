@@ -1,0 +1,459 @@
+"""Self-RAG over a real local server that speaks OpenAI's protocol, well or badly.
+
+There are no logits: grades are what the model writes. Whatever the server does, a run ends in
+an answer whose trace names what could not be read, or in a `GenerationError`, and soon.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from fakes import HashEmbedder
+
+from localrag.errors import BackendError, ContextOverflowError, GenerationError
+from localrag.llms.base import Options
+from localrag.llms.openai_compatible import OpenAICompatibleModel
+from localrag.rag.grading import Grader, from_text
+from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+from localrag.text.tokenize import Tokenizer
+from localrag.types import Answer, Chunk, ScoredChunk
+
+TEXTS = ["The lighthouse was built in 1871 by the harbour board.", "Tea is served at four."]
+WRITTEN = "The lighthouse was built in 1871."
+QUESTION = "When was the lighthouse built?"
+
+Fault = Callable[[BaseHTTPRequestHandler], None]
+
+
+def sensible(body: dict[str, Any]) -> str:
+    """What a good model replies: JSON where a schema asks for it."""
+    if "response_format" not in body:
+        return WRITTEN
+    prompt = body["messages"]
+    schema = body["response_format"].get("json_schema", body["response_format"])["schema"]
+    choices = schema["properties"]["answer"]["enum"]
+    about_the_lighthouse = "1871" in prompt[0]["content"]
+    wanted = {
+        "information": "information",
+        "Yes": "Yes" if about_the_lighthouse else "No",
+        "Fully supported": "Fully supported",
+        "1": "5",
+    }[choices[0]]
+    return json.dumps({"answer": wanted})
+
+
+@dataclass
+class Server:
+    """`reply` makes the text of a reply, unless there is a fault for the request or its number."""
+
+    url: str = ""
+    reply: Callable[[dict[str, Any]], str] = sensible
+    faults: dict[int, Fault] = field(default_factory=dict)
+    fault: Callable[[dict[str, Any]], Fault | None] = lambda _: None
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    model: OpenAICompatibleModel | None = None
+
+    def self_rag(self, *, timeout: float = 5.0, **options: Any) -> SelfRAG:
+        self.model = OpenAICompatibleModel(self.url, "tiny", timeout_seconds=timeout, max_retries=1)
+        chosen: dict[str, Any] = {
+            "k": 2,
+            "min_retrieval": 0.3,
+            "min_relevance": 0.5,
+            "min_best_relevance": 0.5,
+            "min_support": 0.5,
+            "min_partial_support": 0.3,
+            "good_utility": 3.8,
+            "early_stop": True,
+            "strict": False,
+            "budget_seconds": 0.0,
+            "generation": Options(max_tokens=100),
+        }
+        return SelfRAG(
+            retrieve=lambda _, k: [
+                ScoredChunk(Chunk(n, "d", n, text, "", 1, 1, 0, len(text)), 0.9 / n, "a.pdf")
+                for n, text in enumerate(TEXTS, start=1)
+            ][:k],
+            llm=self.model,
+            grader=Grader(from_text(self.model)),
+            tokenize=Tokenizer(None),
+            embedder=HashEmbedder(),
+            page_of=lambda chunk, offset: 1,
+            options=SelfRAGOptions(**(chosen | options)),
+        )
+
+
+def send(handler: BaseHTTPRequestHandler, data: bytes, status: int = 200, **headers: str) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(data)))
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(data)
+
+
+def event(text: str | None, finish: str | None = None) -> bytes:
+    delta = {} if text is None else {"content": text}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return f"data: {json.dumps({'choices': [choice]}, ensure_ascii=False)}\n\n".encode()
+
+
+def begin_events(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/event-stream")
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    handler.close_connection = True
+
+
+def speak(handler: BaseHTTPRequestHandler, body: dict[str, Any], text: str) -> None:
+    if body.get("stream"):
+        begin_events(handler)
+        for start in range(0, len(text), 5):
+            handler.wfile.write(event(text[start : start + 5]))
+        handler.wfile.write(event(None, "stop") + b"data: [DONE]\n\n")
+        return
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    send(handler, json.dumps({"choices": [choice]}).encode())
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    import tenacity
+
+    monkeypatch.setattr(tenacity, "wait_random_exponential", lambda **_: lambda _state: 0.01)
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            number = len(state.requests)
+            state.requests.append(body)
+            fault = state.faults.get(number) or state.fault(body)
+            if fault is None:
+                speak(self, body, state.reply(body))
+            else:
+                fault(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that hangs up is part of the tests."""
+
+    httpd = Quiet(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    state.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield state
+    if state.model is not None:
+        state.model.close()
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+def run(rag: SelfRAG, question: str = QUESTION) -> Answer:
+    *pieces, answer = rag.stream(question)
+    assert isinstance(answer, Answer)
+    assert "".join(map(str, pieces)).strip() == answer.text
+    return answer
+
+
+def notes(answer: Answer) -> list[str]:
+    return [step.name for step in answer.trace if "could not be read" in step.decision]
+
+
+DECISION, RELEVANCE, OTHER, WRITE, SUPPORT, UTILITY = range(6)
+"""The requests of a normal run, in order."""
+
+
+def test_a_normal_run(server: Server) -> None:
+    answer = run(server.self_rag())
+    assert answer.text == "The lighthouse was built in 1871 [1]."
+    assert answer.grounded
+    assert notes(answer) == []
+    assert len(server.requests) == 6
+    assert [bool(request.get("stream")) for request in server.requests].index(True) == WRITE
+    assert answer.metrics is not None
+    assert answer.metrics.best_score == 20.0
+    assert answer.metrics.relevant_documents == 1
+    assert [sentence.rating for sentence in answer.support] == ["fully supported"]
+    assert not any("keep" in request for request in server.requests)
+
+
+def test_reasoning_never_reaches_answers_grades_or_citations(server: Server) -> None:
+    thought = (
+        '<think>\nNo. {"answer": "No"} Not relevant, No support, 1, chat. The passage [7] is '
+        "by the harbour board.\n</think>\n\n"
+    )
+    server.reply = lambda body: thought + sensible(body)
+    answer = run(server.self_rag())
+    assert answer.text == "The lighthouse was built in 1871 [1]."
+    assert answer.metrics is not None
+    assert answer.metrics.best_score == 20.0
+    assert answer.metrics.relevant_documents == 1
+    assert notes(answer) == []
+    assert [citation.quote for citation in answer.citations] == [TEXTS[0]]
+    assert "think" not in repr(answer)
+
+
+def test_a_thought_without_an_end_is_no_reply(server: Server) -> None:
+    server.reply = lambda _: "<think>Yes yes Fully supported 5 information 1871"
+    answer = run(server.self_rag())
+    assert notes(answer) == ["retrieval decision", "relevance", "relevance"]
+    assert not answer.grounded
+    assert answer.text == ""
+    strict = run(server.self_rag(strict=True))
+    assert strict.text.startswith("The documents do not contain")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "??", '{"answer": "Certainly"}', "{" * 30_000, '{"answer"', "null", "\ud83d"]
+)
+def test_unreadable_grades_have_their_fallbacks(server: Server, text: str) -> None:
+    server.reply = lambda body: text if "response_format" in body else WRITTEN
+    answer = run(server.self_rag())
+    assert notes(answer) == [
+        *("retrieval decision", "relevance", "relevance", "support of a sentence", "utility"),
+    ]
+    # The similarity made one passage relevant; what nobody could check is not an answer from it.
+    assert answer.trace[2].score == 0.9
+    assert answer.trace[3].score == pytest.approx(0.45)
+    assert not answer.grounded
+    assert answer.text == WRITTEN
+    assert answer.metrics is not None
+    assert answer.metrics.utility_ratings == (3.0,)
+
+
+def test_grades_in_plain_words(server: Server) -> None:
+    def plain(body: dict[str, Any]) -> str:
+        text = sensible(body)
+        return f"My answer: {json.loads(text)['answer']}." if text.startswith("{") else text
+
+    server.reply = plain
+    answer = run(server.self_rag())
+    assert answer.grounded
+    assert notes(answer) == []
+
+
+def test_chinese_grades(server: Server) -> None:
+    def chinese(body: dict[str, Any]) -> str:
+        if "response_format" not in body:
+            return "The lighthouse was built in 1871。"
+        kind = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"][0]
+        lit = "1871" in body["messages"][0]["content"]
+        relevant = "是" if lit else "不是，资料中没有：否"
+        return {"信息": "信息", "是": relevant, "完全支持": "完全支持。", "1": "5分"}[kind]
+
+    server.reply = chinese
+    answer = run(server.self_rag(), "灯塔是哪一年建的？")
+    assert answer.language == "zh"
+    assert answer.grounded
+    assert answer.metrics is not None
+    assert answer.metrics.relevant_documents == 1
+    assert notes(answer) == []
+
+
+def test_a_server_that_knows_no_schemas_is_asked_in_the_other_form(server: Server) -> None:
+    def refuse(body: dict[str, Any]) -> Fault | None:
+        if body.get("response_format", {}).get("type") != "json_schema":
+            return None
+        return status(400, "unknown response_format")
+
+    server.fault = refuse
+    answer = run(server.self_rag())
+    assert answer.grounded
+    assert notes(answer) == []
+    assert len(server.requests) == 11, "five grades twice, one answer"
+
+
+# -- errors -------------------------------------------------------------------------
+
+
+def status(code: int, message: str = "no", **headers: str) -> Fault:
+    data = json.dumps({"error": {"message": message}}).encode()
+    return lambda handler: send(handler, data, code, **headers)
+
+
+@pytest.mark.parametrize(
+    ("at", "code"), [*((at, 500) for at in range(6)), (DECISION, 429), (WRITE, 503)]
+)
+def test_one_failure_is_tried_again(server: Server, at: int, code: int) -> None:
+    server.faults = {at: status(code)}
+    answer = run(server.self_rag())
+    assert answer.grounded
+    assert notes(answer) == []
+
+
+@pytest.mark.parametrize("code", [400, 401, 404, 422, 429, 500])
+def test_lasting_failures_end_in_one_clear_error(server: Server, code: int) -> None:
+    server.fault = lambda _: status(code)
+    with pytest.raises(BackendError, match=str(code)):
+        run(server.self_rag())
+
+
+@pytest.mark.parametrize("at", [DECISION, RELEVANCE, WRITE, SUPPORT])
+def test_a_refusal_in_the_middle_is_an_error(server: Server, at: int) -> None:
+    rag = server.self_rag()
+    server.faults = {n: status(401) for n in range(at, at + 9)}
+    with pytest.raises(BackendError, match="401"):
+        run(rag)
+    assert len(server.requests) == at + 1
+
+
+def test_a_prompt_too_long_for_the_server(server: Server) -> None:
+    server.faults = {n: status(400, "exceeds the context length") for n in range(1, 9)}
+    with pytest.raises(ContextOverflowError):
+        run(server.self_rag())
+
+
+def test_a_date_to_wait_for_without_a_zone(server: Server) -> None:
+    server.faults = {0: status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 -0000")}
+    assert run(server.self_rag()).grounded
+
+
+def wait(seconds: float) -> Fault:
+    return lambda _: time.sleep(seconds)
+
+
+@pytest.mark.parametrize("at", [DECISION, RELEVANCE, WRITE, UTILITY])
+def test_a_server_that_falls_silent_ends_the_run_in_time(server: Server, at: int) -> None:
+    server.faults = {at: wait(1.5)}
+    began = time.perf_counter()
+    with pytest.raises(BackendError, match=r"sent nothing for 0\.3 seconds"):
+        run(server.self_rag(timeout=0.3))
+    assert time.perf_counter() - began < 1.4
+
+
+def test_silence_in_the_middle_of_an_answer(server: Server) -> None:
+    def stall(handler: BaseHTTPRequestHandler) -> None:
+        begin_events(handler)
+        handler.wfile.write(event("The lighthouse"))
+        handler.wfile.flush()
+        time.sleep(1.5)
+
+    server.faults = {WRITE: stall}
+    with pytest.raises(BackendError, match="sent nothing"):
+        run(server.self_rag(timeout=0.3))
+
+
+def test_a_trickle_that_never_ends_is_cut_by_the_budget(server: Server) -> None:
+    def trickle(handler: BaseHTTPRequestHandler) -> None:
+        begin_events(handler)
+        for _ in range(200):
+            try:
+                handler.wfile.write(event("The lighthouse was built in 1871. "))
+                handler.wfile.flush()
+            except OSError:
+                return
+            time.sleep(0.05)
+
+    server.faults = {WRITE: trickle}
+    began = time.perf_counter()
+    answer = run(server.self_rag(budget_seconds=2.0))
+    assert time.perf_counter() - began < 3.0
+    assert any(step.decision.endswith("cut short") for step in answer.trace)
+
+
+def raw(data: bytes) -> Fault:
+    return lambda handler: send(handler, data)
+
+
+MALFORMED = [
+    b"",
+    b"{",
+    b"<html>",
+    b"[]",
+    b"{}",
+    b"[" * 100_000,
+    b'{"choices": []}',
+    b'{"choices": [1]}',
+    b'{"choices": [{}]}',
+    b'{"choices": [{"message": null}]}',
+    b'{"choices": [{"message": {"content": null}}]}',
+    b'{"choices": [{"message": {"content": 5}}]}',
+    b'{"error": {"message": "out of memory"}}',
+    b"\xff\xfe\x00",
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "at"), [*((data, RELEVANCE) for data in MALFORMED), (b"{", WRITE), (b"<html>", WRITE)]
+)
+def test_malformed_json_is_one_clear_error(server: Server, data: bytes, at: int) -> None:
+    server.faults = {at: raw(data)}
+    with pytest.raises(GenerationError, match=r"127\.0\.0\.1"):
+        run(server.self_rag())
+
+
+def test_a_huge_nested_error_page(server: Server) -> None:
+    server.fault = lambda _: lambda handler: send(handler, b"[" * 60_000, 400)
+    with pytest.raises(BackendError, match="400"):
+        run(server.self_rag())
+
+
+def test_a_cut_reply(server: Server) -> None:
+    def cut(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b'{"choices": [{"mess')
+        handler.close_connection = True
+
+    server.faults = {SUPPORT: cut}
+    with pytest.raises(BackendError, match="cut off"):
+        run(server.self_rag())
+
+
+@pytest.mark.parametrize("text", ["", "The light", WRITTEN])
+def test_a_cut_stream_is_no_answer(server: Server, text: str) -> None:
+    def cut(handler: BaseHTTPRequestHandler) -> None:
+        begin_events(handler)
+        handler.wfile.write(event(text) if text else b"")
+
+    server.faults = {WRITE: cut}
+    with pytest.raises(BackendError, match="cut off"):
+        run(server.self_rag())
+
+
+def test_a_server_that_is_not_there(server: Server) -> None:
+    server.url = "http://127.0.0.1:9/v1"
+    with pytest.raises(BackendError, match="cannot be reached"):
+        run(server.self_rag())
+
+
+def test_closing_the_stream_hangs_up(server: Server) -> None:
+    hung_up = threading.Event()
+
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        begin_events(handler)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                handler.wfile.write(event("la "))
+                handler.wfile.flush()
+            except OSError:
+                hung_up.set()
+                return
+            time.sleep(0.01)
+
+    server.reply = lambda _: '{"answer": "chat"}'
+    server.faults = {1: endless}
+    stream = server.self_rag().stream("Hello?")
+    assert next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert hung_up.wait(5)
