@@ -176,7 +176,7 @@ class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """From here on a request needs the documents."""
     min_relevance: Probability = 0.5
     """From here on a passage is relevant."""
-    min_best_relevance: Probability = 0.83
+    min_best_relevance: Probability = 0.85
     """Below this for the most relevant passage, the documents do not contain the answer."""
     min_support: Probability = 0.5
     """From this expected share of full support on, an answer is fully supported."""

@@ -1,13 +1,15 @@
-"""`localrag compare`: one question through every reranker, side by side."""
+"""`localrag compare`: questions through every reranker, or in two modes, side by side."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localrag.cli.output import (
+    MODES,
     emit_json,
     json_option,
     library_option,
@@ -23,13 +25,44 @@ if TYPE_CHECKING:
     from localrag.evaluation.comparison import Comparison, Way
 
 
-@click.command(help=tr("Compare rerankers on one question: passages, answers and times."))
-@click.argument("question", metavar=tr("QUESTION"))
+def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    """`standard,self-rag`, in either order."""
+    if value is None:
+        return None
+    first, *others = (part.strip() for part in value.split(","))
+    second = others[0] if len(others) == 1 else ""
+    if sorted((first, second)) != sorted(MODES):
+        raise click.BadParameter(
+            tr("two modes look like standard,self-rag, not {value}", value=value)
+        )
+    return first, second
+
+
+@click.command(
+    help=tr(
+        "Compare rerankers on one question: passages, answers and times. With --modes, compare "
+        "the ways to answer, on one question or many."
+    )
+)
+@click.argument("question", metavar=tr("[QUESTION]"), required=False)
+@click.option(
+    "--modes",
+    metavar="standard,self-rag",
+    callback=_modes,
+    help=tr("Answer in both ways; the language model judges which answer is better, and why."),
+)
+@click.option(
+    "--questions",
+    "file",
+    metavar=tr("FILE"),
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=tr("With --modes: a file of questions, JSON, JSONL, CSV, or text with one a line."),
+)
 @click.option(
     "--reference",
     metavar=tr("TEXT"),
     default="",
-    help=tr("The right answer; the language model then compares the answers with it."),
+    help=tr("The right answer; the language model then judges the answers by it."),
 )
 @click.option(
     "-k",
@@ -47,11 +80,34 @@ if TYPE_CHECKING:
 @library_option
 @json_option
 def compare(
-    question: str, reference: str, k: int | None, page: Path | None, library: Path, as_json: bool
+    question: str | None,
+    modes: tuple[str, str] | None,
+    file: Path | None,
+    reference: str,
+    k: int | None,
+    page: Path | None,
+    library: Path,
+    as_json: bool,
 ) -> None:
     """Compare and print."""
+    if (question is None) == (file is None):
+        raise click.UsageError(tr("Give a question, or --questions with a file of questions."))
+    if file and (reference or not modes):
+        raise click.UsageError(
+            tr("--questions needs --modes, and the reference answers stand in the file.")
+        )
+    if page:
+        check_page(page)
+    if modes:
+        from localrag.cli.compare_modes import run
+        from localrag.evaluation.mode_comparison import asked_with, read_questions
+
+        questions = read_questions(file) if file else [asked_with(question or "", reference)]
+        run(library, questions, modes, k=k, page=page, as_json=as_json)
+        return
     from localrag.api import LocalRAG
 
+    assert question is not None  # noqa: S101 - checked above
     with LocalRAG.open(library, create=False, on_note=note) as rag:
         comparison = rag.compare(
             question,
@@ -62,12 +118,32 @@ def compare(
     if page:
         from localrag.evaluation.comparison_page import render_page
 
-        page.write_text(render_page(comparison), encoding="utf-8")
-        note(tr("The page is in {path}.", path=page))
+        write_page(page, render_page(comparison))
     if as_json:
         emit_json(comparison_json(comparison))
     elif not page:
         _print(stdout_console(), comparison)
+
+
+def check_page(path: Path) -> None:
+    """Raise `UsageError` where no page can be written, before a long run and not after it."""
+    from localrag.errors import UsageError
+
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise UsageError(
+            "The page cannot be written to {path}: {reason}.",
+            hint="Give the path of a file in a folder that exists.",
+            path=path,
+            reason=error.strerror,
+        ) from error
+
+
+def write_page(path: Path, html: str) -> None:
+    """Write a page and say where it is."""
+    path.write_text(html, encoding="utf-8")
+    note(tr("The page is in {path}.", path=path))
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -81,6 +157,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "search_seconds": round(comparison.search_seconds, 3),
         "candidates": [hit_json(candidate) for candidate in comparison.candidates],
         "ways": [_way_json(way) for way in comparison.ways],
+        "grades": [asdict(one) for one in comparison.grades],
         "verdict": comparison.verdict,
         "verdict_seconds": round(comparison.verdict_seconds, 3),
     }
@@ -141,5 +218,5 @@ def _print(console: Console, comparison: Comparison) -> None:
         console.print(table)
     if comparison.verdict:
         console.print()
-        console.print(Text(tr("The language model's comparison"), style="bold"))
+        console.print(Text(tr("Compared with the reference answer"), style="bold"))
         console.print(Text(printable(comparison.verdict)))

@@ -6,23 +6,14 @@ how rerankers are made or how pages look.
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localrag.errors import ContextOverflowError
-from localrag.llms.base import LLM, Message, Options
-from localrag.prompts import render
+from localrag.evaluation.comparison_verdict import Graded, ReferenceJudge, grade, worded
 from localrag.rerankers.base import Reranking
 from localrag.text.language import Language, answer_language
 from localrag.types import Answer, ScoredChunk
-
-VERDICT_TOKENS = 480
-_SHORTEST_PASSAGE = 120
-"""Characters; below this a passage says too little to be worth comparing."""
-
-_MARKERS = re.compile(r" ?\[\d+\]")
 
 Write = Callable[[str, Sequence[ScoredChunk]], Answer]
 """Question and passages, best first -> the answer written from them."""
@@ -55,7 +46,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All ways for one question; `candidates` are the passages as the search ranked them."""
+    """All ways for one question; `candidates` are the passages as the search ranked them.
+
+    With a reference answer `grades` has one for each way, and `verdict` says them in words.
+    """
 
     question: str
     language: Language
@@ -63,6 +57,7 @@ class Comparison:
     candidates: tuple[ScoredChunk, ...]
     search_seconds: float
     ways: tuple[Way, ...]
+    grades: tuple[Graded, ...]
     verdict: str
     verdict_seconds: float
 
@@ -74,14 +69,14 @@ def compare(
     write: Write,
     *,
     k: int,
-    judge: LLM,
+    judge: ReferenceJudge,
     reference: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Answer `question` once a way from the k passages that the way puts first.
 
-    A way is a name with its reranking, None for the order of the search. `judge` writes a
-    comparison where there is a `reference` answer. `progress` hears the name of each way
+    A way is a name with its reranking, None for the order of the search. `judge` grades
+    them where there is a `reference` answer. `progress` hears the name of each way
     as it begins.
     """
     depth = max([k, *(way.candidates for _, way in rerankings if way)])
@@ -94,7 +89,12 @@ def compare(
         ways.append(_way(name, reranking, question, candidates, write, k, ways))
     started = time.perf_counter()
     language = answer_language(question)
-    verdict = _verdict(question, language, reference, ways, judge) if reference else ""
+    grades: list[Graded] = []
+    if reference:
+        shown = [
+            (way.name, [placed.context for placed in way.passages], way.answer.text) for way in ways
+        ]
+        grades = grade(question, language, reference, shown, judge)
     return Comparison(
         question=question,
         language=language,
@@ -102,7 +102,8 @@ def compare(
         candidates=candidates,
         search_seconds=search_seconds,
         ways=tuple(ways),
-        verdict=verdict,
+        grades=tuple(grades),
+        verdict=worded(grades, language) if grades else "",
         verdict_seconds=time.perf_counter() - started if reference else 0.0,
     )
 
@@ -137,67 +138,3 @@ def _way(
         remark=remark,
         same_answer_as=(twin.same_answer_as or twin.name) if twin else None,
     )
-
-
-def _verdict(
-    question: str, language: Language, reference: str, ways: Sequence[Way], judge: LLM
-) -> str:
-    """The judge's comparison; passages are shortened until they fit its window."""
-    options = Options(max_tokens=VERDICT_TOKENS)
-    for messages in _prompts(question, language, reference, ways):
-        needed = judge.count_prompt_tokens(messages) + VERDICT_TOKENS
-        if needed <= judge.context_window:
-            return judge.complete(messages, options).text.strip()
-    raise ContextOverflowError(
-        "The comparison does not fit into the context window of {model}, which holds {window} "
-        "tokens.",
-        hint="Use a shorter reference answer, fewer passages (-k), or a larger context window.",
-        model=judge.name,
-        window=judge.context_window,
-    )
-
-
-def _prompts(
-    question: str, language: Language, reference: str, ways: Sequence[Way]
-) -> Iterator[list[Message]]:
-    """The judge's prompt with ever shorter passages."""
-    shown: dict[int, ScoredChunk] = {}
-    for way in ways:
-        shown |= {placed.context.chunk.id: placed.context for placed in way.passages}
-    number = {chunk_id: n for n, chunk_id in enumerate(shown, start=1)}
-    answers = "\n\n".join(_answered(way, number, language) for way in ways)
-    length = max((len(context.chunk.text) for context in shown.values()), default=0)
-    while True:
-        passages = "\n\n".join(
-            f"[{number[chunk_id]}] {_beginning(context.chunk.text, length)}"
-            for chunk_id, context in shown.items()
-        )
-        yield [
-            Message(
-                "user",
-                render(
-                    "compare",
-                    language,
-                    passages=passages,
-                    question=question,
-                    reference=reference,
-                    answers=answers,
-                ),
-            )
-        ]
-        if length <= _SHORTEST_PASSAGE:
-            return
-        length = max(_SHORTEST_PASSAGE, length * 2 // 3)
-
-
-def _answered(way: Way, number: dict[int, int], language: Language) -> str:
-    passages = ", ".join(str(number[placed.context.chunk.id]) for placed in way.passages)
-    # A way's own markers count its own passages: beside these numbers they would mislead.
-    text = _MARKERS.sub("", way.answer.text).strip()
-    if language == "zh":
-        return f"方式“{way.name}”\n资料顺序：{passages}\n回答：{text}"
-    return f'Way "{way.name}"\nOrder of passages: {passages}\nAnswer: {text}'
-
-
-def _beginning(text: str, length: int) -> str:
-    return text if len(text) <= length else text[:length] + "…"

@@ -15,10 +15,18 @@ from localrag.evaluation.comparison import Comparison, Placed, Way
 from localrag.messages import interface_language, tr
 
 
+def filled(name: str, **values: str) -> str:
+    """The page `name` with its style and these values, which are HTML already."""
+    folder = files("localrag.evaluation")
+    style = folder.joinpath("comparison.css").read_text("utf-8")
+    template = folder.joinpath(name).read_text("utf-8")
+    return Template(template).substitute(style=style, **values)
+
+
 def render_page(comparison: Comparison) -> str:
     """The page as HTML, in the language of the interface."""
-    template = files("localrag.evaluation").joinpath("comparison.html").read_text("utf-8")
-    return Template(template).substitute(
+    return filled(
+        "comparison.html",
         language="zh-CN" if interface_language() == "zh" else "en",
         title=escape(comparison.question),
         heading=escape(tr("One question, several orders of passages")),
@@ -126,11 +134,12 @@ def _ranks(comparison: Comparison) -> str:
 def _verdict(comparison: Comparison) -> str:
     if not comparison.verdict:
         return ""
-    label = escape(tr("The language model's comparison"))
+    label = escape(tr("Compared with the reference answer"))
+    care = escape(tr("Graded by the language model: read it with care."))
     return (
         f'<section class="verdict"><h2>{label}</h2>'
         f'<div class="text">{escape(comparison.verdict)}</div>'
-        f'<p class="state">{escape(tr("Written by the model: read it with care."))}</p></section>'
+        f'<p class="state">{care}</p></section>'
     )
 
 

@@ -16,7 +16,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWER = "Frank Rosenblatt presented the perceptron in 1958."
-VERDICT = "1. Relevance of context: the same."
+
+
+def _choices(body: dict[str, Any]) -> list[str]:
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    choices: list[str] = schema.get("properties", {}).get("answer", {}).get("enum", [])
+    return choices
+
+
+def _choice(choices: list[str], passage: str) -> str:
+    """Of two answers the one that does not refuse; relevant where the name stands; else yes."""
+    if choices[0] == "Answer A":
+        return choices["Answer A: The documents" in passage]
+    return choices[choices[0] == "Yes" and "Rosenblatt" not in passage]
 
 
 class Chat(BaseHTTPRequestHandler):
@@ -26,8 +38,10 @@ class Chat(BaseHTTPRequestHandler):
         passage = body["messages"][0]["content"]
         if "0 to 10" in asked:
             text = json.dumps({"relevance": 9 if "Rosenblatt" in passage else 1})
+        elif choices := _choices(body):
+            text = json.dumps({"answer": _choice(choices, passage)})
         else:
-            text = VERDICT if "Reference answer" in asked else ANSWER
+            text = ANSWER
         if body.get("stream"):
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
@@ -116,10 +130,12 @@ def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     assert "Rosenblatt" in result["ways"][2]["passages"][0]["text"]
     # Every passage is graded 9; a third of the grade is the search's, whose best has 10.
     assert result["ways"][3]["passages"][0]["score"] == pytest.approx((2 * 9 + 10) / 3)
-    assert result["verdict"] == VERDICT
+    assert [grade["agrees"] for grade in result["grades"]] == [1.0] * 4
+    assert result["grades"][2]["rank"] == 1
+    assert "Overall: " in result["verdict"]
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
-    assert VERDICT in text
+    assert "Overall: " in text
     assert str(page) in done.stderr
 
 
@@ -138,6 +154,28 @@ def test_compare_for_a_reader(run: Run) -> None:
         assert shown in done.stdout
     assert "Reranking: cross-encoder" in done.stderr
     assert "comparison" not in done.stdout
+
+
+@pytest.mark.models
+def test_modes_through_both_pipelines(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "questions.json"
+    file.write_text(json.dumps([{"question": QUESTION, "answer": "In 1958."}]), encoding="utf-8")
+    done = run(
+        *("compare", "--modes", "standard,self-rag", "--questions", str(file), "-k", "2", "--json")
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    question = result["questions"][0]
+    plain, graded = (question["answers"][mode] for mode in result["modes"])
+    assert plain["answer"].startswith(ANSWER.rstrip("."))
+    assert graded["answer"].startswith(ANSWER.rstrip("."))
+    assert plain["metrics"] is None
+    assert graded["metrics"]["used_retrieval"] is True
+    assert [step["name"] for step in graded["trace"]][:2] == ["retrieval decision", "retrieve"]
+    assert {step["name"] for step in plain["trace"]}.isdisjoint({"relevance", "utility"})
+    assert [verdict["basis"] for verdict in question["verdicts"]] == ["same answer"] * 4
+    assert result["facts"]["ways"][1]["answerable"]["from documents"] == 1
+    assert "question 1 of 1: judging" in done.stderr
 
 
 @pytest.mark.models

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.errors import ContextOverflowError
 from localrag.evaluation.comparison import Comparison, compare
 from localrag.evaluation.comparison_page import render_page
+from localrag.evaluation.comparison_verdict import ReferenceJudge
 from localrag.messages import interface_language
 from localrag.rerankers.base import Notes, Reranking, best
 from localrag.types import Answer, Chunk, Citation, ScoredChunk
@@ -61,12 +61,14 @@ class Answering:
 
 
 def run(
-    judge: ScriptedLLM | None = None,
+    scores: Sequence[float] = (),
     reference: str = "",
     found: Sequence[ScoredChunk] | None = None,
     question: str = "When was the perceptron presented?",
 ) -> tuple[Comparison, Answering, list[int]]:
     write, depths = Answering(), []
+    choices = ("是", "否") if "？" in question else ("Yes", "No")
+    llm = ScriptedLLM(scores=[{choices[0]: one, choices[1]: 1 - one} for one in scores])
 
     def retrieve(_: str, k: int) -> list[ScoredChunk]:
         depths.append(k)
@@ -82,7 +84,7 @@ def run(
         ],
         write,
         k=2,
-        judge=judge or ScriptedLLM(),
+        judge=ReferenceJudge(llm, llm),
         reference=reference,
     )
     return comparison, write, depths
@@ -103,35 +105,18 @@ def test_one_search_serves_all_ways_and_ranks_before_and_after_are_kept() -> Non
     assert comparison.verdict == ""
 
 
-def test_with_a_reference_the_model_compares_in_the_language_of_the_question() -> None:
-    judge = ScriptedLLM(["1. Relevance of context: ..."])
-    comparison, _, _ = run(judge, "In 1958.")
-    assert comparison.verdict == "1. Relevance of context: ..."
-    prompt = judge.history[0][0][0].content
-    assert "In 1958." in prompt
-    assert prompt.count("Tea is grown on hills.") == 3, "once as a passage, twice as an answer"
-    expected = 'Way "llm"\nOrder of passages: 3, 4\nAnswer: Backpropagation became known in 1986.'
-    assert expected in prompt
-    assert "1986. [1]" not in prompt, "a way's own markers would mislead"
-    for point in ("Relevance of context", "Accuracy", "Completeness", "Overall"):
-        assert point in prompt
-
-    judge = ScriptedLLM(["……"])
-    comparison, _, _ = run(judge, "1958年", question="感知机是哪一年提出的？")
+def test_with_a_reference_the_ways_are_graded_in_the_language_of_the_question() -> None:
+    # Passage 1 does not hold the answer, 2 does; the answer; passages 4 and 3 do not; the answer.
+    comparison, _, _ = run((0.1, 0.9, 0.2, 0.3, 0.1, 0.1, 0.6, 0.7), "In 1986.")
+    assert [one.rank for one in comparison.grades] == [2, 2, None]
+    assert [one.agrees for one in comparison.grades] == [0.2, 0.2, 0.6]
+    assert [one.complete for one in comparison.grades] == [0.3, 0.3, 0.7]
+    assert "Overall: best: llm" in comparison.verdict
+    question = "感知机是哪一年提出的？"
+    comparison, _, _ = run((0.1, 0.9, 0.2, 0.3, 0.1, 0.1, 0.6, 0.7), "1986年", question=question)
     assert comparison.language == "zh"
-    for point in ("上下文相关性", "准确性", "完整性", "总体"):
-        assert point in judge.history[0][0][0].content
-
-
-def test_long_passages_are_shortened_for_the_judge_and_the_impossible_is_refused() -> None:
-    long = [passages()[0], *passages(["t " * 4000] * 4)[1:]]
-    judge = ScriptedLLM(["fine"], context_window=2048)
-    comparison, _, _ = run(judge, "In 1958.", found=long)
-    assert comparison.verdict == "fine"
-    assert "…" in judge.history[0][0][0].content
-    judge = ScriptedLLM(["fine"], context_window=2048)
-    with pytest.raises(ContextOverflowError):
-        run(judge, "In 1958. " * 4000, found=long)
+    assert "总体：最好的是 llm" in comparison.verdict
+    assert run()[0].grades == ()
 
 
 class Page(HTMLParser):
@@ -149,16 +134,16 @@ class Page(HTMLParser):
 
 
 def test_the_page_shows_ways_ranks_and_the_verdict() -> None:
-    comparison, _, _ = run(ScriptedLLM(["They differ."]), "In 1958.")
+    comparison, _, _ = run((0.9,) * 8, "In 1958.")
     page = Page(render_page(comparison))
-    for shown in ("none", "keyword", "llm", "▲3", "▲1", "They differ.", "In 1958.", "ai.pdf, p. 4"):
+    for shown in ("none", "keyword", "llm", "▲3", "▲1", "Overall: ", "In 1958.", "ai.pdf, p. 4"):
         assert shown in page.text
     assert "$" not in page.text
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
     comparison, _, _ = run(
-        ScriptedLLM([VICIOUS]),
+        (0.1,) * 8,
         VICIOUS,
         found=passages([VICIOUS] * 4, source=VICIOUS),
         question=VICIOUS,

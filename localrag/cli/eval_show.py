@@ -1,0 +1,110 @@
+"""Evaluations and calibrations in a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localrag.cli.output import printable, stdout_console
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from localrag.evaluation.calibration import Trust
+    from localrag.evaluation.report import Report
+    from localrag.evaluation.runs import EvaluatedRun, Summary
+
+WORST = 5
+"""Bad cases shown in a terminal; the page has all."""
+
+
+def print_report(report: Report) -> None:
+    """The table of metrics, what the runs differ in, how far to trust it, the worst cases."""
+    from rich.table import Table
+
+    from localrag.evaluation.wording import remarks
+
+    console = stdout_console()
+    first = report.runs[0].summaries()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column(tr("Metric"))
+    for run in report.runs:
+        table.add_column(printable(run.name), justify="right", no_wrap=True)
+    table.add_column(tr("Unreadable"), justify="right")
+    summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
+    for one in first:
+        cells = [_cell(found[one.name]) for found in summaries]
+        unreadable = "/".join(str(found[one.name].unreadable) for found in summaries)
+        table.add_row(one.name, *cells, unreadable)
+    console.print(table)
+    for text in remarks(report):
+        console.print(printable(text))
+    _print_bad_cases(console, report.runs[0], report.runs[1:])
+
+
+def print_trust(trust: Trust) -> None:
+    """The judge's agreement with the labelled set."""
+    from rich.table import Table
+
+    from localrag.evaluation.wording import trust_remarks
+
+    console = stdout_console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column(tr("Metric"))
+    for heading in (
+        tr("Items"),
+        tr("Accuracy"),
+        "Cohen κ",
+        "ECE",
+        tr("Right"),
+        tr("Subtly wrong"),
+        tr("Unsupported"),
+        tr("Unreadable"),
+        tr("Trust"),
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in trust.metrics:
+        low, high = one.kappa_interval
+        error = one.calibration_error
+        table.add_row(
+            one.metric,
+            str(one.items),
+            f"{one.accuracy:.2f}",
+            f"{one.kappa:.2f} [{low:.2f}, {high:.2f}]",
+            "-" if error is None else f"{error:.2f}",
+            *(f"{one.by_kind[kind]:.2f}" for kind in ("right", "subtly wrong", "unsupported")),
+            str(one.unreadable),
+            tr("yes") if one.trusted else tr("no"),
+        )
+    console.print(printable(trust.judge))
+    console.print(table)
+    for text in trust_remarks(trust):
+        console.print(printable(text))
+
+
+def _cell(summary: Summary) -> str:
+    if summary.mean is None or summary.interval is None:
+        return "-"
+    low, high = summary.interval
+    return f"{summary.mean:.3f} [{low:.2f}, {high:.2f}] n={summary.scored}"
+
+
+def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[EvaluatedRun, ...]) -> None:
+    from rich.text import Text
+
+    from localrag.evaluation.advice import bad_cases, explain
+    from localrag.evaluation.wording import trial
+
+    cases = bad_cases(run, others)
+    if not cases:
+        return
+    console.print()
+    heading = tr("Worst first ({shown} of {count})", shown=min(WORST, len(cases)), count=len(cases))
+    console.print(Text(heading, style="bold"))
+    for case in cases[:WORST]:
+        why, what = explain(case.cause)
+        sample = case.scored.sample
+        console.print(Text(printable(f"{sample.id}. {sample.question}"), style="bold cyan"))
+        console.print(Text(f"   {why} {what}"))
+        for one in case.trials:
+            console.print(Text(printable(f"   {trial(one)}"), style="dim"))

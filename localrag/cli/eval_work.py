@@ -1,0 +1,286 @@
+"""What the `eval` commands share: the judge, the pipelines under test, and progress."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from localrag.cli.output import note, stderr_console
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.api import LocalRAG
+    from localrag.config import Settings
+    from localrag.evaluation.dataset import Context
+    from localrag.evaluation.drafting import Passage
+    from localrag.evaluation.remembered import CallStore, RememberedModel
+    from localrag.evaluation.scoring import Response
+    from localrag.types import ScoredChunk
+
+CALLS_FILE = "calls.sqlite"
+PLAIN_EVERY = 10.0
+"""Seconds between two progress lines where the output is not a terminal."""
+
+_SAMPLE_BYTES = 1 << 20
+_HOSTED_WORKERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJudge:
+    """A judging model at work; `workers` calls may be under way at once."""
+
+    model: RememberedModel
+    scores: bool
+    fingerprint: str
+    workers: int
+
+
+def cache_folder() -> Path:
+    """Where verdicts and calibrations are kept; it can be deleted, and is paid for again."""
+    from localrag import factory
+
+    return factory.cache_folder() / "evaluation"
+
+
+def settings_of(file: Path | None) -> Settings:
+    """The settings of a file, or those that localrag would use now."""
+    import os
+
+    from localrag.config import load_settings
+    from localrag.errors import UsageError
+
+    if file is None:
+        return load_settings()
+    if not file.is_file():
+        raise UsageError(
+            "There is no settings file {path}.",
+            hint="`localrag config path` says where yours is: copy it and change the copy.",
+            path=file,
+        )
+    return load_settings(environment={**os.environ, "LOCALRAG_CONFIG": str(file)})
+
+
+def named_settings(files: Sequence[Path]) -> list[tuple[str, Settings]]:
+    """Each configuration with its name: the file's, or its path where two have the same."""
+    if not files:
+        return [("default", settings_of(None))]
+    stems = [file.stem for file in files]
+    names = [
+        stem if stems.count(stem) == 1 else str(file)
+        for stem, file in zip(stems, files, strict=True)
+    ]
+    return [(name, settings_of(file)) for name, file in zip(names, files, strict=True)]
+
+
+@contextmanager
+def open_judge(settings: Settings, store: CallStore) -> Iterator[OpenJudge]:
+    """The settings' language model as judge, its outcomes kept in `store`."""
+    from localrag import factory
+    from localrag.evaluation.remembered import RememberedModel
+
+    fingerprint = model_fingerprint(settings)
+    model = factory.make_model(settings, factory.make_models())
+    try:
+        remembered = RememberedModel(model.llm, model.scorer, fingerprint, store)
+        # A server answers several calls at once; a model in this process has one lock.
+        workers = 1 if model.scorer is not None else _HOSTED_WORKERS
+        yield OpenJudge(remembered, model.scorer is not None, fingerprint, workers)
+    finally:
+        model.close()
+
+
+def model_fingerprint(settings: Settings) -> str:
+    """Identifies the language model: the published hash, or size and both ends of the file."""
+    from localrag import factory
+    from localrag.config import OpenAISettings
+
+    llm = settings.llm
+    if isinstance(llm, OpenAISettings):
+        return f"{llm.base_url} {llm.model}"
+    models = factory.make_models()
+    spec = models.catalogue.find(llm.model)
+    known = max(spec.files, key=lambda file: file.size or 0).sha256 if spec else None
+    if known:
+        return known
+    path = models.path(llm.model)
+    digest = hashlib.sha256(str(path.stat().st_size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_SAMPLE_BYTES))
+        file.seek(max(0, path.stat().st_size - _SAMPLE_BYTES))
+        digest.update(file.read())
+    return digest.hexdigest()
+
+
+class LibraryPipeline:
+    """A library and its settings as the pipeline under test."""
+
+    def __init__(self, rag: LocalRAG) -> None:
+        self._rag = rag
+
+    def passages(self) -> list[Passage]:
+        """All passages of the library, document by document, with file name and page."""
+        from localrag.evaluation.drafting import Passage
+
+        library = self._rag.library
+        return [
+            Passage(chunk.text, PurePath(record.sources[0]).name, chunk.first_page)
+            for record in library.documents()
+            for chunk in library.document_chunks(record.id)
+        ]
+
+    def ask(self, question: str) -> Response:
+        """The answer, the contexts that it was written from, and the seconds it took."""
+        from localrag.evaluation.scoring import Response
+
+        answer = self._rag.ask(question)
+        contexts = tuple(_context(context) for context in answer.contexts)
+        return Response(answer.text, contexts, answer.seconds)
+
+    def find(self, question: str) -> list[Context]:
+        """The contexts that an answer would be written from."""
+        found = self._rag.search(question, k=self._rag.settings.answer.k)
+        return [_context(context) for context in found]
+
+    def identity(self) -> str:
+        """Stands for settings, weights and documents: all that an answer depends on."""
+        from localrag import __version__
+        from localrag.config import settings_table
+        from localrag.evaluation.remembered import key_of
+
+        library = self._rag.library
+        documents = sorted(
+            (record.id, record.chunking, list(record.sources)) for record in library.documents()
+        )
+        return key_of(
+            __version__,
+            settings_table(self._rag.settings),
+            model_fingerprint(self._rag.settings),
+            library.embedding.fingerprint,
+            documents,
+        )
+
+
+@contextmanager
+def open_pipeline(
+    settings: Settings, library: Path, documents: Sequence[Path], cache: Path
+) -> Iterator[LibraryPipeline]:
+    """The library under these settings, or one of its own for `documents`, built where needed.
+
+    With documents, configurations that cut or embed them differently can be compared.
+    """
+    from localrag.api import LocalRAG
+
+    if not documents:
+        with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+            yield LibraryPipeline(rag)
+        return
+    from localrag import factory
+    from localrag.evaluation.remembered import key_of
+
+    wanted = sorted(str(path.expanduser().resolve()) for path in documents)
+    key = key_of(wanted, settings.embedding.model, factory.chunking_fingerprint(settings))
+    with LocalRAG.open(cache / "libraries" / key[:16], settings=settings, on_note=note) as rag:
+        report = rag.add(documents, prune=True)
+        for failed in report.failed:
+            note(tr("Not read: {path}", path=failed.source))
+        yield LibraryPipeline(rag)
+
+
+@contextmanager
+def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """A function that writes one line to the file, or to standard output without one."""
+    import click
+
+    from localrag.errors import UsageError
+
+    if path is None:
+        yield click.echo
+        return
+    try:
+        file = path.open("x", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(
+            "The questions cannot be written to {path}: {reason}.",
+            hint="Give the path of a new file in a folder that exists.",
+            path=path,
+            reason=error.strerror,
+        ) from error
+    with file:
+
+        def write(line: str) -> None:
+            file.write(line + "\n")
+            file.flush()
+
+        yield write
+
+
+def _context(found: ScoredChunk) -> Context:
+    from localrag.chunking import passage_text
+    from localrag.evaluation.dataset import Context
+
+    chunk = found.chunk
+    return Context(passage_text(chunk), found.source, chunk.first_page, chunk.last_page)
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it."""
+    if seconds < 90:
+        return tr("{count} s", count=round(seconds))
+    if seconds < 5400:
+        return tr("{count} min", count=round(seconds / 60))
+    return tr("{count:.1f} h", count=seconds / 3600)
+
+
+class Progress:
+    """One bar in a terminal, a line now and then elsewhere; both with the time left."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._terminal = sys.stderr.isatty()
+        self._began = self._said = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            from rich import progress
+
+            self._bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TextColumn("{task.fields[left]}"),
+                console=stderr_console(),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self._title, total=None, left="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._terminal:
+            self._bar.stop()
+
+    def steady(self, done: int, total: int) -> None:
+        """Show where it stands, with the time left if the rest goes as fast as so far."""
+        elapsed = time.monotonic() - self._began
+        self(done, total, elapsed / done * (total - done) if done else None)
+
+    def __call__(self, done: int, total: int, left: float | None) -> None:
+        """Show where it stands."""
+        remaining = "" if left is None else tr("{time} left", time=duration(left))
+        if self._terminal:
+            self._bar.update(self._task, completed=done, total=total, left=remaining)
+        elif time.monotonic() - self._said > PLAIN_EVERY:
+            self._said = time.monotonic()
+            note(f"{self._title}: {done}/{total}" + (f", {remaining}" if remaining else ""))

@@ -1,0 +1,141 @@
+"""From scores to what to do: the likely cause of a bad answer, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from localrag.evaluation.runs import EvaluatedRun
+from localrag.evaluation.scoring import Scored
+from localrag.messages import tr
+
+LOW = 0.5
+"""Retrieval metrics and relevancy below this are bad."""
+UNFAITHFUL = 0.75
+"""Faithfulness below this is bad: one of four statements made up is one too many."""
+
+Cause = Literal[
+    "invented", "retrieval missed", "retrieval noisy", "refused", "unfaithful", "irrelevant"
+]
+
+METRIC_OF: dict[Cause, str] = {
+    "invented": "refusal",
+    "retrieval missed": "context_recall",
+    "retrieval noisy": "context_precision",
+    "refused": "refusal",
+    "unfaithful": "faithfulness",
+    "irrelevant": "answer_relevancy",
+}
+"""The metric that shows whether what was tried against a cause has helped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The metric of a bad case in another run over the same question: `after` where it is."""
+
+    run: str
+    metric: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class BadCase:
+    """A question that went wrong; `trials` are what the other runs made of it."""
+
+    scored: Scored
+    cause: Cause
+    badness: float
+    trials: tuple[Trial, ...] = ()
+
+
+def cause_of(scored: Scored) -> Cause | None:
+    """The likely cause, nearest the beginning of the pipeline; None where nothing is bad."""
+    value = {name: score.value for name, score in scored.scores.items()}
+    if scored.sample.answerable is False:
+        return None if scored.refused else "invented"
+    recall, page = value.get("context_recall"), value.get("page_rank")
+    missed = (recall is not None and recall < LOW) or (recall is None and page == 0.0)
+    if missed:
+        return "retrieval missed"
+    if scored.refused:
+        return "refused"
+    precision = value.get("context_precision")
+    if precision is not None and precision < LOW:
+        return "retrieval noisy"
+    faithful = value.get("faithfulness")
+    if faithful is not None and faithful < UNFAITHFUL:
+        return "unfaithful"
+    relevant = value.get("answer_relevancy")
+    return "irrelevant" if relevant is not None and relevant < LOW else None
+
+
+def bad_cases(run: EvaluatedRun, others: Sequence[EvaluatedRun] = ()) -> list[BadCase]:
+    """All that went wrong, worst first; `others` are runs over the same questions."""
+    found: list[BadCase] = []
+    for place, scored in enumerate(run.scored):
+        cause = cause_of(scored)
+        if cause is None:
+            continue
+        metric = METRIC_OF[cause]
+        before = _value(scored, metric)
+        trials = tuple(
+            Trial(other.name, metric, before, after)
+            for other in others
+            if before is not None and (after := _value(other.scored[place], metric)) is not None
+        )
+        found.append(BadCase(scored, cause, _badness(scored, cause), trials))
+    return sorted(found, key=lambda case: -case.badness)
+
+
+def explain(cause: Cause) -> tuple[str, str]:
+    """The cause in words, and what to try, in the reader's language."""
+    match cause:
+        case "invented":
+            return (
+                tr("The documents do not hold the answer, and one was given all the same."),
+                tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
+            )
+        case "retrieval missed":
+            return (
+                tr("The passages lack what the reference answer says: the search missed it."),
+                tr(
+                    "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
+                    "an embedding model that is better in this language."
+                ),
+            )
+        case "retrieval noisy":
+            return (
+                tr("The useful passages stand behind useless ones."),
+                tr("Try a reranker, or another fusion (retrieval.fusion)."),
+            )
+        case "refused":
+            return (
+                tr("The passages seem to hold the answer, and none was given."),
+                tr("Lower answer.min_answerable, or try a larger language model."),
+            )
+        case "unfaithful":
+            return (
+                tr("The passages were good; the answer says things that they do not say."),
+                tr("Try another prompt, Self-RAG, or a larger language model."),
+            )
+        case "irrelevant":
+            return (
+                tr("The answer does not speak to the question, or evades it."),
+                tr("Try another prompt, or a larger language model."),
+            )
+
+
+def _badness(scored: Scored, cause: Cause) -> float:
+    """How far the scores that exist are from 1 on average; an invented answer is the worst."""
+    if cause in ("invented", "refused"):
+        return 1.0 if cause == "invented" else 0.9
+    names = ("context_recall", "context_precision", "faithfulness", "answer_relevancy")
+    known = [value for name in names if (value := _value(scored, name)) is not None]
+    return 1 - sum(known) / len(known) if known else 0.5
+
+
+def _value(scored: Scored, metric: str) -> float | None:
+    score = scored.scores.get(metric)
+    return score.value if score else None

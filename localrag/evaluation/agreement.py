@@ -1,0 +1,97 @@
+"""How well a judge's verdicts agree with labels: accuracy, Cohen's kappa, calibration error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 2000
+_BINS = 5
+"""Of equal width: with about 30 items more would hold hardly anything each."""
+
+
+def accuracy(verdicts: NDArray[np.bool_], labels: NDArray[np.bool_]) -> float:
+    """Share of verdicts, shape (n,), that equal their labels."""
+    return float((verdicts == labels).mean())
+
+
+def cohens_kappa(verdicts: NDArray[np.bool_], labels: NDArray[np.bool_]) -> float:
+    """Agreement beyond chance: (p_o - p_e) / (1 - p_e); 0 is what guessing gives.
+
+    p_o is the observed agreement, p_e that of independent raters with the same shares of yes.
+    Where both say the same of everything, chance explains all of it: 0.
+    Cohen, "A coefficient of agreement for nominal scales", 1960.
+    """
+    observed = float((verdicts == labels).mean())
+    yes, true = float(verdicts.mean()), float(labels.mean())
+    expected = yes * true + (1 - yes) * (1 - true)
+    return (observed - expected) / (1 - expected) if expected < 1 else 0.0
+
+
+def calibration_error(probabilities: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
+    """Expected calibration error of P(yes): mean |share of yes - mean P| over bins, by size.
+
+    Naeini et al., "Obtaining Well Calibrated Probabilities Using Bayesian Binning", AAAI 2015.
+    """
+    places = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
+    error = 0.0
+    for place in range(_BINS):
+        held = places == place
+        if held.any():
+            gap = abs(float(labels[held].mean()) - float(probabilities[held].mean()))
+            error += float(held.mean()) * gap
+    return error
+
+
+def ordering(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
+    """Probability that an item labelled yes scores above one labelled no (area under the ROC).
+
+    Ties count half; 0.5 is what guessing gives. NaN-free: 0.5 where one kind is missing.
+    """
+    high, low = scores[labels], scores[~labels]
+    if not len(high) or not len(low):
+        return 0.5
+    above = (high[:, None] > low[None, :]).mean()
+    ties = (high[:, None] == low[None, :]).mean()
+    return float(above + ties / 2)
+
+
+def kappa_interval(
+    verdicts: NDArray[np.bool_], labels: NDArray[np.bool_], *, seed: int = 0
+) -> tuple[float, float]:
+    """The 95% percentile bootstrap interval of kappa over items."""
+    return _interval(
+        lambda chosen: cohens_kappa(verdicts[chosen], labels[chosen]), len(labels), seed
+    )
+
+
+def ordering_interval(
+    scores: NDArray[np.float64], labels: NDArray[np.bool_], *, seed: int = 0
+) -> tuple[float, float]:
+    """The 95% percentile bootstrap interval of `ordering` over items."""
+    return _interval(lambda chosen: ordering(scores[chosen], labels[chosen]), len(labels), seed)
+
+
+def paired_difference(
+    one: Sequence[float], other: Sequence[float], *, seed: int = 0
+) -> tuple[float, float, float]:
+    """Mean of one - other over the same questions, and its 95% bootstrap interval.
+
+    Raises ValueError for lists of different length or none at all.
+    """
+    differences = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
+    if not len(differences):
+        raise ValueError("a difference needs at least one question")
+    low, high = _interval(lambda chosen: float(differences[chosen].mean()), len(differences), seed)
+    return float(differences.mean()), low, high
+
+
+def _interval(
+    statistic: Callable[[NDArray[np.intp]], float], count: int, seed: int
+) -> tuple[float, float]:
+    generator = np.random.default_rng(seed)
+    values = [statistic(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)

@@ -1,0 +1,211 @@
+"""How far a judge can be trusted: its verdicts on the labelled set, kept beside its reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.embeddings.base import Embedder
+from localrag.evaluation import agreement
+from localrag.evaluation.gold_set import METRICS, GoldItem, Metric, gold_hash
+from localrag.evaluation.judge import Finding, Judge
+from localrag.evaluation.judge_metrics import answer_relevancy
+from localrag.evaluation.remembered import key_of
+
+TRUSTED_KAPPA = 0.2
+"""Below this lower bound of the interval, agreement with the labels is at most slight."""
+TRUSTED_ORDERING = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTrust:
+    """A judge's agreement with the labels of one metric.
+
+    `unreadable` items count as disagreement in `accuracy` and `kappa`. `calibration_error` is
+    None where the backend shows no probabilities. `ordering`, for answer relevancy only, is the
+    share of pairs in which the right answer's score is above the wrong or evasive one's.
+    """
+
+    metric: Metric
+    items: int
+    unreadable: int
+    accuracy: float
+    kappa: float
+    kappa_interval: tuple[float, float]
+    calibration_error: float | None
+    by_kind: dict[str, float]
+    """Accuracy by kind of item."""
+    ordering: float | None = None
+    ordering_interval: tuple[float, float] | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the judge beats chance clearly on this metric."""
+        if self.ordering_interval is not None and self.ordering_interval[0] <= TRUSTED_ORDERING:
+            return False
+        return self.kappa_interval[0] > TRUSTED_KAPPA
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """All of it for one judge; `key` is that of `trust_key`."""
+
+    judge: str
+    key: str
+    metrics: tuple[MetricTrust, ...]
+
+    def of(self, metric: str) -> MetricTrust | None:
+        """The agreement for a metric; citations are judged as faithfulness is."""
+        name = "faithfulness" if metric.startswith("citation_") else metric
+        return next((one for one in self.metrics if one.metric == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Graded:
+    """An item with what the judge said."""
+
+    item: GoldItem
+    finding: Finding
+    cosines: Sequence[float]
+
+
+def calibrate(
+    name: str,
+    key: str,
+    judge: Judge,
+    embedder: Embedder,
+    items: Sequence[GoldItem],
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Trust:
+    """Let the judge grade every item and compare with the labels.
+
+    `judge` should write no reasons: none is used. `progress` hears (done, all). Raises
+    `ValueError` where a metric has no item.
+    """
+    graded: list[_Graded] = []
+    for number, item in enumerate(items, start=1):
+        cosines = _cosines(judge, embedder, item) if item.task == "evasive" else ()
+        graded.append(_Graded(item, _finding(judge, item), cosines))
+        progress(number, len(items))
+    trusts = tuple(
+        _trust(metric, [one for one in graded if one.item.metric == metric]) for metric in METRICS
+    )
+    return Trust(name, key, trusts)
+
+
+def trust_key(fingerprint: str, embedding: str) -> str:
+    """Identifies what a calibration holds for: judge, embedding model, prompts, labelled set."""
+    return key_of("trust", fingerprint, embedding, _prompts_hash(), gold_hash())
+
+
+def save_trust(trust: Trust, folder: Path) -> Path:
+    """Keep a calibration for the reports to come."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _file_name(trust.key)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(asdict(trust), ensure_ascii=False, indent=2) + "\n", "utf-8")
+    temporary.replace(path)
+    return path
+
+
+def load_trust(key: str, folder: Path) -> Trust | None:
+    """The calibration for that key: from `folder`, else the one that localrag brings, else None."""
+    shipped = files("localrag.evaluation").joinpath("gold", _file_name(key))
+    for place in (folder / _file_name(key), shipped):
+        if place.is_file():
+            table: dict[str, Any] = json.loads(place.read_text("utf-8"))
+            metrics = tuple(_loaded(one) for one in table["metrics"])
+            return Trust(table["judge"], table["key"], metrics)
+    return None
+
+
+def _file_name(key: str) -> str:
+    return f"trust-{key[:16]}.json"
+
+
+def _loaded(table: dict[str, object]) -> MetricTrust:
+    for name in ("kappa_interval", "ordering_interval"):
+        if table[name] is not None:
+            low, high = cast(list[float], table[name])
+            table[name] = (low, high)
+    return MetricTrust(**table)  # type: ignore[arg-type]
+
+
+def _finding(judge: Judge, item: GoldItem) -> Finding:
+    if item.task == "useful":
+        return judge.useful(item.question, item.reference, item.contexts[0], item.language)
+    if item.task == "evasive":
+        return judge.evasive(item.answer, item.language)
+    return judge.supported(item.contexts, [item.statement], item.language)[0]
+
+
+def _cosines(judge: Judge, embedder: Embedder, item: GoldItem) -> list[float]:
+    """Of the question with those made from the answer; none where they could not be read."""
+    questions = judge.questions(item.answer, item.language)
+    if questions is None:
+        return []
+    vectors = embedder.embed_queries([item.question, *questions])
+    return [float(cosine) for cosine in vectors[1:] @ vectors[0]]
+
+
+def _trust(metric: Metric, graded: Sequence[_Graded]) -> MetricTrust:
+    if not graded:
+        raise ValueError(f"no labelled item for {metric}")
+    labels = np.array([one.item.label for one in graded])
+    # What could not be read is of no use to a person: it counts as the wrong verdict.
+    verdicts = np.array(
+        [
+            not one.item.label if one.finding.verdict is None else one.finding.verdict
+            for one in graded
+        ]
+    )
+    probabilities = [one.finding.probability for one in graded]
+    known = np.array([one for one in probabilities if one is not None], dtype=np.float64)
+    hits = verdicts == labels
+    kinds = np.array([one.item.kind for one in graded])
+    order = _ordering(graded) if metric == "answer_relevancy" else None
+    return MetricTrust(
+        metric=metric,
+        items=len(graded),
+        unreadable=sum(one.finding.verdict is None for one in graded),
+        accuracy=agreement.accuracy(verdicts, labels),
+        kappa=agreement.cohens_kappa(verdicts, labels),
+        kappa_interval=agreement.kappa_interval(verdicts, labels),
+        calibration_error=(
+            agreement.calibration_error(known, labels) if len(known) == len(graded) else None
+        ),
+        by_kind={str(kind): float(hits[kinds == kind].mean()) for kind in dict.fromkeys(kinds)},
+        ordering=order[0] if order else None,
+        ordering_interval=order[1] if order else None,
+    )
+
+
+def _ordering(graded: Sequence[_Graded]) -> tuple[float, tuple[float, float]]:
+    """How often the whole metric puts right answers above the others, and its interval."""
+    values: list[float] = []
+    for one in graded:
+        score = answer_relevancy(one.cosines, [one.finding.verdict] * len(one.cosines))
+        values.append(-1.0 if score is None else score)
+    scores = np.array(values)
+    right: NDArray[np.bool_] = np.array([one.item.kind == "right" for one in graded])
+    return agreement.ordering(scores, right), agreement.ordering_interval(scores, right)
+
+
+def _prompts_hash() -> str:
+    """Of all prompts of the judge: with other words the old agreement says nothing."""
+    digest = hashlib.sha256()
+    for language in ("en", "zh"):
+        folder = files("localrag.prompts").joinpath(language)
+        for path in sorted(folder.iterdir(), key=lambda one: one.name):
+            if path.name.startswith("eval_") and not path.name.startswith("eval_draft"):
+                # As text: line ends differ between systems, and mean nothing to a model.
+                digest.update((path.name + path.read_text("utf-8")).encode())
+    return digest.hexdigest()

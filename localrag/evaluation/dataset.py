@@ -1,0 +1,182 @@
+"""Questions to evaluate on: JSON, JSONL or CSV, with the column names of several tools.
+
+`question, answer, contexts, ground_truth` (ragas until 0.1), `user_input, response,
+retrieved_contexts, reference` (ragas since 0.2) and `question, ideal_answer, has_answer, source,
+page` (localrag's own) are understood. Only the question must be there.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localrag.errors import UsageError
+
+HINT = (
+    "A data set is a JSON, JSONL or CSV file with a question a row; answer, contexts (a list), "
+    "reference, has_answer, source and page may stand beside it."
+)
+_QUESTION = ("question", "user_input", "query")
+_ANSWER = ("answer", "response")
+_CONTEXTS = ("contexts", "retrieved_contexts")
+_REFERENCE = ("ideal_answer", "ground_truth", "ground_truths", "reference")
+_ANSWERABLE = ("has_answer", "answerable")
+_FALSE = ("false", "0", "no", "否")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A passage that was given to the model; `source` "" where it is not known."""
+
+    text: str
+    source: str = ""
+    first_page: int = 0
+    last_page: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One question of a data set.
+
+    `answer` and `contexts` None: the pipeline under test produces them. `reference` "": there is
+    no reference answer. `answerable` None: not known. `source` and `page` (from 1) say where the
+    answer stands, "" and None where that is not known.
+    """
+
+    id: str
+    question: str
+    answer: str | None = None
+    contexts: tuple[Context, ...] | None = None
+    reference: str = ""
+    answerable: bool | None = None
+    source: str = ""
+    page: int | None = None
+
+
+def read_dataset(path: Path) -> list[Sample]:
+    """Read all rows; ids are row numbers from 1 where the file gives none.
+
+    Raises `UsageError` naming the file and the row where something is missing or malformed.
+    """
+    samples: list[Sample] = []
+    seen: set[str] = set()
+    for number, row in enumerate(_rows(path), start=1):
+        sample = _sample(path, number, row)
+        if sample.id in seen:
+            raise UsageError(
+                'Row {number} of {path} has the id "{id}" again.',
+                hint="Every id may stand there once.",
+                number=number,
+                path=path,
+                id=sample.id,
+            )
+        seen.add(sample.id)
+        samples.append(sample)
+    if not samples:
+        raise UsageError("{path} holds no question.", hint=HINT, path=path)
+    return samples
+
+
+def evenly(samples: list[Sample], count: int | None) -> list[Sample]:
+    """So many of the samples, taken evenly from first to last; None for all."""
+    if count is None or count >= len(samples):
+        return samples
+    return [samples[place * len(samples) // count] for place in range(count)]
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            "{path} cannot be read: {reason}.",
+            hint=HINT,
+            path=path,
+            reason=error.strerror if isinstance(error, OSError) else error,
+        ) from error
+    if path.suffix.lower() == ".csv":
+        yield from csv.DictReader(text.splitlines(keepends=True))
+        return
+    try:
+        if text.lstrip().startswith("["):
+            rows = json.loads(text)
+        else:
+            # Not splitlines(): U+2028 and the like may stand inside a JSON string.
+            rows = [json.loads(line) for line in text.split("\n") if line.strip()]
+    except ValueError as error:
+        raise UsageError(
+            "{path} is not valid JSON or JSONL: {reason}.", hint=HINT, path=path, reason=error
+        ) from error
+    for row in rows:
+        yield row if isinstance(row, dict) else {}
+
+
+def _sample(path: Path, number: int, row: Mapping[str, Any]) -> Sample:
+    question = _first(row, _QUESTION)
+    if not isinstance(question, str) or not question.strip():
+        raise UsageError(
+            "Row {number} of {path} has no question.", hint=HINT, number=number, path=path
+        )
+    contexts = _first(row, _CONTEXTS)
+    # localrag's own files name the chapter in "reference" and the answer in "ideal_answer".
+    reference = _first(row, _REFERENCE)
+    if isinstance(reference, list | tuple):
+        reference = next(iter(reference), "")
+    answer = _first(row, _ANSWER)
+    page = str(row.get("page") or "").strip()
+    identifier = row.get("id")
+    return Sample(
+        id=str(number if identifier in (None, "") else identifier),
+        question=question.strip(),
+        answer=str(answer) if answer is not None else None,
+        contexts=_contexts(contexts) if contexts is not None else None,
+        reference=str(reference or "").strip(),
+        answerable=_truth(_first(row, _ANSWERABLE)),
+        source=str(row.get("source") or ""),
+        page=int(page) if page.isdigit() else None,
+    )
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+
+
+def _contexts(value: Any) -> tuple[Context, ...]:
+    if isinstance(value, str):
+        value = _listed(value)
+    return tuple(_context(item) for item in value)
+
+
+def _listed(text: str) -> list[Any]:
+    """A list in a CSV cell, as JSON or as Python writes it; any other text is one passage."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, list):
+            return value
+    return [text]
+
+
+def _context(item: Any) -> Context:
+    if isinstance(item, Mapping):
+        first = int(item.get("first_page") or item.get("page") or 0)
+        return Context(
+            text=str(item.get("text") or ""),
+            source=str(item.get("source") or ""),
+            first_page=first,
+            last_page=int(item.get("last_page") or first),
+        )
+    return Context(str(item))
+
+
+def _truth(value: Any) -> bool | None:
+    if value is None:
+        return None
+    return str(value).strip().lower() not in _FALSE

@@ -1,0 +1,184 @@
+"""Drafts of questions with reference answers from a person's own documents, for them to edit.
+
+A small model writes questions that nobody would ask and answers that the passage does not give.
+So every draft is checked: an answerable one must be found in its passage, an unanswerable one in
+none of those that the search brings. What fails is dropped and the next passage tried.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from localrag.evaluation.answer_metrics import refuses, tokens
+from localrag.evaluation.judge import Judge
+from localrag.llms.base import LLM, Message, Options
+from localrag.prompts import render
+from localrag.text.language import Language, detect
+
+SHORTEST, LONGEST = 80, 2400
+"""Characters of a passage worth asking about."""
+TRIES = 5
+"""Passages tried for each question wanted."""
+IN_PASSAGE = 0.7
+"""Of an answer's tokens, so many must stand in the passage (or in the question)."""
+
+_REPLY_TOKENS = 200
+_GOLDEN = 0.6180339887498949
+_SPEAKS_OF_TEXT = re.compile(
+    r"\b(?:this|the|above|given) (?:passage|text|document|excerpt|paragraph|article)\b"
+    r"|\baccording to\b|(?:本文|文中|上文|这段|该段|短文|材料|资料中|文章)",
+    re.IGNORECASE,
+)
+_ANSWERABLE_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string", "minLength": 4, "maxLength": 160},
+        "answer": {"type": "string", "minLength": 1, "maxLength": 300},
+    },
+    "required": ["question", "answer"],
+    "additionalProperties": False,
+}
+_UNANSWERABLE_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"question": {"type": "string", "minLength": 4, "maxLength": 160}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage with where it stands; `page` counts from 1."""
+
+    text: str
+    source: str
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A question to be edited; `answer` of an unanswerable one is the refusal."""
+
+    question: str
+    answer: str
+    answerable: bool
+    language: Language
+    passage: Passage
+
+    def row(self) -> dict[str, object]:
+        """A line of a data set, with the passage that it was made from for whoever edits it."""
+        return {
+            "question": self.question,
+            "ideal_answer": self.answer,
+            "has_answer": self.answerable,
+            "language": self.language,
+            "source": self.passage.source,
+            "page": self.passage.page,
+            "passage": self.passage.text,
+        }
+
+
+def draft(
+    passages: Sequence[Passage],
+    llm: LLM,
+    judge: Judge,
+    find: Callable[[str], Sequence[str]],
+    *,
+    answerable: int,
+    unanswerable: int,
+) -> Iterator[Draft]:
+    """So many drafts of each kind, or fewer where the passages do not give more.
+
+    `find` brings the passages that a search finds for a question.
+    """
+    usable = [one for one in passages if SHORTEST <= len(one.text.strip()) <= LONGEST]
+    order = spread(usable)
+    asked: set[str] = set()
+    for kind, wanted in ((True, answerable), (False, unanswerable)):
+        # The unanswerable ones begin elsewhere, so that not both kinds ask about the same.
+        start = 0 if kind else min(answerable, len(order) // 2)
+        turned = [*order[start:], *order[:start]]
+        made = 0
+        for passage in turned[: wanted * TRIES]:
+            if made == wanted:
+                break
+            found = (
+                _answerable(passage, llm, judge)
+                if kind
+                else _unanswerable(passage, llm, judge, find)
+            )
+            key = " ".join(tokens(found.question)) if found else ""
+            if found and key not in asked:
+                asked.add(key)
+                made += 1
+                yield found
+
+
+def spread(passages: Sequence[Passage]) -> list[Passage]:
+    """All passages in an order of which every beginning is spread evenly over them."""
+    places = sorted(range(len(passages)), key=lambda place: place * _GOLDEN % 1.0)
+    return [passages[place] for place in places]
+
+
+def _answerable(passage: Passage, llm: LLM, judge: Judge) -> Draft | None:
+    language = _language(passage.text)
+    value = _written("eval_draft", passage, language, llm, _ANSWERABLE_SCHEMA)
+    question, answer = _text(value, "question"), _text(value, "answer")
+    if not _is_question(question) or not answer or refuses(answer):
+        return None
+    known = set(tokens(passage.text)) | set(tokens(question))
+    said = tokens(answer)
+    if not said or sum(token in known for token in said) < IN_PASSAGE * len(said):
+        return None
+    if not judge.answerable(question, passage.text, language).verdict:
+        return None
+    return Draft(question, answer, True, language, passage)
+
+
+def _unanswerable(
+    passage: Passage, llm: LLM, judge: Judge, find: Callable[[str], Sequence[str]]
+) -> Draft | None:
+    language = _language(passage.text)
+    value = _written("eval_draft_unanswerable", passage, language, llm, _UNANSWERABLE_SCHEMA)
+    question = _text(value, "question")
+    if not _is_question(question):
+        return None
+    for text in (passage.text, *find(question)):
+        # Only a clear no will do: an answerable question taken for unanswerable is worse than none.
+        if judge.answerable(question, text, language).verdict is not False:
+            return None
+    return Draft(question, render("refusal", language), False, language, passage)
+
+
+def _written(
+    name: str, passage: Passage, language: Language, llm: LLM, schema: Mapping[str, object]
+) -> dict[str, object]:
+    messages = [
+        Message("system", render(f"{name}_system", language)),
+        Message("user", render("eval_draft_passage", language, passage=passage.text)),
+    ]
+    if llm.count_prompt_tokens(messages) + _REPLY_TOKENS > llm.context_window:
+        return {}
+    completion = llm.complete(messages, Options(max_tokens=_REPLY_TOKENS, schema=schema))
+    try:
+        value = json.loads(completion.text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Mapping[str, object], name: str) -> str:
+    text = value.get(name)
+    return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+def _is_question(text: str) -> bool:
+    """Whether a person who has not seen the passage could ask this."""
+    return text.endswith(("?", "？")) and not _SPEAKS_OF_TEXT.search(text)
+
+
+def _language(text: str) -> Language:
+    return "en" if detect(text) == "en" else "zh"

@@ -1,0 +1,350 @@
+"""A language model as judge, in steps small enough for a model of 1.5 billion parameters.
+
+A verdict is a yes or a no. Where the model's logits can be read it is P(Yes) over Yes and No:
+nothing to parse, and a probability besides. Elsewhere the model writes it under a JSON schema,
+and what cannot be read is asked again and then counted as unreadable. The text that a verdict is
+about comes first in the prompt, so that its state is re-used for the next statement about it.
+What does not fit into the window is judged in parts; nothing is cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from localrag.evaluation.judge_metrics import Verdict
+from localrag.evaluation.passages import pack
+from localrag.evaluation.statements import SCHEMA as STATEMENTS_SCHEMA
+from localrag.evaluation.statements import accepted, needs_rewriting, sentences
+from localrag.llms.base import LLM, ChoiceScorer, Message, Options
+from localrag.messages import tr
+from localrag.prompts import YES_NO, render
+from localrag.text.language import Language
+
+QUESTIONS = 3
+"""Questions made from an answer: n of answer relevancy."""
+
+ATTEMPTS = 3
+"""How often a judge without logits is asked before its verdict counts as unreadable."""
+
+REASON_TOKENS = 96
+_VERDICT_TOKENS = 32
+_MARGIN = 16
+"""Tokens kept free: a text may have a few more tokens in its place than by itself."""
+_SHORTEST_ROOM = 64
+
+_REASON_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 240}},
+    "required": ["reason"],
+    "additionalProperties": False,
+}
+_QUESTIONS_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {
+        "questions": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 2, "maxLength": 160},
+            "minItems": QUESTIONS,
+            "maxItems": QUESTIONS,
+        }
+    },
+    "required": ["questions"],
+    "additionalProperties": False,
+}
+_BEFORE = r"\W*(?:json\W+)?(?:verdict\W+)?"
+_ALSO_NO = {"否": "否|不是"}
+
+Task = Literal["support", "useful", "evasive", "draft_answerable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One verdict, None where it could not be read; `probability` of yes where there are logits.
+
+    `reason` says why, where that was asked for.
+    """
+
+    verdict: Verdict
+    probability: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A statement, a passage or a citation with what the judge found."""
+
+    text: str
+    finding: Finding
+
+
+class Judge:
+    """Asks a language model for verdicts, statements and questions.
+
+    `scorer` reads verdicts from the logits; None for a backend that shows none. With `reasons`
+    the model says in a sentence why it found against a statement, which costs about as much
+    time again as the verdict.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        scorer: ChoiceScorer | None,
+        *,
+        reasons: bool = True,
+    ) -> None:
+        self._llm = llm
+        self._scorer = scorer
+        self._reasons = reasons
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._llm.name
+
+    def statements(self, question: str, answer: str, language: Language) -> list[str]:
+        """The simple statements that an answer makes, in order, each understandable by itself.
+
+        Sentence by sentence: one that makes a single claim and names what it speaks of stays
+        as it is. The model splits the others and puts names in the place of pronouns; where it
+        adds or loses something the sentence itself is the statement.
+        """
+        found: list[str] = []
+        spoken = sentences(answer)
+        for place, sentence in enumerate(spoken):
+            if needs_rewriting(sentence):
+                found += self._rewritten(question, spoken[:place], sentence, language)
+            else:
+                found.append(sentence)
+        return list(dict.fromkeys(found))
+
+    def supported(
+        self, contexts: Sequence[str], statements: Sequence[str], language: Language
+    ) -> list[Finding]:
+        """For each statement, whether it can be inferred from the contexts.
+
+        Contexts that do not fit into the window together are judged in parts: a statement is
+        supported where any part supports it.
+        """
+        findings = [Finding(False, 0.0 if self._scorer else None)] * len(statements)
+        if not contexts or not statements:
+            return findings
+        longest = max(statements, key=self._llm.count_tokens)
+        parts = self._parts("support", contexts, {"statement": longest}, language)
+        if parts is None:
+            return [_too_long()] * len(statements)
+        for number, part in enumerate(parts):
+            text = "\n\n".join(part)
+            for place, statement in enumerate(statements):
+                known = findings[place]
+                if known.verdict:
+                    continue
+                new = self._ask("support", text, {"statement": statement}, language)
+                findings[place] = new if number == 0 else _either(known, new)
+        if not self._reasons:
+            return findings
+        text = "\n\n".join(parts[0])
+        return [
+            Finding(False, finding.probability, self._reason(text, statement, language))
+            if finding.verdict is False
+            else finding
+            for statement, finding in zip(statements, findings, strict=True)
+        ]
+
+    def useful(self, question: str, reference: str, context: str, language: Language) -> Finding:
+        """Whether one context helps to arrive at the reference answer."""
+        values = {"question": question, "reference": reference}
+        return self._any_part("useful", context, values, language)
+
+    def answerable(self, question: str, context: str, language: Language) -> Finding:
+        """Whether the exact answer to a question stands in one context."""
+        return self._any_part("draft_answerable", context, {"question": question}, language)
+
+    def _any_part(
+        self, task: Task, context: str, values: Mapping[str, str], language: Language
+    ) -> Finding:
+        parts = self._parts(task, [context], values, language)
+        if parts is None:
+            return _too_long()
+        finding: Finding | None = None
+        for part in parts:
+            new = self._ask(task, "\n\n".join(part), values, language)
+            finding = new if finding is None else _either(finding, new)
+            if finding.verdict:
+                break
+        assert finding is not None, "a context has at least one part"  # noqa: S101
+        return finding
+
+    def evasive(self, answer: str, language: Language) -> Finding:
+        """Whether an answer is noncommittal: it only says that it does not know or cannot tell."""
+        parts = self._parts("evasive", [answer], {}, language)
+        if parts is None:
+            return _too_long()
+        findings = [self._ask("evasive", "\n\n".join(part), {}, language) for part in parts]
+        # A long answer evades only where all of it does.
+        committed = [finding for finding in findings if finding.verdict is False]
+        unread = [finding for finding in findings if finding.verdict is None]
+        return next(iter(committed or unread or findings))
+
+    def questions(self, answer: str, language: Language) -> list[str] | None:
+        """`QUESTIONS` questions that the answer would answer; None where none could be read."""
+        system = render("eval_questions_system", language)
+        task = render("eval_questions", language, answer=answer)
+        messages = [Message("system", system), Message("user", task)]
+        if not self._fits(messages, 320):
+            return None
+        for attempt in range(ATTEMPTS):
+            value = self._written(messages, _QUESTIONS_SCHEMA, 320, attempt)
+            made = value.get("questions") if value else None
+            if isinstance(made, list):
+                texts = [one.strip() for one in made if isinstance(one, str) and one.strip()]
+                if len(texts) >= QUESTIONS:
+                    return texts[:QUESTIONS]
+        return None
+
+    def _rewritten(
+        self, question: str, before: Sequence[str], sentence: str, language: Language
+    ) -> list[str]:
+        system = Message("system", render("eval_statements_system", language))
+        limit = 2 * self._llm.count_tokens(sentence) + 96
+        for start in range(len(before) + 1):
+            # What was said just before is what pronouns point to; the rest may be left out.
+            said = [*before[start:], sentence]
+            task = render(
+                "eval_statements",
+                language,
+                question=question,
+                answer=" ".join(said) if language == "en" else "".join(said),
+                sentence=sentence,
+            )
+            messages = [system, Message("user", task)]
+            if self._fits(messages, limit):
+                value = self._written(messages, STATEMENTS_SCHEMA, limit, 0)
+                made = value.get("statements") if value else None
+                known = f"{question} {' '.join(said)}"
+                return accepted(made, sentence, known) or [sentence]
+        return [sentence]
+
+    def _reason(self, text: str, statement: str, language: Language) -> str:
+        """Why a statement is not supported, or "" where the model gave no reason."""
+        messages = [
+            Message("system", render("eval_support_system", language, text=text)),
+            Message("user", render("eval_reason", language, statement=statement)),
+        ]
+        if not self._fits(messages, REASON_TOKENS):
+            return ""
+        value = self._written(messages, _REASON_SCHEMA, REASON_TOKENS, 0)
+        reason = value.get("reason") if value else None
+        return reason.strip() if isinstance(reason, str) else ""
+
+    def _ask(self, task: Task, text: str, values: Mapping[str, str], language: Language) -> Finding:
+        messages = _messages(task, text, values, language)
+        choices = choices_of(task, language)
+        if self._scorer is not None:
+            scores = self._scorer.score_choices(messages, choices, keep=1)
+            probability = float(scores[0])
+            return Finding(probability >= 0.5, probability)
+        for attempt in range(ATTEMPTS):
+            completion = self._llm.complete(
+                messages, _options(_verdict_schema(choices), _VERDICT_TOKENS, attempt)
+            )
+            verdict = verdict_in(completion.text, *choices)
+            if verdict is not None:
+                return Finding(verdict)
+        return Finding(None, None, tr("The judge's reply could not be read."))
+
+    def _written(
+        self,
+        messages: Sequence[Message],
+        schema: Mapping[str, object],
+        limit: int,
+        attempt: int,
+    ) -> dict[str, object] | None:
+        """The object that the model wrote; None where it was cut off or is none."""
+        completion = self._llm.complete(messages, _options(schema, limit, attempt))
+        try:
+            value = json.loads(completion.text)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def _parts(
+        self, task: Task, texts: Sequence[str], values: Mapping[str, str], language: Language
+    ) -> list[list[str]] | None:
+        """The texts in parts that fit beside the task; None where the task leaves no room."""
+        empty = _messages(task, "", values, language)
+        reply = max(_VERDICT_TOKENS, REASON_TOKENS if task == "support" and self._reasons else 0)
+        used = self._llm.count_prompt_tokens(empty) + reply + _MARGIN
+        room = self._llm.context_window - used
+        if room < _SHORTEST_ROOM:
+            return None
+        return pack(texts, room, self._llm.count_tokens)
+
+    def _fits(self, messages: Sequence[Message], reply: int) -> bool:
+        return self._llm.count_prompt_tokens(messages) + reply <= self._llm.context_window
+
+
+def choices_of(task: Task, language: Language) -> tuple[str, str]:
+    """What the model may reply: for yes, and for no."""
+    # Asked whether a reply evades, a small model says yes to good replies; two descriptions
+    # to choose from it tells apart.
+    return ("B", "A") if task == "evasive" else YES_NO[language]
+
+
+def verdict_in(reply: str, yes: str, no: str) -> Verdict:
+    """The verdict in what a model wrote: as JSON, else as its first word; None where none is."""
+    try:
+        value = json.loads(reply)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        value = value.get("verdict")
+    if isinstance(value, bool):
+        return value
+    text = value if isinstance(value, str) else reply
+    for word, verdict in ((_ALSO_NO.get(no, no), False), (yes, True)):
+        end = r"\b" if word.isascii() else ""
+        if re.match(f"{_BEFORE}(?:{word}){end}", text, re.IGNORECASE):
+            return verdict
+    return None
+
+
+def _verdict_schema(choices: Sequence[str]) -> Mapping[str, object]:
+    return {
+        "type": "object",
+        "properties": {"verdict": {"type": "string", "enum": list(choices)}},
+        "required": ["verdict"],
+        "additionalProperties": False,
+    }
+
+
+def _messages(
+    task: Task, text: str, values: Mapping[str, str], language: Language
+) -> list[Message]:
+    return [
+        Message("system", render(f"eval_{task}_system", language, text=text)),
+        Message("user", render(f"eval_{task}", language, **values)),
+    ]
+
+
+def _options(schema: Mapping[str, object], limit: int, attempt: int) -> Options:
+    # The same words again would bring the same reply again.
+    return Options(
+        max_tokens=limit, temperature=0.7 if attempt else 0.0, seed=attempt, schema=schema
+    )
+
+
+def _either(known: Finding, new: Finding) -> Finding:
+    """Two parts together: yes where one says yes, unread where one might have."""
+    if known.verdict or new.verdict:
+        return known if known.verdict else new
+    if known.verdict is None or new.verdict is None:
+        return known if known.verdict is None else new
+    return max(known, new, key=lambda finding: finding.probability or 0.0)
+
+
+def _too_long() -> Finding:
+    return Finding(None, None, tr("Too long for the judge's context window."))

@@ -1,0 +1,163 @@
+"""Which of two answers is better: a language model as judge, with its favourite place cancelled.
+
+A judge prefers an answer for where it stands. So each pair is judged in both orders, and the
+two are joined by the geometric mean: what the place adds to the log-odds of an answer, it takes
+in the other order (Wang et al., "Large Language Models are not Fair Evaluators", ACL 2024;
+Zheng et al., "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", NeurIPS 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.evaluation.answer_metrics import MARKER, refuses
+from localrag.llms.base import LLM, ChoiceScorer, Message
+from localrag.prompts import render
+from localrag.rag.grading import from_probabilities, from_text
+from localrag.text.language import Language
+
+Criterion = Literal["relevance", "accuracy", "completeness", "concision"]
+CRITERIA: tuple[Criterion, ...] = ("relevance", "accuracy", "completeness", "concision")
+
+Basis = Literal["judge", "same answer", "known", "too long", "unreadable"]
+"""Where a verdict comes from: the model; two answers that say the same; what the reference says
+about refusing; or nowhere, as the prompt does not fit the window or no reply could be read."""
+
+CLEAR = 0.6
+"""A smaller probability that one answer is better is no verdict for it."""
+
+CHOICES: dict[Language, tuple[str, str]] = {
+    "en": ("Answer A", "Answer B"),
+    "zh": ("回答A", "回答B"),
+}
+REPLY_TOKENS = 24
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One criterion; `probability` that the first answer is better, None where it is not judged."""
+
+    criterion: Criterion
+    probability: float | None
+    basis: Basis
+
+    @property
+    def better(self) -> int | None:
+        """The better answer, 0 or 1; None where neither clearly is."""
+        if self.probability is None or max(self.probability, 1 - self.probability) < CLEAR:
+            return None
+        return 0 if self.probability > 0.5 else 1
+
+
+class PairJudge:
+    """Asks a language model which of two answers is better.
+
+    `scorer` reads that from the logits; None for a backend that shows none: there it is read
+    from what the model writes, and only two orders that agree make a verdict.
+    """
+
+    def __init__(self, llm: LLM, scorer: ChoiceScorer | None) -> None:
+        self._llm = llm
+        self._choose = from_probabilities(scorer) if scorer else from_text(llm)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._llm.name
+
+    def verdicts(
+        self,
+        question: str,
+        reference: str,
+        answerable: bool | None,
+        answers: tuple[str, str],
+        language: Language,
+    ) -> tuple[Verdict, ...]:
+        """A verdict for each criterion. Raises `BackendError`."""
+        # Markers count passages of two different lists: they say nothing about the answers.
+        first, second = (MARKER.sub("", answer).strip() for answer in answers)
+        refused = refuses(first), refuses(second)
+        if first == second or all(refused):
+            return tuple(Verdict(criterion, 0.5, "same answer") for criterion in CRITERIA)
+        known = _known(answerable, refused)
+        unknown = [criterion for criterion in CRITERIA if criterion not in known]
+        judged = self._judged(unknown, question, reference, (first, second), language)
+        return tuple(
+            Verdict(criterion, known[criterion], "known")
+            if criterion in known
+            else judged[criterion]
+            for criterion in CRITERIA
+        )
+
+    def _judged(
+        self,
+        criteria: Sequence[Criterion],
+        question: str,
+        reference: str,
+        answers: tuple[str, str],
+        language: Language,
+    ) -> dict[Criterion, Verdict]:
+        prompts = [
+            {name: _messages(name, question, reference, order, language) for name in criteria}
+            for order in (answers, answers[::-1])
+        ]
+        for messages in (messages for order in prompts for messages in order.values()):
+            needed = self._llm.count_prompt_tokens(messages) + REPLY_TOKENS
+            if needed > self._llm.context_window:
+                return {criterion: Verdict(criterion, None, "too long") for criterion in criteria}
+        # One order after the other: what the prompts of an order share is read once. It is not
+        # worth a place among the kept states, which are for passages that come back.
+        chances = [
+            {name: self._choose(messages, CHOICES[language], 0) for name, messages in order.items()}
+            for order in prompts
+        ]
+        return {name: _joined(name, chances[0][name], chances[1][name]) for name in criteria}
+
+
+def _joined(
+    criterion: Criterion, as_given: NDArray[np.float64] | None, swapped: NDArray[np.float64] | None
+) -> Verdict:
+    if as_given is None or swapped is None:
+        return Verdict(criterion, None, "unreadable")
+    logs = np.log(np.maximum(as_given, _SMALLEST)) + np.log(np.maximum(swapped[::-1], _SMALLEST))
+    odds = (logs[0] - logs[1]) / 2
+    return Verdict(criterion, float(1 / (1 + np.exp(-odds))), "judge")
+
+
+def _known(answerable: bool | None, refused: tuple[bool, bool]) -> dict[Criterion, float]:
+    """What needs no judge, where one answer refuses and it is known whether it should."""
+    if answerable is None or refused[0] == refused[1]:
+        return {}
+    refuser = 1.0 if refused[0] else 0.0
+    if answerable:
+        return {"relevance": 1 - refuser, "completeness": 1 - refuser}
+    return {"relevance": refuser, "accuracy": refuser, "completeness": refuser}
+
+
+def _messages(
+    criterion: Criterion,
+    question: str,
+    reference: str,
+    answers: Sequence[str],
+    language: Language,
+) -> list[Message]:
+    """The answers first: they are read once for all criteria."""
+    right = render("compare_reference", language, reference=reference) + "\n" if reference else ""
+    system = render(
+        "compare_pair",
+        language,
+        question=question,
+        reference=right,
+        first=answers[0],
+        second=answers[1],
+    )
+    name = f"compare_{criterion}"
+    if reference and criterion in ("accuracy", "completeness"):
+        name += "_known"
+    return [Message("system", system), Message("user", render(name, language))]

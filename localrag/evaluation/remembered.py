@@ -1,0 +1,183 @@
+"""Calls that were paid for once: every prompt's outcome, by its content, in one SQLite file.
+
+A run that is killed has every finished call on disk and continues from there with the same
+numbers. The key is a hash of the model's fingerprint and of all that the outcome depends on, so
+changed prompts, data or models are never answered with something old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import UsageError
+from localrag.llms.base import LLM, ChoiceScorer, Completion, Message, Options
+
+_WAIT = 30.0
+"""Seconds that a call waits while another process writes."""
+
+
+class CallStore:
+    """Outcomes by key, each with the seconds that it took. Several threads may use it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file. Raises `UsageError` where it is none of ours."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(
+            path, timeout=_WAIT, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS calls "
+                "(key TEXT PRIMARY KEY, value TEXT NOT NULL, seconds REAL NOT NULL)"
+            )
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise UsageError(
+                "{path} cannot be used to remember the judge's verdicts: {reason}.",
+                hint="Remove the file, or name another folder with --cache.",
+                path=path,
+                reason=error,
+            ) from error
+
+    def get(self, key: str) -> tuple[Any, float] | None:
+        """The value and the seconds it took, or None."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT value, seconds FROM calls WHERE key = ?", (key,)
+            ).fetchone()
+        return (json.loads(row[0]), float(row[1])) if row else None
+
+    def put(self, key: str, value: object, seconds: float) -> None:
+        """Keep a value; on disk when this returns."""
+        text = json.dumps(value, ensure_ascii=False)
+        with self._lock:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", (key, text, seconds)
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def key_of(*parts: object) -> str:
+    """SHA-256 (hex) of JSON values."""
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+class RememberedModel:
+    """A language model whose every outcome is kept: an `LLM`, and a `ChoiceScorer` of `scorer`.
+
+    `seconds` counts what all outcomes cost when they were computed, whether now or earlier, and
+    `computed` how many calls the model was really asked. `fingerprint` identifies the weights.
+    """
+
+    def __init__(
+        self, llm: LLM, scorer: ChoiceScorer | None, fingerprint: str, store: CallStore
+    ) -> None:
+        self._llm = llm
+        self._scorer = scorer
+        self._fingerprint = fingerprint
+        self._store = store
+        self._lock = threading.Lock()
+        self.seconds = 0.0
+        self.computed = 0
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._llm.name
+
+    @property
+    def context_window(self) -> int:
+        """Tokens that prompt and answer may take together."""
+        return self._llm.context_window
+
+    def count_tokens(self, text: str) -> int:
+        """As the model counts."""
+        return self._llm.count_tokens(text)
+
+    def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """As the model counts."""
+        return self._llm.count_prompt_tokens(messages)
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        """A whole reply, from the store where the same was asked before."""
+        asked = [
+            options.max_tokens,
+            options.temperature,
+            options.seed,
+            list(options.stop),
+            options.schema,
+        ]
+        key = key_of("complete", self._fingerprint, _plain(messages), asked)
+        if (known := self._store.get(key)) is not None:
+            self._count(known[1], computed=False)
+            return Completion(**known[0])
+        started = time.perf_counter()
+        completion = self._llm.complete(messages, options)
+        seconds = time.perf_counter() - started
+        value = {
+            "text": completion.text,
+            "prompt_tokens": completion.prompt_tokens,
+            "completion_tokens": completion.completion_tokens,
+            "finish_reason": completion.finish_reason,
+        }
+        self._store.put(key, value, seconds)
+        self._count(seconds, computed=True)
+        return completion
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        """The reply in one piece: whoever grades does not watch it being written."""
+        yield self.complete(messages, options).text
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        """Probabilities, from the store where the same was asked before."""
+        assert self._scorer is not None, "a judge is given this only with a scorer"  # noqa: S101
+        key = key_of("choices", self._fingerprint, _plain(messages), list(choices))
+        if (known := self._store.get(key)) is not None:
+            self._count(known[1], computed=False)
+            return np.asarray(known[0], dtype=np.float64)
+        started = time.perf_counter()
+        scores = self._scorer.score_choices(messages, choices, keep=keep)
+        seconds = time.perf_counter() - started
+        self._store.put(key, [float(score) for score in scores], seconds)
+        self._count(seconds, computed=True)
+        return scores
+
+    def _count(self, seconds: float, *, computed: bool) -> None:
+        with self._lock:
+            self.seconds += seconds
+            self.computed += computed
+
+
+def _plain(messages: Sequence[Message]) -> list[list[str]]:
+    return [[message.role, message.content] for message in messages]

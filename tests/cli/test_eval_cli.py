@@ -1,0 +1,273 @@
+"""`localrag eval` as a person runs it, with a model server of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judging_llm import JudgingLLM
+
+from localrag.llms.base import Message, Options
+
+ROOT = Path(__file__).resolve().parents[2]
+MILL = {
+    "question": "When was the Thorn mill built?",
+    "answer": "The Thorn mill was built in 1820. [1]",
+    "contexts": ["The Thorn mill was built in 1820.", "The moon is round."],
+    "ground_truth": "The Thorn mill was built in 1820.",
+}
+ROWS = [
+    MILL,
+    MILL | {"question": "How many floors?", "answer": "The mill has nine floors. [1]"},
+    {
+        "question": "法国在哪里？",
+        "answer": "法国位于西欧，法国的首都是巴黎。",
+        "contexts": ["法国位于西欧。"],
+        "ground_truth": "法国位于西欧。",
+    },
+    {
+        "question": "Who owns the moon?",
+        "answer": "The documents do not contain the answer to this question.",
+        "contexts": ["The moon is round."],
+        "has_answer": False,
+    },
+]
+
+
+@dataclass
+class Server:
+    """An OpenAI-compatible server that judges by rules; `delay` in seconds."""
+
+    url: str = ""
+    delay: float = 0.0
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    state = Server()
+    judge = JudgingLLM()
+
+    class Chat(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            messages = [Message(one["role"], one["content"]) for one in body["messages"]]
+            state.asked.append(body["messages"][-1]["content"])
+            time.sleep(state.delay)
+            schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+            text = "1"
+            if schema is not None:
+                text = judge.complete(messages, Options(schema=schema)).text
+            message = {"role": "assistant", "content": text}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            if body.get("stream"):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                delta = json.dumps({"choices": [choice | {"delta": message}]})
+                self.wfile.write(f"data: {delta}\n\ndata: [DONE]\n\n".encode())
+                return
+            payload = json.dumps({"choices": [choice]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Chat)
+    running.daemon_threads = True
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    state.url = f"http://127.0.0.1:{running.server_port}/v1"
+    yield state
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+Command = Callable[..., list[str]]
+
+
+@pytest.fixture
+def environment(
+    server: Server, models_dir: Callable[[str], Path], tmp_path: Path
+) -> dict[str, str]:
+    models_dir("use-multilingual-v3")
+    server.delay = 0.0
+    server.asked.clear()
+    return os.environ | {
+        "LOCALRAG_CONFIG": str(tmp_path / "config.toml"),
+        "LOCALRAG_LANG": "en",
+        "LOCALRAG_LIBRARY": str(tmp_path / "library"),
+        "LOCALRAG_LLM_BACKEND": "openai",
+        "LOCALRAG_LLM_BASE_URL": server.url,
+    }
+
+
+def localrag(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "localrag", *arguments],
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=300,
+    )
+
+
+def data_set(folder: Path, rows: list[dict[str, Any]] = ROWS) -> str:
+    path = folder / "set.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows), "utf-8")
+    return str(path)
+
+
+def means(report: dict[str, Any]) -> dict[str, float | None]:
+    return {metric["name"]: metric["mean"] for metric in report["metrics"]}
+
+
+@pytest.mark.models
+def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    arguments = ("eval", "run", data_set(tmp_path), "--cache", str(tmp_path / "cache"))
+    done = localrag(environment, *arguments, "--json", "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert set(report["metrics"][0]) >= {"name", "mean", "interval", "unreadable"}
+    assert means(report)["faithfulness"] == pytest.approx((1 + 0 + 0.5) / 3)
+    assert means(report)["context_precision"] == pytest.approx(1.0)
+    assert means(report)["refusal"] == 1.0
+    assert all(metric["unreadable"] == 0 for metric in report["metrics"])
+    assert report["calibration"] is None
+    assert "4 questions" in done.stderr
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    shown = localrag(environment, *arguments)
+    assert shown.returncode == 0, shown.stderr
+    assert "Not calibrated" in shown.stdout
+    assert "How many floors?" in shown.stdout
+
+
+@pytest.mark.models
+def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
+    environment: dict[str, str], server: Server, tmp_path: Path
+) -> None:
+    rows = [row | {"question": f"{row['question']} ({n})"} for n in range(3) for row in ROWS]
+    dataset = data_set(tmp_path, rows)
+    whole = localrag(environment, "eval", "run", dataset, "--cache", str(tmp_path / "a"), "--json")
+    assert whole.returncode == 0, whole.stderr
+    calls = len(server.asked)
+    server.asked.clear()
+    server.delay = 0.05
+    arguments = ["eval", "run", dataset, "--cache", str(tmp_path / "b"), "--json"]
+    generator = random.Random(7)
+    for _ in range(2):
+        before = len(server.asked)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "localrag", *arguments],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wanted = before + generator.randint(6, 14)
+        deadline = time.monotonic() + 60
+        while len(server.asked) < wanted and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() != 0, "it was to be killed before it ended"
+    server.delay = 0.0
+    resumed = localrag(environment, *arguments)
+    assert resumed.returncode == 0, resumed.stderr
+    first, second = json.loads(whole.stdout), json.loads(resumed.stdout)
+    first.pop("judge_seconds"), second.pop("judge_seconds")
+    assert first == second
+    # Four calls may have been under way each time, and the speed is measured anew.
+    assert len(server.asked) <= calls + 2 * (4 + 3)
+
+
+@pytest.mark.models
+def test_calibrate_is_carried_by_the_reports(environment: dict[str, str], tmp_path: Path) -> None:
+    cache = ("--cache", str(tmp_path / "cache"))
+    done = localrag(environment, "eval", "calibrate", *cache)
+    assert done.returncode == 0, done.stderr
+    for metric in ("faithfulness", "answer_relevancy", "context_recall", "context_precision"):
+        assert metric in done.stdout
+    report = json.loads(
+        localrag(environment, "eval", "run", data_set(tmp_path), *cache, "--json").stdout
+    )
+    agreement = {one["name"]: one for one in report["calibration"]["metrics"]}
+    assert agreement["faithfulness"]["items"] == 36
+    assert -1 <= agreement["faithfulness"]["kappa"] <= 1
+    untrusted = {name for name, one in agreement.items() if not one["trusted"]}
+    assert untrusted <= set(report["calibration"]["untrustworthy"])
+
+
+@pytest.mark.models
+def test_answers_from_a_library_for_two_configurations(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "small.toml").write_text(
+        '[chunking]\nstrategy = "windows"\nsize = 300\noverlap = 0\n'
+    )
+    (tmp_path / "word.toml").write_text('[retrieval]\nmode = "keyword"\n')
+    dataset = data_set(
+        tmp_path,
+        [{"question": "Who presented the perceptron?", "source": "ai-overview.en.pdf", "page": 2}],
+    )
+    arguments = ["eval", "run", dataset, "--no-judge", "--json", "--cache", str(tmp_path / "cache")]
+    for name in ("small", "word"):
+        arguments += ["--config", str(tmp_path / f"{name}.toml")]
+    arguments += ["--documents", str(ROOT / "data" / "ai-overview.en.pdf")]
+    done = localrag(environment, *arguments)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert [run["name"] for run in report["runs"]] == ["small", "word"]
+    small, word = (run["questions"][0]["contexts"] for run in report["runs"])
+    assert small != word
+    assert max(len(context["text"]) for context in small) <= 500
+    assert {one["metric"] for one in report["differences"]} == {"page_rank"}
+    assert not report["differences"][0]["ranked"]
+
+
+@pytest.mark.models
+def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) -> None:
+    dataset = data_set(tmp_path, [{"question": "q"}])
+    done = localrag(environment, "eval", "run", dataset, "--no-judge")
+    assert done.returncode == 1
+    assert "library" in done.stderr
+    done = localrag(environment, "eval", "run", dataset, "--config", str(tmp_path / "no.toml"))
+    assert done.returncode == 2
+    assert "There is no settings file" in done.stderr
+    existing = tmp_path / "mine.jsonl"
+    existing.write_text("edited", "utf-8")
+    done = localrag(environment, "eval", "make", "-o", str(existing))
+    assert done.returncode == 2
+    assert existing.read_text("utf-8") == "edited"
+
+
+@pytest.mark.models
+def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> None:
+    output = tmp_path / "made.jsonl"
+    document = ROOT / "data" / "garden-handbook.en.md"
+    done = localrag(
+        environment,
+        *("eval", "make", str(document), "--questions", "3", "--unanswerable", "1"),
+        *("-o", str(output), "--cache", str(tmp_path / "cache")),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    assert [row["has_answer"] for row in rows] == [True, True, False]
+    assert all(row["source"] == "garden-handbook.en.md" and row["page"] == 1 for row in rows)
+    assert all(row["question"].endswith("?") for row in rows)

@@ -1,0 +1,68 @@
+"""Answers of both ways for tests of their comparison."""
+
+from __future__ import annotations
+
+from localrag.evaluation.mode_comparison import Asked, Compared, ModeComparison
+from localrag.evaluation.mode_comparison_judge import CRITERIA, Verdict
+from localrag.types import Answer, Citation, SelfRAGMetrics, Step, SupportedSentence
+
+MODES = ("standard", "self-rag")
+REFUSAL = "The documents do not contain the answer to this question."
+
+
+def standard(text: str, *, grounded: bool = True, seconds: float = 2.0) -> Answer:
+    cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if grounded else ()
+    return Answer("q", text, "en", grounded, cited, (), (), seconds)
+
+
+def self_rag(
+    text: str,
+    *,
+    needed: bool = True,
+    relevant: int = 2,
+    ratings: tuple[str, ...] = ("fully supported",),
+    used: bool = True,
+    seconds: float = 6.0,
+) -> Answer:
+    metrics = SelfRAGMetrics(
+        retrieval_needed=needed,
+        documents_retrieved=5 if needed else 0,
+        relevant_documents=relevant if needed else 0,
+        response_support_ratings=ratings if needed and relevant else (),  # type: ignore[arg-type]
+        utility_ratings=(4.0,) * len(ratings),
+        best_score=19.0 if used else 0.0,
+        used_retrieval=used,
+    )
+    support = (SupportedSentence(0, len(text), "fully supported", 0.9),) if used else ()
+    trace = (
+        Step("retrieval decision", "documents are needed", 0.9, 1.0),
+        Step("relevance", "passage 1 relevant", 0.9, 2.0),
+        Step("write", "from 1 passages", None, 3.0),
+    )
+    cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if used else ()
+    return Answer("q", text, "en", used, cited, (), trace, seconds, support, metrics)
+
+
+def verdicts(*probabilities: float | None) -> tuple[Verdict, ...]:
+    return tuple(
+        Verdict(criterion, probability, "judge" if probability is not None else "unreadable")
+        for criterion, probability in zip(CRITERIA, probabilities, strict=True)
+    )
+
+
+def compared(
+    first: Answer,
+    second: Answer,
+    *probabilities: float | None,
+    reference: str = "",
+    answerable: bool | None = None,
+    question: str = "How many floors does the mill have?",
+    language: str = "en",
+) -> Compared:
+    asked = Asked(question, reference, answerable)
+    judged = verdicts(*(probabilities or (0.5,) * 4))
+    return Compared(asked, language, (first, second), judged, 0.5)  # type: ignore[arg-type]
+
+
+def comparison(*questions: Compared, asked: int | None = None) -> ModeComparison:
+    return ModeComparison(MODES, "small", asked or len(questions), questions)

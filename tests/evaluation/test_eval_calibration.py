@@ -1,0 +1,139 @@
+"""The labelled set, and what a judge's verdicts on it come to."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import HashEmbedder
+from judging_llm import JudgingLLM
+
+from localrag import factory
+from localrag.cli.eval_work import model_fingerprint
+from localrag.config import Settings
+from localrag.evaluation import calibration
+from localrag.evaluation.gold_set import METRICS, GoldItem, gold_items
+from localrag.evaluation.judge import Judge
+
+
+def test_the_labelled_set_is_large_balanced_and_in_both_languages() -> None:
+    items = gold_items()
+    assert len(items) >= 60
+    counts = Counter((item.metric, item.language, item.kind) for item in items)
+    assert len(counts) == len(METRICS) * 2 * 3
+    assert min(counts.values()) >= 5
+    assert len({(i.contexts, i.statement, i.question, i.answer) for i in items}) == len(items)
+    for item in items:
+        if item.metric == "answer_relevancy":
+            assert item.question
+            assert item.answer
+        elif item.metric == "context_precision":
+            assert item.question
+            assert item.reference
+            assert len(item.contexts) == 1
+        else:
+            assert item.statement
+            assert item.contexts
+
+
+def _asked(item: GoldItem) -> str:
+    return item.statement or item.question
+
+
+class Right(JudgingLLM):
+    """Knows the labels, errs with probability `wrong`, and is never quite certain."""
+
+    def __init__(self, wrong: float = 0.0) -> None:
+        super().__init__()
+        self.wrong = wrong
+        self.generator = random.Random(11)
+        self.known = [
+            (item.task, item.answer or "\n\n".join(item.contexts), _asked(item), item.label)
+            for item in gold_items()
+        ]
+
+    def score_choices(self, messages, choices, *, keep=0):  # type: ignore[no-untyped-def]
+        system, task = messages[0].content, messages[1].content
+        label = next(
+            label
+            for kind, text, asked, label in self.known
+            if system.endswith("\n" + text)
+            and (kind == "evasive") == (choices == ("B", "A"))
+            and (kind == "evasive" or asked in task)
+        )
+        if self.generator.random() < self.wrong:
+            label = not label
+        probability = 0.8 if label else 0.2
+        return np.array([probability, 1 - probability])
+
+
+def graded(judge: Judge) -> calibration.Trust:
+    return calibration.calibrate("judge", "key" * 8, judge, HashEmbedder(), gold_items())
+
+
+def test_a_good_judge_is_trusted_and_a_coin_is_not() -> None:
+    model = Right()
+    trust = graded(Judge(model, model, reasons=False))
+    for one in trust.metrics:
+        assert (one.accuracy, one.kappa, one.unreadable) == (1.0, 1.0, 0)
+        assert one.calibration_error == pytest.approx(0.2)
+        assert set(one.by_kind.values()) == {1.0}
+        assert one.trusted or one.metric == "answer_relevancy"
+    coin = Right(wrong=0.5)
+    for one in graded(Judge(coin, coin, reasons=False)).metrics:
+        assert one.kappa < 0.4
+        assert not one.trusted
+        assert one.kappa_interval[0] <= one.kappa <= one.kappa_interval[1]
+
+
+def test_the_order_of_answers_is_measured_for_relevancy_alone() -> None:
+    model = Right()
+    by_name = {one.metric: one for one in graded(Judge(model, model, reasons=False)).metrics}
+    relevancy = by_name["answer_relevancy"]
+    assert relevancy.ordering is not None
+    assert relevancy.ordering > 0.5
+    assert by_name["faithfulness"].ordering is None
+
+
+def test_unreadable_verdicts_count_against_the_judge() -> None:
+    model = JudgingLLM(unreadable="")  # no verdict can be read
+    trust = graded(Judge(model, None, reasons=False))
+    for one in trust.metrics:
+        assert one.unreadable == one.items
+        assert one.accuracy == 0.0
+        assert one.calibration_error is None
+        assert not one.trusted
+
+
+def test_a_calibration_is_kept_for_its_judge(tmp_path: Path) -> None:
+    model = Right(wrong=0.2)
+    trust = graded(Judge(model, model, reasons=False))
+    calibration.save_trust(trust, tmp_path)
+    assert calibration.load_trust(trust.key, tmp_path) == trust
+    assert calibration.load_trust("other", tmp_path) is None
+    assert trust.of("citation_recall") == trust.of("faithfulness")
+    assert trust.of("f1") is None
+    one, other = calibration.trust_key("a", "e"), calibration.trust_key("b", "e")
+    assert one != other
+
+
+@pytest.mark.models
+def test_the_starter_judge_comes_calibrated(
+    models_dir: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Fails when prompts or labelled set have changed: then calibrate anew and ship the file."""
+    models_dir("use-multilingual-v3")
+    embedder = factory.make_embedder(Settings(), factory.make_models())
+    fingerprint = model_fingerprint(Settings())
+    trust = calibration.load_trust(
+        calibration.trust_key(fingerprint, embedder.fingerprint), tmp_path
+    )
+    assert trust is not None
+    kept = list((Path(calibration.__file__).parent / "gold").glob("trust-*.json"))
+    assert len(kept) == 1, "an old one is of no use"
+    assert [one.metric for one in trust.metrics if not one.trusted] == ["faithfulness"]
+    assert all(one.unreadable == 0 for one in trust.metrics)

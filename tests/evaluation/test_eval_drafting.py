@@ -1,0 +1,105 @@
+"""Drafted questions, and the checks that a draft must pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from scripted_llm import ScriptedLLM
+
+from localrag.evaluation.dataset import read_dataset
+from localrag.evaluation.drafting import Draft, Passage, draft, spread
+from localrag.evaluation.judge import Judge
+
+MILL = Passage(
+    "The Thorn mill was built in 1820. It has two floors and ground rye for the monastery. " * 2,
+    "mill.pdf",
+    3,
+)
+LAKE = Passage(
+    "白鹤滩湖位于县城以北，每年冬天有数千只天鹅在此越冬，湖的北岸设有观鸟站。" * 3, "lake.md", 1
+)
+YES = {"Yes": 0.9, "No": 0.1, "是": 0.9, "否": 0.1}
+NO = {"Yes": 0.1, "No": 0.9, "是": 0.1, "否": 0.9}
+
+
+def reply(question: str, answer: str = "") -> str:
+    value = {"question": question} | ({"answer": answer} if answer else {})
+    return json.dumps(value, ensure_ascii=False)
+
+
+def drafts(
+    model: ScriptedLLM, passages: Sequence[Passage], answerable: int, unanswerable: int = 0
+) -> list[Draft]:
+    return list(
+        draft(
+            passages,
+            model,
+            Judge(model, model, reasons=False),
+            lambda question: ["found one", "found two"],
+            answerable=answerable,
+            unanswerable=unanswerable,
+        )
+    )
+
+
+def test_a_draft_keeps_its_page_and_can_be_evaluated(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    good = reply("When was the Thorn mill built?", "The Thorn mill was built in 1820.")
+    zh = reply("白鹤滩湖的观鸟站在哪里？", "观鸟站在湖的北岸。")
+    found = drafts(ScriptedLLM([good, zh], [YES, YES]), [MILL, LAKE], 2)
+    assert [(one.language, one.answerable, one.passage.page) for one in found] == [
+        ("en", True, 3),
+        ("zh", True, 1),
+    ]
+    path = tmp_path / "set.jsonl"
+    path.write_text("\n".join(json.dumps(one.row()) for one in found), "utf-8")
+    samples = read_dataset(path)
+    assert samples[0].reference == "The Thorn mill was built in 1820."
+    assert (samples[0].source, samples[0].page, samples[0].answerable) == ("mill.pdf", 3, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        (reply("When was the mill built?", "The king of Norway signed treaties."), YES),
+        (reply("What does the passage say?", "The Thorn mill was built in 1820."), YES),
+        (reply("Tell me of the mill.", "The Thorn mill was built in 1820."), YES),
+        (reply("When was it?", "The documents do not contain the answer."), YES),
+        (reply("When was the Thorn mill built?", "The Thorn mill was built in 1820."), NO),
+        ('{"question": "When', YES),
+    ],
+    ids=["not in passage", "speaks of the text", "no question", "refusal", "not found", "cut off"],
+)
+def test_a_bad_draft_is_dropped(text: str, score: dict[str, float]) -> None:
+    assert drafts(ScriptedLLM([text], [score]), [MILL], 1) == []
+
+
+def test_an_unanswerable_question_must_be_found_nowhere() -> None:
+    question = reply("Who was the last miller of the Thorn mill?")
+    (one,) = drafts(ScriptedLLM([question], [NO, NO, NO]), [MILL], 0, 1)
+    assert not one.answerable
+    assert one.row()["has_answer"] is False
+    assert one.answer == "The documents do not contain the answer to this question."
+    assert drafts(ScriptedLLM([question], [NO, NO, YES]), [MILL], 0, 1) == []
+    assert drafts(ScriptedLLM([question], [YES]), [MILL], 0, 1) == []
+
+
+def test_the_same_question_is_kept_once() -> None:
+    good = reply("When was the Thorn mill built?", "The Thorn mill was built in 1820.")
+    model = ScriptedLLM([good, good], [YES, YES])
+    assert len(drafts(model, [MILL, MILL], 2)) == 1
+
+
+def test_passages_too_short_or_long_are_not_asked_about() -> None:
+    passages = [Passage("Short.", "a", 1), Passage("x " * 3000, "b", 1)]
+    assert drafts(ScriptedLLM(), passages, 2) == []
+
+
+def test_every_beginning_is_spread_over_the_documents() -> None:
+    passages = [Passage(str(number), "a", number) for number in range(100)]
+    first = sorted(one.page for one in spread(passages)[:10])
+    assert len(set(first)) == 10
+    assert max(b - a for a, b in pairwise(first)) <= 18
+    assert sorted(one.page for one in spread(passages)) == list(range(100))

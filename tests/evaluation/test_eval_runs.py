@@ -1,0 +1,397 @@
+"""Scoring, runs, what is remembered of them, and what is reported."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sqlite3
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import HashEmbedder
+from judging_llm import JudgingLLM, Killed
+
+from localrag.errors import UsageError
+from localrag.evaluation.advice import bad_cases, cause_of
+from localrag.evaluation.dataset import Context, Sample
+from localrag.evaluation.estimate import Speed, estimate_seconds
+from localrag.evaluation.judge import Judge
+from localrag.evaluation.remembered import CallStore, RememberedModel, key_of
+from localrag.evaluation.report import Report, report_json
+from localrag.evaluation.report_page import render_page
+from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
+from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
+
+FRANCE = Sample(
+    "1",
+    "法国在哪里？首都是什么？",
+    "法国位于西欧，法国的首都是巴黎。[1]",
+    (Context("法国位于西欧。"), Context("长城很长。")),
+    "法国位于西欧，法国的首都是巴黎。",
+)
+MILL = Sample(
+    "2",
+    "When was the Thorn mill built?",
+    "The Thorn mill was built in 1820. [1] The Thorn mill has three floors.",
+    (Context("The Thorn mill was built in 1820 and has two floors."),),
+    "The Thorn mill was built in 1820.",
+    True,
+)
+MOON = Sample(
+    "3",
+    "Who owns the moon?",
+    "The documents do not contain the answer to this question.",
+    (Context("The moon is round."),),
+    "",
+    False,
+)
+SAMPLES = [FRANCE, MILL, MOON]
+
+
+def quiet(done: int, total: int, left: float | None) -> None:
+    pass
+
+
+def given(sample: Sample) -> Response:
+    return Response(sample.answer or "", sample.contexts)
+
+
+def scorer(model: JudgingLLM, *, reasons: bool = True) -> Scorer:
+    return Scorer(Judge(model, model, reasons=reasons), HashEmbedder())
+
+
+def values(scored: Scored) -> dict[str, float | None]:
+    return {name: score.value for name, score in scored.scores.items()}
+
+
+def test_the_worked_example_end_to_end() -> None:
+    scored = scorer(JudgingLLM()).score(FRANCE, given(FRANCE))
+    found = values(scored)
+    assert found["faithfulness"] == 0.5
+    assert found["context_recall"] == 0.5
+    assert found["context_precision"] == 0.0  # no context alone holds the whole answer
+    assert found["exact_match"] == 1.0
+    assert found["refusal"] is None
+    assert [one.finding.reason for one in scored.evidence.statements] == ["", "not there"]
+    assert (found["citation_precision"], found["citation_recall"]) == (0.0, 0.0)
+
+
+def test_citations_are_judged_against_the_passages_they_name() -> None:
+    scored = scorer(JudgingLLM()).score(MILL, given(MILL))
+    found = values(scored)
+    assert found["citation_precision"] == 1.0  # [1] bears out its sentence
+    assert found["citation_recall"] == 0.5  # the second sentence cites nothing
+    assert found["refusal"] == 1.0
+    assert [one.text for one in scored.evidence.citations] == [
+        "The Thorn mill was built in 1820. [1]"
+    ]
+
+
+def test_a_refusal_is_no_statement_and_needs_no_judge() -> None:
+    model = JudgingLLM(lives=0)
+    scored = scorer(model).score(MOON, given(MOON))
+    assert {name for name, score in scored.scores.items() if score.state == "scored"} == {"refusal"}
+    assert scored.scores["refusal"].value == 1.0
+    answerable = Sample("4", "q", MOON.answer, MOON.contexts, "", True)
+    scored = scorer(model).score(answerable, given(answerable))
+    assert scored.scores["refusal"].value == 0.0
+    assert scored.scores["answer_relevancy"].value == 0.0
+
+
+def test_an_evasive_answer_is_not_relevant() -> None:
+    sample = Sample("1", "How many?", "I am not sure how many.", (), "Two.")
+    scored = scorer(JudgingLLM()).score(sample, given(sample))
+    assert scored.scores["answer_relevancy"].value == 0.0
+    assert len(scored.evidence.asked) == 3
+    assert scored.evidence.asked[0][1] > 0
+
+
+def test_unreadable_is_counted_and_never_averaged() -> None:
+    model = JudgingLLM(unreadable="巴黎")
+    written = Scorer(Judge(model, None, reasons=False), HashEmbedder())
+    run = evaluate("a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=3)
+    summaries = {one.name: one for one in run.summaries()}
+    assert summaries["faithfulness"].unreadable == 1
+    assert summaries["faithfulness"].undefined == 1
+    assert summaries["faithfulness"].mean == 0.5
+    assert [one.sample.id for one in run.scored] == ["1", "2", "3"]
+    table = json.dumps(report_json(Report("d", "j", None, (run,))), allow_nan=False)
+    assert "NaN" not in table
+
+
+def test_nothing_scored_is_none_and_not_nan() -> None:
+    run = evaluate("a", [MOON], [given(MOON)], scorer(JudgingLLM()), quiet)
+    summary = next(one for one in run.summaries() if one.name == "faithfulness")
+    assert (summary.mean, summary.interval, summary.undefined) == (None, None, 1)
+
+
+def test_only_wanted_metrics_and_no_judge() -> None:
+    without = Scorer(None, None, ["f1", "refusal"]).score(MILL, given(MILL))
+    assert list(without.scores) == ["f1", "refusal"]
+
+
+def everything(store: CallStore, model: JudgingLLM) -> dict[str, Any]:
+    remembered = RememberedModel(model, model, "weights", store)
+    judging = Scorer(Judge(remembered, remembered), HashEmbedder())
+    run = evaluate("a", SAMPLES, [given(one) for one in SAMPLES], judging, quiet)
+    return report_json(Report("d", "j", None, (run,)))
+
+
+def test_a_killed_run_goes_on_with_the_same_numbers_and_pays_nothing_twice(tmp_path: Path) -> None:
+    whole = JudgingLLM()
+    with CallStore(tmp_path / "whole.sqlite") as store:
+        uninterrupted = everything(store, whole)
+    assert whole.calls > 12
+    generator = random.Random(4)
+    paid = 0
+    kills = 0
+    for _ in range(50):
+        model = JudgingLLM(lives=generator.randint(1, 4))
+        with CallStore(tmp_path / "killed.sqlite") as store:
+            try:
+                resumed = everything(store, model)
+            except Killed:
+                paid += model.calls
+                kills += 1
+                continue
+        paid += model.calls
+        break
+    assert kills > 2
+    assert resumed == uninterrupted
+    assert paid == whole.calls
+
+
+def test_other_weights_or_words_are_asked_anew(tmp_path: Path) -> None:
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        first, second, third = JudgingLLM(), JudgingLLM(), JudgingLLM()
+        everything(store, first)
+        everything(store, second)
+        assert second.calls == 0
+        remembered = RememberedModel(third, third, "other weights", store)
+        Judge(remembered, remembered).supported(["text"], ["text"], "en")
+        assert third.calls == 1
+        assert remembered.computed == 1
+    assert key_of("a", ["b"]) != key_of("a", "b")
+
+
+def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    path.write_bytes(b"not a database at all, but long enough to be looked at" * 40)
+    with pytest.raises(UsageError, match=r"calls\.sqlite"):
+        CallStore(path)
+
+
+def test_what_is_on_disk_survives_without_closing(tmp_path: Path) -> None:
+    store = CallStore(tmp_path / "calls.sqlite")
+    store.put("k", {"甲": 1}, 2.0)
+    with sqlite3.connect(tmp_path / "calls.sqlite") as other:
+        assert other.execute("SELECT count(*) FROM calls").fetchone() == (1,)
+    assert store.get("k") == ({"甲": 1}, 2.0)
+    assert store.get("l") is None
+    store.close()
+
+
+class Asked:
+    """A pipeline that counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, question: str) -> Response:
+        self.asked.append(question)
+        return Response("It was 1820. [1]", (Context("text", "a.pdf", 2, 2),), 1.5)
+
+    def find(self, question: str) -> Sequence[Context]:
+        self.asked.append("find " + question)
+        return [Context("found")]
+
+
+def test_answers_come_from_the_data_set_the_store_or_the_pipeline(tmp_path: Path) -> None:
+    pipeline = Asked()
+    samples = [
+        MILL,
+        Sample("b", "new?", source="a.pdf", page=2),
+        Sample("c", "half?", answer="An answer."),
+    ]
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        first = answers(samples, pipeline, store, "A", quiet)
+        again = answers(samples, pipeline, store, "A", quiet)
+        assert pipeline.asked == ["new?", "find half?"]
+        assert first == again
+        assert first[1] == Response("It was 1820. [1]", (Context("text", "a.pdf", 2, 2),), 1.5)
+        assert first[2] == Response("An answer.", (Context("found"),))
+        answers(samples, pipeline, store, "B", quiet)
+        assert len(pipeline.asked) == 4
+        with pytest.raises(UsageError, match="Question b"):
+            answers(samples, None, store, "A", quiet)
+    scored = Scorer(None, None).score(samples[1], first[1])
+    assert scored.scores["page_rank"].value == 1.0
+
+
+def test_progress_tells_the_time_left(tmp_path: Path) -> None:
+    heard: list[tuple[int, int, float | None]] = []
+
+    class Slow(Scorer):
+        def score(self, *arguments: Any, **named: Any) -> Scored:
+            scored = super().score(*arguments, **named)
+            return Scored(
+                scored.sample, scored.response, scored.scores, scored.evidence, 4.0, scored.refused
+            )
+
+    evaluate(
+        "a",
+        SAMPLES,
+        [given(one) for one in SAMPLES],
+        Slow(None, None),
+        lambda *step: heard.append(step),
+    )
+    assert heard == [(0, 3, None), (1, 3, 8.0), (2, 3, 4.0), (3, 3, 0.0)]
+
+
+def made(name: str, scores: Sequence[float | None], metric: str = "faithfulness") -> EvaluatedRun:
+    scored = tuple(
+        Scored(
+            Sample(str(number), f"question {number}", answerable=True),
+            Response("answer", (), 1.0 + number),
+            {metric: Score(value, "undefined" if value is None else "scored")},
+            scorer(JudgingLLM()).score(MOON, given(MOON)).evidence,
+            0.0,
+            False,
+        )
+        for number, value in enumerate(scores)
+    )
+    return EvaluatedRun(name, scored)
+
+
+def test_runs_within_chance_are_not_ranked() -> None:
+    noisy = [0.1, 0.9, 0.4, 0.6, 0.5, 0.2, 0.8, 0.3]
+    same = made("a", noisy), made("b", [*noisy[1:], noisy[0]])
+    (one,) = differences(same)
+    assert not one.ranked
+    better = made("b", [value + 0.1 for value in noisy])
+    (one,) = differences([made("a", noisy), better])
+    assert one.ranked
+    assert (one.better, one.worse) == ("b", "a")
+    assert one.mean == pytest.approx(0.1)
+    (one,) = differences([made("a", [0.5, None, 0.5]), made("b", [0.4, 0.9, 0.4])])
+    assert one.questions == 2
+
+
+@pytest.mark.parametrize(
+    ("scores", "answerable", "refused", "cause"),
+    [
+        ({"context_recall": 0.2, "faithfulness": 0.1}, True, False, "retrieval missed"),
+        ({"context_recall": 1.0, "context_precision": 0.2}, True, False, "retrieval noisy"),
+        (
+            {"context_recall": 1.0, "context_precision": 1.0, "faithfulness": 0.5},
+            True,
+            False,
+            "unfaithful",
+        ),
+        ({"context_recall": 1.0, "answer_relevancy": 0.1}, True, False, "irrelevant"),
+        ({"context_recall": 1.0}, True, True, "refused"),
+        ({"page_rank": 0.0}, True, True, "retrieval missed"),
+        ({}, False, False, "invented"),
+        ({}, False, True, None),
+        ({"context_recall": 1.0, "faithfulness": 1.0}, True, False, None),
+    ],
+)
+def test_likely_causes(
+    scores: dict[str, float], answerable: bool, refused: bool, cause: str | None
+) -> None:
+    scored = Scored(
+        Sample("1", "q", answerable=answerable),
+        Response("a", ()),
+        {name: Score(value, "scored") for name, value in scores.items()},
+        scorer(JudgingLLM()).score(MOON, given(MOON)).evidence,
+        0.0,
+        refused,
+    )
+    assert cause_of(scored) == cause
+
+
+def test_bad_cases_are_worst_first_with_what_was_tried() -> None:
+    run = made("a", [0.7, 0.0, 1.0, 0.4])
+    cases = bad_cases(run, [made("b", [0.7, 0.9, 1.0, None])])
+    assert [case.scored.sample.id for case in cases] == ["1", "3", "0"]
+    (trial,) = cases[0].trials
+    assert (trial.run, trial.before, trial.after) == ("b", 0.0, 0.9)
+    assert cases[1].trials == ()
+
+
+class Page(HTMLParser):
+    """Collects what a page would load or run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.outside += [str(value) for name, value in attrs if name in ("src", "href")]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_is_one_file_with_everything_in_it(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("localrag.messages", "localrag.evaluation.report_page"):
+        monkeypatch.setattr(f"{module}.interface_language", lambda: language)
+    wicked = Sample(
+        "4",
+        "<script>alert(1)</script>?",
+        "x & y <b>",
+        (Context("<img src=x>", "a<i>.pdf", 1, 1),),
+        "z",
+    )
+    samples = [*SAMPLES, wicked]
+    judging = scorer(JudgingLLM())
+    runs = tuple(
+        evaluate(name, samples, [given(one) for one in samples], judging, quiet)
+        for name in ("one <A>", "two")
+    )
+    text = render_page(Report("<set>", "judge", None, runs, ("two",), 3.0))
+    page = Page()
+    page.feed(text)
+    assert page.outside == []
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert page.tags.count("svg") == 2  # no seconds are known, so no plot of them
+    assert text.count("<details") == 8 + len(bad_cases(runs[0]))
+    assert "$" not in text
+    assert ("Bad cases first" if language == "en" else "先看差的") in text
+    assert ("not supported" if language == "en" else "没有依据") in text
+
+
+def test_time_is_plotted_where_it_is_known() -> None:
+    page = Page()
+    page.feed(render_page(Report("d", "", None, (made("a", [0.5, 0.6]),))))
+    assert page.tags.count("svg") == 3
+
+
+def test_an_estimate_grows_with_what_there_is_to_read() -> None:
+    speed = Speed(reading=50.0, writing=10.0)
+    judged = [
+        estimate_seconds(
+            samples, speed, passages=5, passage_tokens=190, judged=judge, reasons=False
+        )
+        for samples in ([MILL], [MILL, FRANCE], [Sample("1", "q")])
+        for judge in (False, True)
+    ]
+    one, one_judged, _, two_judged, asked, asked_judged = judged
+    assert one == 0.0
+    assert 0 < one_judged < two_judged
+    assert asked == pytest.approx((5 * 190 + 150) / 50 + 80 / 10)
+    assert asked < asked_judged
+    assert math.isfinite(asked_judged)
+
+
+def test_the_metrics_of_the_command_line_are_these() -> None:
+    from localrag.cli.eval import METRICS as OFFERED
+
+    assert OFFERED == METRICS

@@ -1,0 +1,101 @@
+"""The page of two ways to answer: complete, self-contained, and nothing breaks out of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from mode_answers import REFUSAL, compared, comparison, self_rag, standard
+
+from localrag.evaluation.mode_comparison import ModeComparison
+from localrag.evaluation.mode_comparison_page import render_modes_page
+from localrag.messages import interface_language
+from localrag.types import Citation, Step
+
+VICIOUS = "<script>alert(1)</script><img src=x onerror=alert(2)> ${title} $$ & \" ' </p>"
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def line(step: Step) -> str:
+    return f"{step.name} -> {step.decision}"
+
+
+def example() -> ModeComparison:
+    return comparison(
+        compared(
+            standard("Two floors. [1]"),
+            self_rag("Three floors, and a cellar. [1]"),
+            *(0.3, 0.5, 0.1, None),
+            reference="Three floors and a cellar.",
+            answerable=True,
+        ),
+        compared(standard("300 crowns."), self_rag(REFUSAL, relevant=0, used=False)),
+        asked=5,
+    )
+
+
+def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
+    page = Page(render_modes_page(example(), line))
+    for shown in (
+        "2 of 5 questions",
+        "judged by small",
+        "Two floors.",
+        "Three floors, and a cellar.",
+        "Reference answer",
+        "mill.pdf, p. 3",
+        "Self-RAG (70%)",
+        "equal",
+        "not judged",
+        "2 of 5 passages relevant",
+        "relevance -> passage 1 relevant",
+        "says that the documents do not contain the answer",
+        "What to use when",
+    ):
+        assert shown in page.text
+    assert "$" not in page.text
+    marks = [attributes for tag, attributes in page.tags if tag == "mark"]
+    assert marks == [{"class": "full", "title": "fully supported"}]
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
+    cited = (Citation(1, 7, VICIOUS, 3, VICIOUS),)
+    first = replace(standard(VICIOUS), citations=cited)
+    second = replace(self_rag(VICIOUS), trace=(Step(VICIOUS, VICIOUS, None, 0.0),))
+    one = compared(first, second, reference=VICIOUS, question=VICIOUS)
+    text = render_modes_page(replace(comparison(one), judge=VICIOUS), line)
+    page = Page(text)
+    assert not {"script", "img", "link", "iframe", "object", "form", "base"} & {
+        tag for tag, _ in page.tags
+    }
+    attributes = [(name, value) for _, attrs in page.tags for name, value in attrs.items()]
+    assert not [name for name, _ in attributes if name.startswith("on") or name in ("src", "href")]
+    assert "url(" not in text
+    assert "@import" not in text
+    assert re.findall(r"https?://", text) == []
+    assert "default-src 'none'" in text
+    assert page.text.count(VICIOUS) >= 5, "shown as it is"
+
+
+def test_the_page_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALRAG_LANG", "zh")
+    interface_language.cache_clear()
+    text = render_modes_page(example(), line)
+    interface_language.cache_clear()
+    assert '<html lang="zh-CN">' in text
+    assert "两种回答方式的比较" in text
+    assert "Where Self-RAG is better" in text, "the analysis keeps to the questions' language"
