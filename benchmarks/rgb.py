@@ -43,7 +43,7 @@ RUN = {
         "answer": {"mode": "self-rag"},
         "self_rag": {
             "min_relevance": 0.4,
-            "min_best_relevance": 0.4,
+            "min_best_relevance_strict": 0.4,
             "min_partial_support": 0.2,
             "strict": True,
         },
@@ -185,7 +185,7 @@ def summarise(path: Path, plot: Path | None) -> None:
     chosen = {
         "standard": {"answerable": defaults.answer.min_answerable},
         "self-rag": {
-            "relevance": defaults.self_rag.min_best_relevance,
+            "relevance": defaults.self_rag.min_best_relevance_strict,
             "support": defaults.self_rag.min_partial_support,
         },
     }

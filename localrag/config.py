@@ -176,8 +176,10 @@ class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """From here on a request needs the documents."""
     min_relevance: Probability = 0.5
     """From here on a passage is relevant."""
-    min_best_relevance: Probability = 0.85
-    """Below this for the most relevant passage, the documents do not contain the answer."""
+    min_best_relevance: Probability = 0.7
+    """Below this for the most relevant passage, no answer is tried from the documents."""
+    min_best_relevance_strict: Probability = 0.85
+    """The same with `strict`, which rather says too often that the documents lack the answer."""
     min_support: Probability = 0.5
     """From this expected share of full support on, an answer is fully supported."""
     min_partial_support: Probability = 0.4

@@ -52,7 +52,7 @@ from localrag.stores.base import ChunkIds, SearchAndStatistics, TermStatistics, 
 from localrag.stores.library import Library
 from localrag.stores.records import EmbeddingIdentity
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Hit
+from localrag.types import Hit, ScoredChunk
 
 if TYPE_CHECKING:
     from localrag.indexing.indexer import Indexer
@@ -379,6 +379,12 @@ def _cross_encoder(folder: Path) -> Reranker:
     return SentenceTransformersCrossEncoder(folder)
 
 
+def _similarity(embedder: Embedder, question: str, passage: ScoredChunk) -> float:
+    """Cosine of question and passage."""
+    asked = embedder.embed_queries([question])[0]
+    return float(asked @ embedder.embed_documents([passage_text(passage.chunk)])[0])
+
+
 def make_pipeline(
     settings: Settings,
     model: Model,
@@ -408,7 +414,7 @@ def make_pipeline(
             return SelfRAG(
                 retrieve,
                 model.llm,
-                Grader(choose),
+                Grader(choose, partial(_similarity, embedder)),
                 tokenize,
                 embedder,
                 page_of,
@@ -417,6 +423,7 @@ def make_pipeline(
                     min_retrieval=chosen.min_retrieval,
                     min_relevance=chosen.min_relevance,
                     min_best_relevance=chosen.min_best_relevance,
+                    min_best_relevance_strict=chosen.min_best_relevance_strict,
                     min_support=chosen.min_support,
                     min_partial_support=chosen.min_partial_support,
                     good_utility=chosen.good_utility,

@@ -151,6 +151,8 @@ def print_evidence(console: Console, answer: Answer) -> None:
             quote = " ".join(citation.quote.split())
             line.append(tr(": “{quote}”", quote=printable(quote)), style="dim")
             console.print(line)
+    elif _said(answer, "out_of_time"):
+        console.print(Text(tr("Allow more time with --budget."), style="yellow"))
     elif answer.metrics and not _was_refused(answer):
         warning = tr("Written without your documents: nothing in them bears this out.")
         if answer.metrics.retrieval_needed:
@@ -300,7 +302,12 @@ def _decision(decision: str) -> str:
 
 
 def _was_refused(answer: Answer) -> bool:
+    return _said(answer, "refusal")
+
+
+def _said(answer: Answer, prompt: str) -> bool:
+    """Whether the answer is one of localrag's own sentences."""
     from localrag.prompts import render
 
-    refusal = render("refusal", "zh" if answer.language == "zh" else "en")
-    return answer.text.startswith(refusal.rstrip("。."))
+    own = render(prompt, "zh" if answer.language == "zh" else "en")
+    return answer.text.startswith(own.rstrip("。."))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from localrag.evaluation.dataset import Context
-from localrag.prompts import render
 from localrag.text.language import detect
 
 _TOKEN = re.compile(
@@ -19,18 +18,6 @@ _TOKEN = re.compile(
 _ARTICLES = frozenset(("a", "an", "the"))
 MARKER = re.compile(r" ?\[(\d{1,3})\]")
 """A citation in an answer."""
-
-_REFUSAL = re.compile(
-    r"(?:do(?:es)? not|don't|doesn't) (?:contain|provide|mention|have|include)\b"
-    r".{0,40}(?:answer|information)"
-    r"|\bno (?:information|answer)\b.{0,40}(?:documents?|passages?|context|text|provided|given)"
-    r"|(?:cannot|can't|could not) be (?:answered|found) (?:in|from)"
-    r"|(?:文档|资料|上下文|文中|原文|文本|知识库)(?:中|里|内)?(?:并)?(?:没有|未|不包含|无)"
-    r"|(?:无法|不能)(?:从|根据).{0,12}(?:回答|得出|得到|找到|确定)",
-    re.IGNORECASE | re.DOTALL,
-)
-_LONGEST_REFUSAL = 160
-"""Characters; a longer text that speaks of missing information says something besides."""
 
 
 def tokens(text: str) -> list[str]:
@@ -66,15 +53,6 @@ def f1(answer: str, reference: str) -> float:
     else:
         common = _longest_common_run(given, wanted)
     return 2 * common / (len(given) + len(wanted))
-
-
-def refuses(answer: str) -> bool:
-    """Whether the answer says that the documents do not hold it, and nothing besides."""
-    text = MARKER.sub("", answer).strip()
-    said = (render("refusal", "en").rstrip("."), render("refusal", "zh").rstrip("。"))
-    if any(text.startswith(refusal) for refusal in said):
-        return True
-    return len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.search(text))
 
 
 def page_reciprocal_rank(

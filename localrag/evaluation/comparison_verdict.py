@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localrag.errors import ContextOverflowError
-from localrag.evaluation.answer_metrics import MARKER, f1, refuses
+from localrag.evaluation.answer_metrics import MARKER, f1
 from localrag.llms.base import LLM, ChoiceScorer, Message
 from localrag.messages import translate
 from localrag.prompts import YES_NO, render
 from localrag.rag.grading import Grader, Reading, from_probabilities, from_text
+from localrag.rag.refusals import refuses
 from localrag.text.language import Language
 from localrag.types import ScoredChunk
 

@@ -12,10 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from localrag.evaluation.answer_metrics import refuses, tokens
+from localrag.evaluation.answer_metrics import tokens
 from localrag.evaluation.judge import Judge
 from localrag.llms.base import LLM, Message, Options
 from localrag.prompts import render
+from localrag.rag.refusals import refuses
 from localrag.text.language import Language, detect
 
 SHORTEST, LONGEST = 80, 2400

@@ -15,10 +15,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.evaluation.answer_metrics import MARKER, refuses
+from localrag.evaluation.answer_metrics import MARKER
 from localrag.llms.base import LLM, ChoiceScorer, Message
 from localrag.prompts import render
 from localrag.rag.grading import from_probabilities, from_text
+from localrag.rag.refusals import refuses
 from localrag.text.language import Language
 
 Criterion = Literal["relevance", "accuracy", "completeness", "concision"]

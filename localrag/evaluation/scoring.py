@@ -11,6 +11,7 @@ from localrag.embeddings.base import Embedder
 from localrag.evaluation import answer_metrics, judge_metrics
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.judge import Finding, Judge, Judged
+from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
 
@@ -110,7 +111,7 @@ class Scorer:
         """All wanted metrics of one response. Raises `GenerationError` from the judge."""
         started = clock()
         found = _Found()
-        refused = answer_metrics.refuses(response.answer)
+        refused = refuses(response.answer)
         self._unjudged(sample, response, refused, found)
         if self._judge is not None:
             self._judged(self._judge, sample, response, refused, found)

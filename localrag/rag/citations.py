@@ -129,6 +129,18 @@ class Attributor:
         fewer._markers = frozenset(markers)
         return fewer
 
+    def closest(self, markers: Sequence[int], text: str) -> int:
+        """Of these passages the one with the sentence that is closest to `text`."""
+        if len(markers) == 1:
+            return markers[0]
+        cosines = self._cosines(text)
+
+        def best(marker: int) -> float:
+            own = (c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker)
+            return max(own, default=-1.0)
+
+        return max(markers, key=best)
+
     def cite(self, marker: int, text: str) -> Citation:
         """The sentence of passage `marker` that is closest to `text`."""
         return self._cite(marker, text, self._terms(text))
@@ -228,6 +240,7 @@ class CitedStream:
         self._sentence = ""
         self._held = ""
         self._ending = ""
+        self._ticks, self._in_code = 0, False
         self._claimed: set[int] = set()
         self._citations: list[Citation] = []
         self.removed: set[int] = set()
@@ -255,12 +268,13 @@ class CitedStream:
 
     def _advance(self, *, final: bool) -> Iterator[str]:
         while self._pending:
-            if marker := MARKER.match(self._pending):
+            if not self._in_code and (marker := MARKER.match(self._pending)):
                 self._claimed.update(int(n) for n in re.findall(r"\d+", marker[1]))
                 self._pending = self._pending[marker.end() :]
                 continue
-            if not final and _MARKER_BEGUN.fullmatch(self._pending):
+            if not final and not self._in_code and _MARKER_BEGUN.fullmatch(self._pending):
                 return
+            self._fences(self._pending[0])
             character, following = self._pending[0], self._pending[1:2]
             if self._ends(character, following):
                 if not final and character == "." and not following:
@@ -279,6 +293,12 @@ class CitedStream:
                 if not self._refusal.startswith(self._sentence):
                     yield self._held
                     self._held = ""
+
+    def _fences(self, character: str) -> None:
+        """Between two ``` there is code, and a[0] is no marker."""
+        self._ticks = self._ticks + 1 if character == "`" else 0
+        if self._ticks == 3:
+            self._in_code = not self._in_code
 
     def _ends(self, character: str, following: str) -> bool:
         if character == ".":

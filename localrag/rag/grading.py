@@ -41,6 +41,10 @@ Choose = Callable[[Sequence[Message], Sequence[str], int], NDArray[np.float64] |
 (len(choices),), summing to 1; None where the reply could not be read."""
 
 
+Similarity = Callable[[str, ScoredChunk], float]
+"""How close question and passage are; taken for relevance where a reply cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grade:
     """A value on the scale of its question; `note` says if it was not read as it should be."""
@@ -71,8 +75,9 @@ class Reading:
 class Grader:
     """Asks the questions of Self-RAG (Asai et al. 2023, https://arxiv.org/abs/2310.11511)."""
 
-    def __init__(self, choose: Choose) -> None:
+    def __init__(self, choose: Choose, similarity: Similarity | None = None) -> None:
         self._choose = choose
+        self._similarity = similarity or _score_of
 
     def needs_documents(self, question: str, language: PromptLanguage) -> Grade:
         """Probability that the documents are needed to answer at all."""
@@ -92,7 +97,7 @@ class Grader:
         task = render("relevance", reading.language, question=question.strip())
         chances = self._choose(reading.messages(task), YES_NO[reading.language], 1)
         if chances is None:
-            similarity = min(max(reading.passages[0].score, 0.0), 1.0)
+            similarity = min(max(self._similarity(question, reading.passages[0]), 0.0), 1.0)
             return Grade(similarity, "the reply could not be read, the similarity was taken")
         return Grade(float(chances[0]))
 
@@ -119,6 +124,11 @@ class Grader:
         if chances is None:
             return Grade(UNREAD_UTILITY, "the reply could not be read, 3 was taken")
         return Grade(float(chances @ np.arange(1, len(UTILITIES) + 1)))
+
+
+def _score_of(_: str, passage: ScoredChunk) -> float:
+    """The score that the search gave, where nothing better is known."""
+    return passage.score
 
 
 def _shifted(share: float, shift: float) -> float:

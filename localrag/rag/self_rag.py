@@ -24,6 +24,7 @@ from localrag.rag.base import OnStep, Retrieve, timed, unheard
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
+from localrag.rag.refusals import refuses
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
@@ -59,6 +60,7 @@ class SelfRAGOptions:
     min_retrieval: float
     min_relevance: float
     min_best_relevance: float
+    min_best_relevance_strict: float
     min_support: float
     min_partial_support: float
     good_utility: float
@@ -219,7 +221,9 @@ class SelfRAG:
         graded.sort(key=lambda each: -each[0])
         run.relevant = [each for value, each in graded if value >= self._options.min_relevance]
         if run.relevant:
-            run.answerable = graded[0][0] >= self._options.min_best_relevance
+            strict, options = self._options.strict, self._options
+            least = options.min_best_relevance_strict if strict else options.min_best_relevance
+            run.answerable = graded[0][0] >= least
             if not run.answerable:
                 run.step("answerable", "no", graded[0][0], 0.0)
 
@@ -262,13 +266,14 @@ class SelfRAG:
         refusal = render("refusal", run.language)
         cited = CitedStream(attributor.only(numbers), run.question, refusal)
         text = "".join([*cited.feed(written), *cited.finish()]).strip()
-        if not _says_something(text):
+        if not _says_something(text) or refuses(text):
             return Candidate("", (), (), "no support", 0.0, 1.0)
         citations = cited.citations
         if not citations:
             # Words differ, as across languages: the passage that it was written from is named.
-            citations = (attributor.cite(numbers[0], text),)
-            text = f"{text} [{numbers[0]}]"
+            number = attributor.closest(numbers, text)
+            citations = (attributor.cite(number, text),)
+            text = f"{text} [{number}]"
         sentences = self._check(run, reading, text)
         support = sum(each.share for each in sentences) / max(1, len(sentences))
         rating = self._rating(support)
@@ -293,7 +298,8 @@ class SelfRAG:
                 if run.budget.is_down_to(FOR_THE_CHECKS):
                     decision += ", cut short"
                     break
-        text = "".join(pieces).strip()
+        # A server whose template opens the thought sends only its end.
+        text = "".join(pieces).rpartition("</think>")[2].strip()
         if decision.endswith("short") and not text.endswith(_SENTENCE_ENDS):
             whole = split_sentences(text)[:-1]
             text = text[: whole[-1].end] if whole else ""
@@ -340,11 +346,11 @@ class SelfRAG:
 
     def _without_documents(self, run: _Run) -> Iterator[str]:
         """What is said where the documents are not needed, or do not hold the answer."""
-        if self._options.strict:
-            yield render("refusal", run.language)
-            return
         if run.budget.is_down_to(0.0):
             run.step("budget", "no time was left to write an answer", None, 0.0)
+            yield render("out_of_time", run.language)
+            return
+        if self._options.strict:
             yield render("refusal", run.language)
             return
         started = time.perf_counter()

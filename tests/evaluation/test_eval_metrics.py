@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from localrag.evaluation import agreement
-from localrag.evaluation.answer_metrics import exact_match, f1, page_reciprocal_rank, refuses
+from localrag.evaluation.answer_metrics import exact_match, f1, page_reciprocal_rank
 from localrag.evaluation.dataset import Context
 from localrag.evaluation.judge_metrics import (
     answer_relevancy,
@@ -16,6 +16,7 @@ from localrag.evaluation.judge_metrics import (
     context_recall,
     faithfulness,
 )
+from localrag.rag.refusals import refuses
 
 
 def test_one_of_two_statements_is_half() -> None:

@@ -54,6 +54,7 @@ OPTIONS = SelfRAGOptions(
     min_retrieval=0.3,
     min_relevance=0.5,
     min_best_relevance=0.5,
+    min_best_relevance_strict=0.5,
     min_support=0.5,
     min_partial_support=0.3,
     good_utility=3.8,
@@ -721,7 +722,7 @@ def test_with_no_time_left_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> 
     llm = Slow([], [NEEDED, yes(0.1)])
     answer, seconds = timed_run(llm, monkeypatch, 2.0, k=1)
     assert trace(answer)[-1] == "budget: no time was left to write an answer"
-    assert answer.text == "The documents do not contain the answer to this question."
+    assert answer.text == "The time budget was spent before an answer could be written."
     assert not answer.grounded
     assert seconds == 2.0
 
@@ -733,3 +734,44 @@ def test_an_answer_without_documents_ends_in_time(monkeypatch: pytest.MonkeyPatc
     assert trace(answer)[-1] == "write: without the documents, cut short"
     assert answer.text.startswith("la la")
     assert seconds <= 5.2
+
+
+# -- what a model may say that is no answer --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The documents do not contain the answer to this question. [1]",
+        "The passage does not mention when the glass house was opened.",
+    ],
+)
+def test_a_refusal_of_the_model_is_no_answer_from_the_documents(reply: str) -> None:
+    llm = ScriptedLLM([reply], [yes(0.9), yes(0.1), yes(0.1)])
+    answer = run(pipeline(llm, strict=True))
+    assert not answer.grounded
+    assert answer.text == "The documents do not contain the answer to this question."
+    assert answer.citations == ()
+
+
+def test_strict_asks_more_of_the_best_passage() -> None:
+    thresholds = {"min_best_relevance": 0.6, "min_best_relevance_strict": 0.8}
+    llm = ScriptedLLM([], [yes(0.7), yes(0.1), yes(0.1)])
+    answer = run(pipeline(llm, strict=True, **thresholds))
+    assert not answer.grounded
+    assert "answerable: no" in trace(answer)
+    llm = ScriptedLLM([SAID_OPENED], [NEEDED, yes(0.7), yes(0.1), yes(0.1), FULL, useful(5)])
+    assert run(pipeline(llm, **thresholds)).grounded
+
+
+def test_a_thought_that_only_ends_is_not_shown() -> None:
+    reply = f"They ask for a year [2].</think>\n\n{SAID_OPENED}"
+    llm = ScriptedLLM([reply], [NEEDED, yes(0.9), yes(0.1), yes(0.1), FULL, useful(5)])
+    assert run(pipeline(llm)).text == f"{SAID_OPENED[:-1]} [1]."
+
+
+def test_code_written_without_documents_keeps_its_brackets() -> None:
+    code = "```python\nreturn items[0] + items[1]\n```\nDone [2]."
+    llm = ScriptedLLM([code], [NOT_NEEDED])
+    answer = run(pipeline(llm), "Write a function.")
+    assert answer.text == "```python\nreturn items[0] + items[1]\n```\nDone."

@@ -67,6 +67,7 @@ class Server:
             "min_retrieval": 0.3,
             "min_relevance": 0.5,
             "min_best_relevance": 0.5,
+            "min_best_relevance_strict": 0.5,
             "min_support": 0.5,
             "min_partial_support": 0.3,
             "good_utility": 3.8,

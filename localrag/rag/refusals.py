@@ -1,0 +1,31 @@
+"""Replies that say that the documents do not hold the answer, and nothing besides."""
+
+from __future__ import annotations
+
+import re
+
+from localrag.prompts import render
+from localrag.rag.citations import MARKER
+
+_REFUSAL = re.compile(
+    r"(?:do(?:es)? not|don't|doesn't) (?:contain|provide|mention|have|include)\b"
+    r".{0,40}(?:answer|information)"
+    r"|^(?:the )?(?:passages?|documents?|text|material)\b.{0,30}\b(?:do(?:es)? not|doesn't|don't) "
+    r"(?:mention|say|state|specify|provide)\b"
+    r"|\bno (?:information|answer)\b.{0,40}(?:documents?|passages?|context|text|provided|given)"
+    r"|(?:cannot|can't|could not) be (?:answered|found) (?:in|from)"
+    r"|(?:文档|资料|上下文|文中|原文|文本|知识库)(?:中|里|内)?(?:并)?(?:没有|未|不包含|无)"
+    r"|(?:无法|不能)(?:从|根据).{0,12}(?:回答|得出|得到|找到|确定)",
+    re.IGNORECASE | re.DOTALL,
+)
+_LONGEST_REFUSAL = 160
+"""Characters; a longer text that speaks of missing information says something besides."""
+
+
+def refuses(answer: str) -> bool:
+    """Whether the answer says that the documents do not hold it, and nothing besides."""
+    text = MARKER.sub("", answer).strip()
+    said = (render("refusal", "en").rstrip("."), render("refusal", "zh").rstrip("。"))
+    if any(text.startswith(refusal) for refusal in said):
+        return True
+    return len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.search(text))
