@@ -165,7 +165,7 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Positive = 400
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     seed: Count = 0
-    min_answerable: Probability = 0.85
+    min_answerable: Probability = 0.8
     """Below this probability that the passages hold the answer, localrag says that they do not."""
 
 
