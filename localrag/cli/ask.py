@@ -16,6 +16,7 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
+    question_argument,
     stdout_console,
 )
 from localrag.messages import tr
@@ -41,7 +42,7 @@ def _unheard(_: object) -> None:
 
 
 @click.command(help=tr("Answer a question from your documents, with citations."))
-@click.argument("question", metavar=tr("QUESTION"))
+@question_argument
 @click.option(
     "-k",
     metavar=tr("NUMBER"),

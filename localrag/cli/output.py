@@ -31,6 +31,19 @@ def printable(text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def question_argument(command: Command) -> Command:
+    """Add QUESTION; an empty one is refused before anything is loaded."""
+    return click.argument("question", metavar=tr("QUESTION"), callback=_asked)(command)
+
+
+def _asked(_: click.Context, __: click.Parameter, value: str) -> str:
+    from localrag.errors import UsageError
+
+    if not value.strip():
+        raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+    return value
+
+
 def library_option(command: Command) -> Command:
     """Add `--library DIR`; the command receives the folder as `library: Path`."""
     return click.option(

@@ -14,6 +14,7 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
+    question_argument,
     stdout_console,
 )
 from localrag.messages import tr
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     help=tr("Find passages; no language model is used unless --expand or --rerank asks.")
 )
-@click.argument("question", metavar=tr("QUESTION"))
+@question_argument
 @click.option(
     "-k", metavar=tr("NUMBER"), type=click.IntRange(1, 1000), help=tr("How many passages.")
 )

@@ -237,6 +237,8 @@ def test_only_unreadable_files_is_a_failure(
     ("arguments", "code", "said"),
     [
         (("search", "x", "--library", "/no/such/library"), 1, "/no/such/library"),
+        (("search", " ", "--library", "/no/such/library"), 2, "The question is empty."),
+        (("ask", "", "--library", "/no/such/library"), 2, "The question is empty."),
         (("status", "--library", "/no/such/library"), 1, "localrag add"),
         (("config", "set", "answer.k", "zero"), 2, "answer.k"),
         (("models", "path", "no-such-model"), 1, "no-such-model"),
