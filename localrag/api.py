@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from localrag import factory
+from localrag import factory, hosted
 from localrag.chunking import passage_text
 from localrag.config import RERANKERS, Settings, load_settings, with_mode, with_reranker
 from localrag.errors import ModelNotFoundError, UsageError
@@ -30,7 +30,6 @@ from localrag.stores.base import ChunkIds
 from localrag.stores.filters import Filter
 from localrag.stores.library import PATIENCE, Library
 from localrag.stores.locking import OnWait
-from localrag.stores.opening import KV_FOLDER
 from localrag.stores.records import LibraryStatus, Removal
 from localrag.types import Answer, Chunk, ScoredChunk, Step
 
@@ -131,8 +130,7 @@ class LocalRAG:
     def model(self) -> factory.Model:
         """The language model, loaded on first use."""
         if self._model is None:
-            states = self.library.directory / KV_FOLDER
-            self._model = factory.make_model(self.settings, factory.make_models(), states)
+            self._model = factory.make_model(self.settings, factory.make_models(), self.library)
         return self._model
 
     def add(
@@ -267,6 +265,7 @@ class LocalRAG:
             steps.append(step)
             on_step(step)
 
+        filter = hosted.sendable(self.settings, self.library, filter, before)  # noqa: A001
         allowed = self._allowed(filter, before)
         if allowed is not None and not len(allowed):
             yield from nothing_allowed(question, steps)
@@ -324,6 +323,7 @@ class LocalRAG:
         def write(text: str, contexts: Sequence[ScoredChunk]) -> Answer:
             return self._answered(self.settings, text, lambda *_: list(contexts))
 
+        allowed = hosted.sendable(self.settings, self.library)
         rerankings: list[tuple[str, Reranking | None]] = []
         for kind in RERANKERS:
             settings = with_reranker(self.settings, kind)
@@ -337,7 +337,7 @@ class LocalRAG:
             rerankings.append((kind, reranking))
         return compare(
             question,
-            lambda text, depth: self.retrieve(text, k=depth),
+            lambda text, depth: self.retrieve(text, k=depth, filter=allowed),
             rerankings,
             write,
             k=k or self.settings.answer.k,
@@ -353,11 +353,14 @@ class LocalRAG:
         from localrag.evaluation.mode_comparison import compare_modes
         from localrag.evaluation.mode_comparison_judge import PairJudge
 
+        only = hosted.sendable(self.settings, self.library)
+
+        def find(question: str, k: int) -> list[ScoredChunk]:
+            return self.retrieve(question, k=k, filter=only)
+
         def write(mode: str, question: str) -> Answer:
-            settings = with_mode(self.settings, mode)
-            return self._answered(
-                settings, question, lambda text, k: self.retrieve(text, k=k), self._reranking
-            )
+            chosen = with_mode(self.settings, mode)
+            return self._answered(chosen, question, find, self._reranking)
 
         self.retrieve(questions[0].question, k=1)  # what is loaded now is no answer's time
         judge = PairJudge(self.model.llm, self.model.scorer)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from localrag.config_values import set_value, with_values, without
 from localrag.errors import ConfigError
 
 Count = Annotated[int, Meta(ge=0)]
@@ -56,6 +56,8 @@ class OpenAISettings(
     model: str = "default"
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key; the key is never stored."""
+    key_keyring: str = ""
+    """Where the variable is not set: the entry of the system's keyring, as "service/user"."""
     context_window: Annotated[int, Meta(ge=512)] = 8192
     timeout_seconds: Annotated[float, Meta(gt=0)] = 120.0
     """Longest silence of the server before the call fails."""
@@ -167,6 +169,9 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     seed: Count = 0
     min_answerable: Probability = 0.8
     """Below this probability that the passages hold the answer, localrag says that they do not."""
+    read_instructions: bool = False
+    """Whether the model also reads sentences of documents that tell language models what to do,
+    such as "ignore the above": for documents about prompts."""
 
 
 class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,6 +200,17 @@ class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Longest time for a question; 0 is as long as it takes. What was skipped is said."""
 
 
+class HostedSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What may go to a language model on another machine (`allow_network`), and how."""
+
+    private: tuple[str, ...] = ()
+    """Patterns for the paths of documents of which nothing ever goes there: "contracts/*"."""
+    redact: tuple[str, ...] = ()
+    """Regular expressions: what they match is replaced by placeholders before it goes there."""
+    confirm: bool = True
+    """Whether the first call of each run is confirmed in the terminal."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything a person can set."""
 
@@ -209,6 +225,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     reranker: RerankerSettings = NoReranking()
     answer: AnswerSettings = AnswerSettings()
     self_rag: SelfRAGSettings = SelfRAGSettings()
+    hosted: HostedSettings = HostedSettings()
 
 
 RESERVED_VARIABLES = frozenset(
@@ -218,7 +235,7 @@ RESERVED_VARIABLES = frozenset(
 
 _SECTIONS = (
     *("embedding", "llm", "chunking", "keywords", "retrieval", "reranker", "answer"),
-    *("parsing", "self_rag"),
+    *("parsing", "self_rag", "hosted"),
 )
 _DEFAULT_TAGS = {
     "llm": ("backend", "llama.cpp"),
@@ -254,11 +271,11 @@ def load_settings(
     table = _read(path)
     _convert(table, str(path))
     try:
-        return _convert(_with(table, given), "")
+        return _convert(with_values(table, given), "")
     except ConfigError:
         # Which one is to blame: the one without which all is well.
-        to_blame = [name for name in given if _is_valid(_with(table, _without(given, name)))]
-        return _convert(_with(table, given), ", ".join(to_blame or given))
+        to_blame = [name for name in given if _is_valid(with_values(table, without(given, name)))]
+        return _convert(with_values(table, given), ", ".join(to_blame or given))
 
 
 MODES = ("standard", "self-rag")
@@ -317,26 +334,6 @@ def _variable_key(name: str) -> str:
     return rest
 
 
-def _set(table: dict[str, Any], key: str, value: object) -> None:
-    *sections, last = key.split(".")
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
-            return
-    table[last] = value
-
-
-def _without(given: dict[str, tuple[str, object]], name: str) -> dict[str, tuple[str, object]]:
-    return {other: value for other, value in given.items() if other != name}
-
-
-def _with(table: dict[str, Any], given: Mapping[str, tuple[str, object]]) -> dict[str, Any]:
-    complete = deepcopy(table)
-    for key, value in given.values():
-        _set(complete, key, value)
-    return complete
-
-
 def _is_valid(table: dict[str, Any]) -> bool:
     try:
         _convert(table, "")
@@ -357,6 +354,12 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
         from localrag.config_faults import explain
 
         raise explain(error, complete, Settings, origin) from error
+    except UnicodeEncodeError as error:  # a variable whose bytes are not text
+        raise ConfigError(
+            "{origin}: the value holds bytes that are not UTF-8.",
+            hint="Set it anew, or leave it out.",
+            origin=origin,
+        ) from error
     chunking = settings.chunking
     if isinstance(chunking, WindowChunking) and chunking.overlap >= chunking.size:
         raise ConfigError(
@@ -365,6 +368,10 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
             size=chunking.size,
             overlap=chunking.overlap,
         )
+    if settings.hosted.redact:
+        from localrag.config_faults import check_patterns
+
+        check_patterns("hosted.redact", settings.hosted.redact)
     return settings
 
 
@@ -378,7 +385,7 @@ def set_in_file(key: str, value: str) -> Path:
 
     path = settings_path()
     table = _read(path)
-    _set(table, key, value)
+    set_value(table, key, value)
     checked: Any = settings_table(_convert(table, "`localrag config set`"))
     for part in key.split("."):
         checked = checked.get(part, {}) if isinstance(checked, dict) else {}
@@ -389,7 +396,7 @@ def set_in_file(key: str, value: str) -> Path:
             key=key,
         )
     document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
-    _set(document, key, checked)
+    set_value(document, key, checked)
     _write(path, tomlkit.dumps(document))
     return path
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ def explain(
     """
     text = str(error)
     unknown = re.match(r"Object contains unknown field `(.+?)`", text)
-    place = re.search(r" - at `\$\.([\w.]+)`$", text)
+    place = re.search(r" - at `\$\.([\w.]+)(?:\[(?:\d+|\.\.\.)\])?`$", text)
     path = place[1].split(".") if place else []
     kind, given = _at(path, table, inspect.type_info(settings))
     if unknown:
@@ -125,6 +125,12 @@ def _fault(kind: inspect.Type | None, **values: object) -> ConfigError | None:
                 least=least,
                 **values,
             )
+        case inspect.VarTupleType():
+            return ConfigError(
+                '{key} must be a list of texts such as ["one", "two"], but {origin} says {given}.',
+                hint=_HINT,
+                **values,
+            )
         case inspect.StructType() | inspect.UnionType():
             return ConfigError(
                 "{key} is a section with settings of its own, but {origin} says {given}.",
@@ -133,3 +139,21 @@ def _fault(kind: inspect.Type | None, **values: object) -> ConfigError | None:
             )
         case _:
             return None
+
+
+def check_patterns(key: str, patterns: Sequence[str]) -> None:
+    """Raises `ConfigError` for the first that is no regular expression."""
+    import regex  # type: ignore[import-untyped]
+
+    for pattern in patterns:
+        try:
+            regex.compile(pattern)
+        except (regex.error, OverflowError, RecursionError) as error:
+            raise ConfigError(
+                "{key} holds {pattern}, which is no regular expression: {reason}.",
+                hint="Write it as Python does, and in TOML between single quotes, so that "
+                "backslashes stay as they are.",
+                key=key,
+                pattern=pattern,
+                reason=error,
+            ) from error

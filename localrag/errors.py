@@ -23,6 +23,7 @@ LocalragError
 │   ├── ContextOverflowError  the prompt does not fit the model's window
 │   ├── BackendError          the model or its server failed
 │   └── StoppedError          somebody asked the model to stop
+├── BundleError            a bundle cannot be made, is damaged, or is for another machine
 └── UsageError             a call or a command line that makes no sense
 
 Each takes an English template and its values, so that the command line can
@@ -141,6 +142,10 @@ class BackendError(GenerationError):
 
 class StoppedError(GenerationError):
     """Somebody asked the model to stop, in another thread."""
+
+
+class BundleError(LocalragError):
+    """A bundle cannot be made, is damaged, or is for another machine."""
 
 
 class UsageError(LocalragError):

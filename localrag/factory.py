@@ -8,7 +8,6 @@ that a search never loads what only answering needs.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +31,9 @@ from localrag.errors import ModelNotFoundError, UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Options
 from localrag.rag.base import Pipeline, Retrieve
 from localrag.rag.citations import PageOf
+from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.standard import StandardOptions, StandardRAG
+from localrag.rag.untrusted import UntrustedPassages
 from localrag.registry.spec import catalogue
 from localrag.registry.store import ModelStore, default_models_dir
 from localrag.rerankers.base import KeepOrder, Notes, Reranker, Reranking, Say
@@ -56,7 +57,6 @@ from localrag.types import Hit, ScoredChunk
 
 if TYPE_CHECKING:
     from localrag.indexing.indexer import Indexer
-    from localrag.llms.llama_cpp import StatesOnDisk
     from localrag.rerankers.serving import Candidate
 
 
@@ -67,6 +67,8 @@ class Model:
     llm: LLM
     scorer: ChoiceScorer | None
     close: Callable[[], None]
+    outgoing: Outgoing | None = None
+    """What the model may read, where it runs on another machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,47 +175,22 @@ def chunking_fingerprint(settings: Settings) -> str:
     return json.dumps(msgspec.to_builtins(settings.chunking), sort_keys=True)
 
 
-def make_model(settings: Settings, models: ModelStore, states: Path | None = None) -> Model:
-    """The language model; what it has read is kept in the folder `states`, if there is one."""
+def make_model(settings: Settings, models: ModelStore, library: Library | None = None) -> Model:
+    """The language model; what it has read of the library, if there is one, is kept in there.
+
+    Nothing of the library's private documents goes to a model on another machine.
+    """
     match settings.llm:
         case LlamaCppSettings() as local:
-            from localrag.llms.llama_cpp import LlamaCppModel
+            from localrag.local import make_local_model
 
-            path = models.path(local.model)
-            model = LlamaCppModel(
-                path,
-                context_window=local.context_window,
-                threads=local.threads or None,
-                gpu_layers=local.gpu_layers,
-                kv_type=local.kv_type,
-                disk=_states_on_disk(path, states, local.kv_disk_mb),
-            )
+            model = make_local_model(local, models, library, cache_folder())
             return Model(model, model, model.close)
         case OpenAISettings() as hosted:
-            from localrag.llms.openai_compatible import OpenAICompatibleModel
+            from localrag.hosted import make_served_model
 
-            return Model(
-                OpenAICompatibleModel(
-                    hosted.base_url,
-                    hosted.model,
-                    api_key=os.environ.get(hosted.key_variable),
-                    context_window=hosted.context_window,
-                    timeout_seconds=hosted.timeout_seconds,
-                    max_retries=hosted.max_retries,
-                    allow_network=settings.allow_network,
-                ),
-                None,
-                lambda: None,
-            )
-
-
-def _states_on_disk(model: Path, folder: Path | None, megabytes: int) -> StatesOnDisk | None:
-    from localrag.embeddings.fingerprint import weights_sha256
-    from localrag.llms.llama_cpp import StatesOnDisk
-
-    if folder is None or not megabytes:
-        return None
-    return StatesOnDisk(folder, megabytes * 10**6, weights_sha256([model], cache_folder()))
+            served, outgoing = make_served_model(settings, hosted, library)
+            return Model(served, None, served.close, outgoing)
 
 
 def make_retriever(
@@ -338,7 +315,9 @@ def make_reranking(
             from localrag.rerankers.llm import LLMReranker
 
             grading = model()
-            reranker = LLMReranker(grading.llm, grading.scorer, notes)
+            reranker: Reranker = LLMReranker(grading.llm, grading.scorer, notes)
+            if grading.outgoing is not None:
+                reranker = SendableReranker(reranker, grading.outgoing, notes)
             return Reranking("llm", reranker, candidates, notes)
 
 
@@ -393,12 +372,30 @@ def make_pipeline(
     page_of: PageOf,
     reranking: Reranking | None = None,
 ) -> Pipeline:
-    """The way a question is answered."""
+    """The way a question is answered; what documents say to the model is kept from it."""
+    if settings.answer.read_instructions:
+        return _pipeline(settings, model, embedder, retrieve, page_of, reranking)
+    passages = UntrustedPassages(retrieve, page_of)
+    return passages.told(
+        _pipeline(settings, model, embedder, passages.retrieve, passages.page_of, reranking)
+    )
+
+
+def _pipeline(
+    settings: Settings,
+    model: Model,
+    embedder: Embedder,
+    retrieve: Retrieve,
+    page_of: PageOf,
+    reranking: Reranking | None,
+) -> Pipeline:
     answer = settings.answer
     generation = Options(
         max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
     )
     tokenize = make_tokenizer(settings)
+    if model.outgoing is not None:
+        retrieve = model.outgoing.retrieve(retrieve)
     match answer.mode:
         case "standard":
             options = StandardOptions(answer.k, answer.min_answerable, generation)

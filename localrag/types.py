@@ -155,6 +155,16 @@ class SelfRAGMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Words of a document that speak to the language model, which were kept from it."""
+
+    chunk_id: int
+    source: str
+    page: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a question got. `grounded` is False when the documents do not hold the answer.
 
@@ -171,3 +181,4 @@ class Answer:
     seconds: float
     support: tuple[SupportedSentence, ...] = ()
     metrics: SelfRAGMetrics | None = None
+    left_out: tuple[LeftOut, ...] = ()

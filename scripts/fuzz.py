@@ -1,12 +1,15 @@
-"""Feed damaged and hostile inputs to each parser, to the settings loader, and to libraries.
+"""Feed damaged and hostile inputs to everything that reads what may come from anybody.
 
     python scripts/fuzz.py --count 500 --seed 7
-    python scripts/fuzz.py --count 20000 --target pdf --target html
+    python scripts/fuzz.py --count 20000 --only pdf --only html --state fuzzing
 
-Every input is a seeded mutation of a sample. Wrong is: another exception than the one that says
-what is wrong with the input, a crash or a traceback of this process, a run over the limits, and
-an input that ends the process which reads it. Exit code 1 if anything is wrong; the inputs that
-did it are kept in the folder that --keep names.
+Every input is a seeded mutation of a sample. One process reads them one after another, under the
+limits of the process that reads documents for users. Wrong is: another exception than the one
+that says what is wrong with the input, and, where the product reads in its own process, a crash,
+more than the time, or more than the memory. Parsers may crash or fill the memory: then the very
+input goes through `localrag.parsing.ParsingProcess`, as does one in every --through of all, and
+must come out as a document or as a clear error. With --state, a run that was stopped goes on
+where it was. Exit code 1 if anything is wrong; such inputs are kept in the state's folder.
 """
 
 from __future__ import annotations
@@ -14,236 +17,228 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
-from localrag.config import load_settings
-from localrag.errors import ConfigError, ParsingError
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from fuzz_inputs import TARGETS, Case, mutate
+
+from localrag.errors import LocalragError, ParsingError
 from localrag.parsing import ParsingProcess
+from localrag.parsing.worker import limit_memory
 
-SILENCE, MEMORY = 20.0, 2**30
-"""Limits of a run, far below those that users get: the inputs are small."""
+SECONDS, MEMORY = 20.0, 2**30
+"""Limits of a run, far below those that users get: the inputs are small. Processor seconds,
+because the machine may be busy with other things."""
 
-PROSE = "The harbour of Greyholm is old. 港口很古老，灯塔建于一八七四年。\n\n"
-MARKDOWN = f"""---
-title: A title
----
-# Heading
+STUCK = 300.0
+"""Seconds without a result and without work, after which a process is given up."""
 
-{PROSE * 3}
-- item *one* `code`
-  - nested [link](http://example.invalid/a) ![picture](http://example.invalid/b.png)
-
-| a | b |
-|---|---|
-| 1 | 2 |
-
-> quoted **bold** <b onclick="x()">html</b>
-
-```python
-print("code")
-```
-[^1]: a footnote &amp; &#x41;
-"""
-HTML = f"""<!doctype html><html><head><meta charset="utf-8"><title>Title</title>
-<style>p {{ color: red }}</style><script>alert(1)</script></head><body>
-<nav>menu</nav><h1>Heading</h1><p>{PROSE}</p><ul><li>one<li>two<ol><li>three</ol></ul>
-<table><tr><th>a<td>b</tr><tr><td colspan=2>c</table><pre>code
-code</pre><img src="http://example.invalid/x.png" alt="picture"><p hidden>no</p>
-<svg><text>x</text></svg><p style="display:none">no</p>&amp;&#65;&lt;</body></html>"""
-TEXT = "A line that was wrapped by hand at some column of the page, as in old\n" * 6 + PROSE * 3
-SETTINGS = """allow_network = false
-[llm]
-backend = "llama.cpp"
-model = "qwen2.5-coder-1.5b-instruct-q4"
-context_window = 4096
-[embedding]
-model = "use-multilingual-v3"
-[chunking]
-strategy = "windows"
-size = 500
-overlap = 100
-[retrieval]
-mode = "hybrid"
-k = 10
-dense_weight = 0.5
-[reranker]
-kind = "keyword"
-candidates = 20
-"""
-TOKENS = (
-    *(
-        b"\x00",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf",
-        b"\r",
-        b"\f",
-        b"\x1b[2J",
-        b"\xed\xa0\x80",
-        b"\xe2\x80\xae",
-    ),
-    *(b"<div>" * 3000, b"<!--", b"<![CDATA[", b"</" * 500, b"&#99999999;", b"<table>" * 300),
-    *(b"[" * 2000, b"> " * 800, b"*" * 3000, b"`" * 999, b"- " * 500, b"](" * 900, b"|" * 2000),
-    *(b"_a" * 1500, b"<a" * 900, b"![" * 900, b"    " * 500, b"\n" * 2000, "中".encode() * 3000),
-    *(
-        b"99999999999999999999",
-        b"-1",
-        b"/Kids[1 0 R]",
-        b"/Length 999999999",
-        b"endobj",
-        b"stream\n",
-    ),
-    *(b"[[[[", b'"""', b"a.b.c.d = 1\n", b"[x]\n", b"nan", b"inf", b"1979-05-27", b"{a={b={}}}"),
-    *(b"/Filter[/FlateDecode/FlateDecode]", b"<|im_start|>system\n", b"q " * 5000, b"BT " * 900),
-)
+CONTAINED = ("CRASH", "HANG", "MemoryError")
+"""What may happen to a parser, and what must then not happen to who asked it to read."""
 
 
-def pdfs() -> list[bytes]:
-    """Small PDF files: plain and compressed, with a table, a picture, an outline, a password."""
-    import pymupdf
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What came of one input; `seconds` are the processor's."""
 
-    made: list[bytes] = []
-    for number in range(3):
-        document = pymupdf.open()
-        for page_number in range(1 + number):
-            page = document.new_page(width=300, height=400)
-            page.insert_text((30, 40), f"Heading {page_number}", fontsize=18)
-            page.insert_textbox((30, 60, 270, 200), PROSE.encode("ascii", "ignore").decode() * 3)
-            for step in range(4):
-                page.draw_line((30, 220 + 20 * step), (270, 220 + 20 * step))
-                page.draw_line((30 + 80 * step, 220), (30 + 80 * step, 280))
-            page.insert_text((35, 235), "cell")
-            page.insert_text((30, 320), "invisible", render_mode=3)
-        document.set_toc([[1, "Heading 0", 1]])
-        made.append(document.tobytes())
-        made.append(document.tobytes(deflate=True, garbage=3))
-        if number == 2:
-            made.append(
-                document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="x", owner_pw="y")
-            )
-    return made
+    number: int
+    outcome: str
+    seconds: float
 
 
-def samples(target: str) -> list[bytes]:
-    """What is mutated."""
-    texts = {"markdown": MARKDOWN, "html": HTML, "text": TEXT, "settings": SETTINGS}
-    if target == "pdf":
-        return pdfs()
-    text = texts[target]
-    if target == "settings":
-        return [text.encode()]
-    return [text.encode(encoding) for encoding in ("utf-8", "gb18030", "utf-16", "utf-8-sig")]
+def samples(target: str, state: Path) -> list[bytes]:
+    """What is mutated; kept, because some samples differ each time they are made."""
+    folder = state / f"{target}-samples"
+    if not folder.is_dir():
+        part = state / f"{target}-samples.part"
+        part.mkdir(parents=True, exist_ok=True)
+        for number, data in enumerate(TARGETS[target].samples()):
+            (part / f"{number:03}").write_bytes(data)
+        part.rename(folder)
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
-def mutate(draw: random.Random, seeds: list[bytes]) -> bytes:
-    """One to eight changes to a sample."""
-    data = bytearray(draw.choice(seeds))
-    for _ in range(draw.choice((1, 1, 2, 3, 8))):
-        at = draw.randrange(len(data) + 1)
-        size = draw.choice((1, 4, 40, 400))
-        match draw.randrange(8):
-            case 0 if data:
-                data[at % len(data)] ^= 1 << draw.randrange(8)
-            case 1:
-                data[at : at + size] = draw.randbytes(min(size, 40))
-            case 2:
-                del data[at : at + size]
-            case 3:
-                data[at:at] = data[at : at + size] * draw.choice((1, 2, 50))
-            case 4 | 5:
-                data[at:at] = draw.choice(TOKENS)
-            case 6:
-                other = draw.choice(seeds)
-                start = draw.randrange(len(other))
-                data[at : at + size] = other[start : start + size]
-            case _:
-                if draw.random() < 0.3:
-                    del data[at:]
-    return bytes(data)
+def make(target: str, seed: int, number: int, seeds: list[bytes]) -> tuple[bytes, random.Random]:
+    """One input, and what draws further lots for it."""
+    draw = random.Random(f"{target} {seed} {number}")
+    return mutate(draw, seeds, fixed=TARGETS[target].fixed), draw
 
 
-def parser_inputs(
-    target: str, count: int, draw: random.Random
-) -> Iterator[tuple[bytes, str, float]]:
-    """Each input with its outcome and how long it took; an outcome in capitals is wrong."""
-    suffix = {"pdf": ".pdf", "markdown": ".md", "html": ".html", "text": ".txt"}[target]
-    names = (f"a{suffix}", f"../../a{suffix}", f"名\x1b[2J{suffix}", f"{'x' * 200}{suffix}")
-    process = ParsingProcess(silence=SILENCE, longest=2 * SILENCE, memory=MEMORY)
-    seeds = samples(target)
-    for _ in range(count):
-        data = mutate(draw, seeds)
-        started = time.monotonic()
-        try:
-            process(Path(draw.choice(names)), data)
-            outcome = "read"
-        except ParsingError as error:
-            outcome = type(error).__name__
-            if "given up" in error.message or "Error" in str(error.values.get("reason", "")):
-                outcome = f"WRONG {error}"[:300]
-        except Exception as error:
-            outcome = f"WRONG {type(error).__name__}: {error}"[:300]
-        yield data, outcome, time.monotonic() - started
-    process.close()
+def results(path: Path) -> list[Line]:
+    """What is known already; the last line may be cut short."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    cells = [line.split("\t", 2) for line in lines]
+    return [Line(int(one[0]), one[2], float(one[1])) for one in cells if len(one) == 3]
 
 
-def settings_inputs(count: int, draw: random.Random) -> Iterator[tuple[bytes, str, float]]:
-    """The same for the settings file, and for variables of the environment."""
-    names = ("LOCALRAG_LLM_MODEL", "LOCALRAG_CHUNKING_SIZE", "LOCALRAG_RETRIEVAL", "LOCALRAG_X_Y")
-    seeds = samples("settings")
-    with tempfile.TemporaryDirectory(prefix="localrag-fuzz-") as folder:
-        path = Path(folder, "config.toml")
-        os.environ["LOCALRAG_CONFIG"] = str(path)
-        for _ in range(count):
-            data = mutate(draw, seeds)
-            path.write_bytes(data)
-            variable = draw.choice(names)
-            if draw.random() < 0.3:
-                value = draw.choice(("", "x", "-1", "[1]", "1e999", "{", "中", "true"))
-                os.environ[variable] = value
-            started = time.monotonic()
+def write(file: TextIO, number: int, outcome: str, seconds: float) -> None:
+    """Note a result, on one line."""
+    plain = "".join(c if c.isprintable() else "?" for c in outcome)[:300]
+    file.write(f"{number}\t{seconds:.4f}\t{plain}\n")
+    file.flush()
+
+
+# The process that reads
+
+
+def child(target: str, seed: int, first: int, last: int, state: Path) -> None:
+    """Read inputs `first` to `last`, and note what came of each."""
+    wanted, seeds = TARGETS[target], samples(target, state)
+    with (
+        tempfile.TemporaryDirectory(prefix="localrag-fuzz-") as folder,
+        (state / f"{target}-{seed}.tsv").open("a", encoding="utf-8") as file,
+    ):
+        for number in range(first, last):
+            data, draw = make(target, seed, number, seeds)
+            limit_memory(MEMORY + 4 * len(data))
+            started = time.process_time()
             try:
-                load_settings()
+                wanted.read(Case(data, Path(folder), draw, seeds))
                 outcome = "read"
-            except ConfigError:
-                outcome = "ConfigError"
+            except LocalragError as error:
+                outcome = type(error).__name__
+            except MemoryError:
+                outcome = "MemoryError"
             except Exception as error:
-                outcome = f"WRONG {type(error).__name__}: {error}"[:300]
-            os.environ.pop(variable, None)
-            yield data, outcome, time.monotonic() - started
+                outcome = f"WRONG {type(error).__name__}: {error}"
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
+                outcome = f"WRONG {type(error).__name__}: {error}"
+            write(file, number, outcome, time.process_time() - started)
 
 
-RUNS: dict[str, Callable[[int, random.Random], Iterator[tuple[bytes, str, float]]]] = {
-    "pdf": lambda count, draw: parser_inputs("pdf", count, draw),
-    "markdown": lambda count, draw: parser_inputs("markdown", count, draw),
-    "html": lambda count, draw: parser_inputs("html", count, draw),
-    "text": lambda count, draw: parser_inputs("text", count, draw),
-    "settings": settings_inputs,
-}
+def read_all(target: str, seed: int, count: int, state: Path) -> list[Line]:
+    """Have all inputs read; a process that ends or hangs is replaced behind its last input."""
+    path = state / f"{target}-{seed}.tsv"
+    while len(known := results(path)) < count:
+        command = [sys.executable, __file__, "--child", target]
+        command += [str(n) for n in (seed, len(known), count)]
+        with (state / f"{target}-errors.txt").open("w+b") as errors:
+            process = subprocess.Popen([*command, str(state)], stderr=errors)
+            reason = watch(process, path)
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")
+        known = results(path)
+        if len(known) < count:
+            if not reason and process.returncode > 0:
+                raise RuntimeError(f"the reading process failed: {said[-2000:]}")
+            name = reason or f"CRASH {signal.Signals(-process.returncode).name}"
+            with path.open("a", encoding="utf-8") as file:
+                write(file, len(known), name, SECONDS if reason else 0.0)
+    return known[:count]
 
 
-def fuzz(target: str, count: int, seed: int, keep: Path | None) -> int:
-    """Run one target; prints its counts and returns how much was wrong."""
-    tally: Counter[str] = Counter()
-    wrong: Counter[str] = Counter()
-    slowest = 0.0
+def watch(process: subprocess.Popen[bytes], path: Path) -> str:
+    """Wait for the process; why it was ended, "" if it was not."""
+    import psutil
+
+    size, heard, used = -1, time.monotonic(), 0.0
+    pause = 0.02
+    while process.poll() is None:
+        time.sleep(pause)
+        pause = min(0.5, 2 * pause)
+        with suppress(psutil.Error, OSError):
+            times = psutil.Process(process.pid).cpu_times()
+            now = path.stat().st_size if path.exists() else 0
+            if now != size:
+                size, heard, used = now, time.monotonic(), times.user + times.system
+            elif times.user + times.system - used > SECONDS:
+                process.kill()
+                process.wait()
+                return "HANG"
+            elif time.monotonic() - heard > STUCK:
+                process.kill()
+                process.wait()
+                return "HANG without work"
+    return ""
+
+
+# The product's own way
+
+
+def through_product(
+    target: str, seed: int, lines: list[Line], every: int, state: Path
+) -> Iterator[tuple[int, str]]:
+    """Give odd inputs, and one in `every`, to the process that reads for users."""
+    path = state / f"{target}-{seed}-product.tsv"
+    done = {line.number: line.outcome for line in results(path)}
+    seeds = samples(target, state)
+    process = ParsingProcess(silence=60.0, longest=120.0, memory=MEMORY)
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            for line in lines:
+                odd = line.outcome.startswith((*CONTAINED, "WRONG"))
+                if not odd and (line.number + 1) % every:
+                    continue
+                if line.number not in done:
+                    data, _ = make(target, seed, line.number, seeds)
+                    started = time.monotonic()
+                    done[line.number] = ask(process, Path(f"a{TARGETS[target].suffix}"), data)
+                    write(file, line.number, done[line.number], time.monotonic() - started)
+                yield line.number, done[line.number]
+    finally:
+        process.close()
+
+
+def ask(process: ParsingProcess, path: Path, data: bytes) -> str:
+    """What a user would be told."""
+    try:
+        process(path, data)
+    except ParsingError as error:
+        reason = str(error.values.get("reason", ""))
+        if error.message.startswith("{source} cannot be read") and "MemoryError" not in reason:
+            return f"WRONG {error}"  # the name of an exception is no clear error
+        return "given up" if "given up" in error.message else type(error).__name__
+    except Exception as error:
+        return f"WRONG {type(error).__name__}: {error}"
+    return "read"
+
+
+# The report
+
+
+def fuzz(target: str, count: int, seed: int, every: int, state: Path) -> int:
+    """Run one target; prints what came of it and returns how much was wrong."""
     started = time.monotonic()
-    for number, (data, outcome, seconds) in enumerate(RUNS[target](count, random.Random(seed))):
-        slowest = max(slowest, seconds)
-        tally[outcome.partition(" ")[0]] += 1
-        if outcome.startswith("WRONG"):
-            wrong[outcome] += 1
-            if keep is not None:
-                keep.mkdir(parents=True, exist_ok=True)
-                (keep / f"{target}-{seed}-{number}").write_bytes(data)
-    took = time.monotonic() - started
+    lines = read_all(target, seed, count, state)
+    contained = bool(TARGETS[target].suffix)
+    product = dict(through_product(target, seed, lines, every, state)) if contained else {}
+    wrong: Counter[str] = Counter()
+    seeds = samples(target, state)
+    for line in lines:
+        bad = line.outcome.startswith("WRONG")
+        bad = bad or (not contained and line.outcome.startswith(CONTAINED))
+        if bad or product.get(line.number, "").startswith("WRONG"):
+            wrong[product.get(line.number, "") if not bad else line.outcome] += 1
+            (state / "wrong").mkdir(exist_ok=True)
+            data, _ = make(target, seed, line.number, seeds)
+            (state / "wrong" / f"{target}-{seed}-{line.number}").write_bytes(data)
+    seconds = sum(line.seconds for line in lines)
+    tally = Counter(line.outcome.partition(":")[0] for line in lines)
     counts = ", ".join(f"{name} {number}" for name, number in tally.most_common())
     print(
-        f"{target}: {count} inputs in {took:.0f} s, slowest {slowest:.2f} s: {counts}", flush=True
+        f"{target}: {count} inputs, {seconds:.0f} s of processor time, slowest "
+        f"{max(line.seconds for line in lines):.2f} s, {time.monotonic() - started:.0f} s now: "
+        f"{counts}; {wrong.total()} wrong",
+        flush=True,
     )
+    if contained:
+        counts = ", ".join(f"{name} {n}" for name, n in Counter(product.values()).most_common())
+        print(f"  {len(product)} of them through the product: {counts}", flush=True)
     for outcome, number in wrong.most_common(20):
         print(f"  {number} x {outcome!r}", flush=True)
     return wrong.total()
@@ -256,16 +251,25 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=500, help="inputs for each target")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    parser.add_argument("--target", action="append", choices=sorted(RUNS), help="default: all")
-    parser.add_argument("--keep", type=Path, help="folder for inputs that did something wrong")
+    parser.add_argument("--only", action="append", choices=TARGETS, help="default: all")
+    parser.add_argument("--through", type=int, default=50, help="one in so many, as users would")
+    parser.add_argument("--state", type=Path, help="folder to go on from, and for what is wrong")
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    print(f"seed {arguments.seed}", flush=True)
+    if arguments.child:
+        target, seed, first, last, state = arguments.child
+        child(target, int(seed), int(first), int(last), Path(state))
+        return
+    state = arguments.state or Path(tempfile.mkdtemp(prefix="localrag-fuzzing-"))
+    state.mkdir(parents=True, exist_ok=True)
+    print(f"seed {arguments.seed}, state in {state}", flush=True)
     wrong = sum(
-        fuzz(target, arguments.count, arguments.seed, arguments.keep)
-        for target in arguments.target or list(RUNS)
+        fuzz(target, arguments.count, arguments.seed, arguments.through, state)
+        for target in arguments.only or TARGETS
     )
     sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()

@@ -14,18 +14,19 @@ LINES = (
     ("cli", "server"),
     ("api",),
     ("factory",),
+    ("hosted", "local"),
     ("evaluation", "bundle"),
     ("rag", "indexing"),
     ("retrieval", "rerankers"),
     ("parsing", "chunking", "embeddings", "llms", "stores", "registry"),
     ("text", "prompts", "network"),
     ("config", "messages"),
-    ("config_faults",),
+    ("config_faults", "config_values"),
     ("errors", "types"),
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}
 
-MAY_READ_SETTINGS = {"factory", "api", "cli", "server", "bundle", "__main__"}
+MAY_READ_SETTINGS = {"factory", "hosted", "local", "api", "cli", "server", "bundle", "__main__"}
 
 
 def room_of(path: Path) -> str:

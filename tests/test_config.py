@@ -189,6 +189,13 @@ def test_hidden_text_is_left_out_unless_asked_for(tmp_path: Path) -> None:
     assert load_settings(environment=environment).parsing.hidden_text
 
 
+def test_what_documents_say_to_the_model_is_not_read_unless_asked_for(tmp_path: Path) -> None:
+    environment = {"LOCALRAG_CONFIG": str(tmp_path / "none.toml")}
+    assert not load_settings(environment=environment).answer.read_instructions
+    environment["LOCALRAG_ANSWER_READ_INSTRUCTIONS"] = "true"
+    assert load_settings(environment=environment).answer.read_instructions
+
+
 def test_brackets_thousands_deep_are_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text("a = " + "[" * 5000)
@@ -224,3 +231,42 @@ def test_wrong_values_for_self_rag(file: Path, text: str, named: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=named):
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ('["contracts/*", "hr"]', ("contracts/*", "hr")),
+        ("['a\\d', \"合同\"]", ("a\\d", "合同")),
+        ("contracts/*", ("contracts/*",)),
+        ("[0-9]{11}", ("[0-9]{11}",)),
+        ("[]", ()),
+        ("[" * 5000, ("[" * 5000,)),
+    ],
+)
+def test_lists_from_variables_and_commands(file: Path, given: str, read: tuple[str, ...]) -> None:
+    assert load(file, LOCALRAG_HOSTED_PRIVATE=given).hosted.private == read
+
+
+def test_a_list_is_written_as_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(file))
+    set_in_file("hosted.redact", r"['\d{11}', '张三']")
+    assert load(file).hosted.redact == (r"\d{11}", "张三")
+    unset_in_file("hosted.redact")
+    assert load(file).hosted.redact == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("private = 3", 'hosted.private must be a list of texts such as ["one", "two"]'),
+        ("private = [3]", "hosted.private must be a list of texts"),
+        ("redact = ['(a']", r"hosted.redact holds (a, which is no regular expression"),
+        ("confirm = 3", "hosted.confirm must be true or false"),
+    ],
+)
+def test_wrong_settings_about_hosted_models(file: Path, text: str, said: str) -> None:
+    file.write_text("[hosted]\n" + text)
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert said in str(caught.value)

@@ -2,51 +2,101 @@
 
 from __future__ import annotations
 
-import importlib.util
-import random
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "fuzz.py"
+from localrag.errors import ParsingError
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 
 
 @pytest.fixture
-def fuzz() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fuzz", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def fuzz(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import fuzz
+
+    return fuzz
 
 
-def test_a_short_run_finds_nothing() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--count", "40", "--seed", "5"],
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPTS / "fuzz.py"), "--seed", "5", *arguments],
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=500,
     )
+
+
+def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
+    done = run("--count", "25", "--through", "20", "--state", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("40 inputs") == 5
+    assert done.stdout.count("25 inputs") == 12
+    assert done.stdout.count("1 of them through the product") == 4
 
 
-def test_the_same_seed_gives_the_same_inputs(fuzz: ModuleType) -> None:
-    one, other = (fuzz.mutate(random.Random(3), fuzz.samples("html")) for _ in range(2))
-    assert one == other
+def test_a_run_goes_on_where_it_was_stopped(fuzz: ModuleType, tmp_path: Path) -> None:
+    assert fuzz.fuzz("gguf", 10, 3, 50, tmp_path) == 0
+    first = (tmp_path / "gguf-3.tsv").read_text(encoding="utf-8")
+    assert fuzz.fuzz("gguf", 15, 3, 50, tmp_path) == 0
+    assert (tmp_path / "gguf-3.tsv").read_text(encoding="utf-8").startswith(first)
+    assert [line.number for line in fuzz.results(tmp_path / "gguf-3.tsv")] == list(range(15))
+
+
+def test_an_input_is_made_from_seed_and_number(fuzz: ModuleType, tmp_path: Path) -> None:
+    seeds = fuzz.samples("html", tmp_path)
+    assert fuzz.make("html", 3, 8, seeds)[0] == fuzz.make("html", 3, 8, seeds)[0]
+    assert fuzz.make("html", 3, 8, seeds)[0] != fuzz.make("html", 4, 8, seeds)[0]
 
 
 def test_what_is_wrong_is_counted_and_kept(
     fuzz: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fuzz.RUNS["html"] = lambda count, draw: iter(
-        [(b"good", "read", 0.1), (b"bad", "WRONG KeyError: 'x'", 0.2)]
-    )
-    assert fuzz.fuzz("html", 2, 7, tmp_path / "keep") == 1
-    assert [path.read_bytes() for path in (tmp_path / "keep").iterdir()] == [b"bad"]
-    assert "1 x \"WRONG KeyError: 'x'\"" in capsys.readouterr().out
+    with (tmp_path / "gguf-7.tsv").open("w", encoding="utf-8") as file:
+        fuzz.write(file, 0, "read", 0.1)
+        fuzz.write(file, 1, "WRONG KeyError: 'x\ny'", 0.2)
+        fuzz.write(file, 2, "CRASH SIGSEGV", 0.2)
+    assert fuzz.fuzz("gguf", 3, 7, 50, tmp_path) == 2
+    kept = {path.name for path in (tmp_path / "wrong").iterdir()}
+    assert kept == {"gguf-7-1", "gguf-7-2"}
+    assert "1 x \"WRONG KeyError: 'x?y'\"" in capsys.readouterr().out
+
+
+def test_a_parser_may_crash_where_the_product_contains_it(
+    fuzz: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "html-7.tsv").open("w", encoding="utf-8") as file:
+        fuzz.write(file, 0, "CRASH SIGSEGV", 0.2)
+    assert fuzz.fuzz("html", 1, 7, 50, tmp_path) == 0
+    (tmp_path / "html-7-product.tsv").unlink()
+    monkeypatch.setattr(fuzz, "ask", lambda *_: "WRONG ValueError: it came through")
+    assert fuzz.fuzz("html", 1, 7, 50, tmp_path) == 1
+
+
+def test_the_name_of_an_exception_is_no_clear_error(fuzz: ModuleType) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        raise ParsingError("{source} cannot be read: {reason}.", source=path, reason=data.decode())
+
+    assert fuzz.ask(refuse, Path("a.html"), b"KeyError: 'x'").startswith("WRONG")
+    assert fuzz.ask(refuse, Path("a.html"), b"MemoryError") == "ParsingError"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only on Linux and macOS: signals by name")
+def test_crashes_and_endless_loops_are_seen(
+    fuzz: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    monkeypatch.setattr(fuzz, "SECONDS", 0.3)
+    started = time.monotonic()
+    assert fuzz.watch(loops, tmp_path / "none") == "HANG"
+    assert time.monotonic() - started < 60
+    crashes = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    assert fuzz.watch(crashes, tmp_path / "none") == ""
+    assert -crashes.returncode == signal.SIGSEGV

@@ -32,9 +32,12 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     from localrag.api import LocalRAG
     from localrag.cli.progress import Bars, say_waiting
     from localrag.parsing import walk
+    from localrag.stores.media import network_warning
 
     # A mistyped path is said before anything is made.
     walk([Path(path).expanduser() for path in paths], [])
+    if warning := network_warning(library):
+        note(" ".join(warning))
     started = time.monotonic()
     with LocalRAG.open(library, on_damage=_say_damaged) as rag, Bars() as bars:
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)

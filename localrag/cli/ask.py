@@ -115,6 +115,7 @@ def print_answer(
     from localrag.cli.decisions import Decisions
     from localrag.cli.output import printable
     from localrag.cli.render import marked_text, print_evidence, print_trace
+    from localrag.hosted import PRIVATE
     from localrag.types import Answer
 
     answer: Answer | None = None
@@ -135,6 +136,16 @@ def print_answer(
     assert answer is not None, "a stream ends with its answer"  # noqa: S101
     console = stdout_console()
     print_evidence(console, answer)
+    for step in answer.trace:
+        if step.name == PRIVATE:
+            count = step.decision.partition(" ")[0]
+            note(
+                tr(
+                    "{count} passages of private documents were left out: they do not go to the "
+                    "hosted model.",
+                    count=count,
+                )
+            )
     if explain:
         print_trace(console, answer)
     return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -61,10 +62,12 @@ def unset(key: str) -> None:
 
 def _show(as_json: bool) -> None:
     from localrag.config import Settings, load_settings, settings_path, settings_table
+    from localrag.hosted import audit_log
 
     effective = settings_table(load_settings())
+    log = audit_log().path
     if as_json:
-        emit_json({"path": str(settings_path()), "settings": effective})
+        emit_json({"path": str(settings_path()), "audit_log": str(log), "settings": effective})
         return
     from rich.table import Table
 
@@ -77,6 +80,7 @@ def _show(as_json: bool) -> None:
         table.add_row(key, _shown(value), "" if value == default else _shown(default))
     stdout_console().print(table)
     click.echo(tr("Settings file: {path}", path=settings_path()))
+    click.echo(tr("Log of calls to models on other machines: {path}", path=log))
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -92,4 +96,6 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(json.dumps(one, ensure_ascii=False) for one in value) + "]"
     return "" if value is None else str(value)

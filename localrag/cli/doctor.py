@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -61,7 +62,7 @@ class Finding:
 def doctor(quick: bool, library: Path, as_json: bool) -> None:
     """Print every finding; exit code 1 if something is a problem."""
     findings: list[Finding] = []
-    for finding in _examine(library, quick=quick):
+    for finding in examine(library, quick=quick):
         findings.append(finding)
         if not as_json:
             line = tr("{part}: {text}", part=finding.part, text=printable(finding.text))
@@ -75,7 +76,8 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _examine(library: Path, *, quick: bool) -> Iterator[Finding]:
+def examine(library: Path, *, quick: bool) -> Iterator[Finding]:
+    """Every finding, as soon as it stands; `quick` does not load the language model."""
     from localrag.config import load_settings, settings_path
     from localrag.factory import make_models
 
@@ -91,6 +93,7 @@ def _examine(library: Path, *, quick: bool) -> Iterator[Finding]:
     yield from _guarded(tr("embedding"), lambda: _embedding(settings, models))
     yield from _guarded(tr("library"), lambda: _library(library, settings))
     yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
+    yield from _guarded(tr("hosted model"), lambda: _hosted(settings, library))
 
 
 def _guarded(part: str, examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -203,7 +206,10 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
         text = tr("{model} at {address}", model=settings.llm.model, address=settings.llm.base_url)
         yield Finding(part, "ok", text)
         return
-    path = models.path(settings.llm.model)
+    from localrag.factory import cache_folder
+    from localrag.local import model_file
+
+    path = model_file(settings.llm.model, models, cache_folder())
     yield _memory(part, path)
     if quick:
         return
@@ -245,6 +251,29 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
     else:
         text = tr("none; all {layers} layers run on the processor", layers=offload.layers)
         yield Finding(tr("GPU"), "ok", text)
+
+
+def _hosted(settings: Settings, directory: Path) -> Iterator[Finding]:
+    """What goes to a model on another machine, and where that is logged; nothing for others."""
+    from localrag.api import LocalRAG
+    from localrag.hosted import audit_log, is_hosted, private_sources
+
+    if not is_hosted(settings):
+        return
+    part = tr("hosted model")
+    log = audit_log()
+    log.check()
+    yield Finding(part, "ok", tr("each call is logged in {path}", path=log.path))
+    private = private_sources(settings)
+    count = 0
+    if private:
+        with (
+            suppress(LibraryNotFoundError),
+            LocalRAG.open(directory, settings=settings, create=False) as rag,
+        ):
+            count = len(private.documents(rag.library))
+    text = tr("{count} documents are private and never sent (hosted.private)", count=count)
+    yield Finding(part, "warning" if private and not count else "ok", text)
 
 
 def _memory(part: str, path: Path) -> Finding:

@@ -98,6 +98,13 @@ def eval() -> None:  # noqa: A001
     type=_FILE,
     help=tr("Write a page to look at in a browser."),
 )
+@click.option(
+    "--csv",
+    "table",
+    metavar=tr("FILE"),
+    type=_FILE,
+    help=tr("Write every question's results as a table for a spreadsheet (CSV)."),
+)
 @cache_option
 @library_option
 @json_option
@@ -111,6 +118,7 @@ def run(
     no_reasons: bool,
     count: int | None,
     page: Path | None,
+    table: Path | None,
     cache: Path | None,
     library: Path,
     as_json: bool,
@@ -147,6 +155,8 @@ def run(
         )
     if page is not None:
         _write_page(page, report)
+    if table is not None:
+        _write_table(table, report)
     if as_json:
         emit_json(report_json(report))
     else:
@@ -298,3 +308,21 @@ def _write_page(path: Path, report: Report) -> None:
             reason=error.strerror,
         ) from error
     note(tr("The page is in {path}.", path=path))
+
+
+def _write_table(path: Path, report: Report) -> None:
+    from localrag.errors import UsageError
+    from localrag.evaluation.report_csv import write_csv
+
+    try:
+        # With a mark at the beginning, without which Excel takes Chinese for Latin letters.
+        with path.open("w", encoding="utf-8-sig", newline="") as file:
+            write_csv(report, file)
+    except OSError as error:
+        raise UsageError(
+            "The table cannot be written to {path}: {reason}.",
+            hint="Give the path of a file in a folder that exists.",
+            path=path,
+            reason=error.strerror,
+        ) from error
+    note(tr("The table is in {path}.", path=path))

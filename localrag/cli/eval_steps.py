@@ -125,10 +125,21 @@ def score(
     if judging is None:
         return Report(dataset, "", None, scored(Scorer(None, None, metrics), 1))
     embedder = factory.make_embedder(judging, factory.make_models())
+    withheld = work.withheld_from(judging)
+    pairs = [pair for _, given in responses for pair in zip(samples, given, strict=True)]
+    count = sum(withheld(*pair) for pair in pairs)
+    if count:
+        note(
+            tr(
+                "{count} answers are not judged: their passages are of private documents, or of "
+                "unknown origin, and the judge is on another machine.",
+                count=count,
+            )
+        )
     with work.open_judge(judging, store) as opened:
         trust = load_trust(trust_key(opened.fingerprint, embedder.fingerprint), folder)
         judge = Judge(opened.model, opened.model if opened.scores else None, reasons=reasons)
-        runs = scored(Scorer(judge, embedder, metrics), opened.workers)
+        runs = scored(Scorer(judge, embedder, metrics, withheld), opened.workers)
         return Report(
             dataset=dataset,
             judge=opened.model.name,

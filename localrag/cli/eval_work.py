@@ -18,7 +18,7 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.config import Settings
-    from localrag.evaluation.dataset import Context
+    from localrag.evaluation.dataset import Context, Sample
     from localrag.evaluation.drafting import Passage
     from localrag.evaluation.remembered import CallStore, RememberedModel
     from localrag.evaluation.scoring import Response
@@ -50,21 +50,33 @@ def cache_folder() -> Path:
 
 
 def settings_of(file: Path | None) -> Settings:
-    """The settings of a file, or those that localrag would use now."""
+    """The settings of a file, or those that localrag would use now.
+
+    What those keep private or redact holds for the file's too.
+    """
     import os
+
+    import msgspec
 
     from localrag.config import load_settings
     from localrag.errors import UsageError
 
+    own = load_settings()
     if file is None:
-        return load_settings()
+        return own
     if not file.is_file():
         raise UsageError(
             "There is no settings file {path}.",
             hint="`localrag config path` says where yours is: copy it and change the copy.",
             path=file,
         )
-    return load_settings(environment={**os.environ, "LOCALRAG_CONFIG": str(file)})
+    chosen = load_settings(environment={**os.environ, "LOCALRAG_CONFIG": str(file)})
+    hosted = msgspec.structs.replace(
+        chosen.hosted,
+        private=tuple(dict.fromkeys([*own.hosted.private, *chosen.hosted.private])),
+        redact=tuple(dict.fromkeys([*own.hosted.redact, *chosen.hosted.redact])),
+    )
+    return msgspec.structs.replace(chosen, hosted=hosted)
 
 
 def named_settings(files: Sequence[Path]) -> list[tuple[str, Settings]]:
@@ -96,14 +108,35 @@ def open_judge(settings: Settings, store: CallStore) -> Iterator[OpenJudge]:
         model.close()
 
 
+def withheld_from(judging: Settings) -> Callable[[Sample, Response], bool]:
+    """Whether an answer may not be shown to the judge: of a private document, or unknown origin.
+
+    Without private documents, and for a judge on this machine, every answer may.
+    """
+    from localrag.hosted import private_sources
+
+    private = private_sources(judging)
+
+    def withheld(sample: Sample, response: Response) -> bool:
+        sources = [context.source for context in response.contexts or ()]
+        unknown = not all(sources)
+        return unknown or any(map(private.holds, [*sources, sample.source]))
+
+    return withheld if private else lambda *_: False
+
+
 def model_fingerprint(settings: Settings) -> str:
-    """Identifies the language model: the published hash, or size and both ends of the file."""
+    """Identifies the language model: the published hash, or size and both ends of the file.
+
+    Of a server: its address, the model's name, and what a local one tells of its weights.
+    """
     from localrag import factory
     from localrag.config import OpenAISettings
+    from localrag.llms.served import served
 
     llm = settings.llm
     if isinstance(llm, OpenAISettings):
-        return f"{llm.base_url} {llm.model}"
+        return f"{llm.base_url} {llm.model} {served(llm.base_url, llm.model)}".rstrip()
     models = factory.make_models()
     spec = models.catalogue.find(llm.model)
     known = max(spec.files, key=lambda file: file.size or 0).sha256 if spec else None
@@ -119,7 +152,10 @@ def model_fingerprint(settings: Settings) -> str:
 
 
 class LibraryPipeline:
-    """A library and its settings as the pipeline under test."""
+    """A library and its settings as the pipeline under test.
+
+    `passages` and `find` leave out what the settings' language model may not read.
+    """
 
     def __init__(self, rag: LocalRAG) -> None:
         self._rag = rag
@@ -127,11 +163,14 @@ class LibraryPipeline:
     def passages(self) -> list[Passage]:
         """All passages of the library, document by document, with file name and page."""
         from localrag.evaluation.drafting import Passage
+        from localrag.hosted import private_sources
 
         library = self._rag.library
+        private = private_sources(self._rag.settings).documents(library)
         return [
             Passage(chunk.text, PurePath(record.sources[0]).name, chunk.first_page)
             for record in library.documents()
+            if record.id not in private
             for chunk in library.document_chunks(record.id)
         ]
 
@@ -145,7 +184,10 @@ class LibraryPipeline:
 
     def find(self, question: str) -> list[Context]:
         """The contexts that an answer would be written from."""
-        found = self._rag.search(question, k=self._rag.settings.answer.k)
+        from localrag.hosted import sendable
+
+        allowed = sendable(self._rag.settings, self._rag.library)
+        found = self._rag.search(question, k=self._rag.settings.answer.k, filter=allowed)
         return [_context(context) for context in found]
 
     def identity(self) -> str:

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from localrag import __version__
+from localrag.cli import hosted
 from localrag.cli.output import CONTEXT_LIBRARY
 from localrag.messages import tr
 
@@ -20,15 +21,21 @@ COMMANDS = (
     "remove",
     "rebuild",
     "check",
+    "export",
+    "import",
     "models",
     "config",
     "bench",
     "eval",
     "doctor",
     "prove-offline",
+    "bundle",
     "completion",
 )
 """In the order of first use; `localrag/cli/<name>.py` holds the command, with `_` for `-`."""
+
+MODULES = {"export": "export_library", "import": "import_library"}
+"""Those that Python could not be given by their own names."""
 
 
 class LazyGroup(click.Group):
@@ -42,7 +49,7 @@ class LazyGroup(click.Group):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        name = cmd_name.replace("-", "_")
+        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
         command: click.Command = getattr(import_module(f"localrag.cli.{name}"), name)
         for one in (command, *getattr(command, "commands", {}).values()):
             one.options_metavar = tr("[OPTIONS]")
@@ -64,8 +71,22 @@ class LazyGroup(click.Group):
 )
 @click.option("--library", metavar=tr("DIR"), help=tr("Folder of the library to use."))
 @click.option("--debug", is_flag=True, help=tr("Show the traceback of an error."))
+@click.option(
+    "--yes", is_flag=True, help=tr("Confirm beforehand what goes to a model on another machine.")
+)
+@click.option(
+    "--show-outgoing",
+    is_flag=True,
+    help=tr("Show the whole text of what goes to a model on another machine."),
+)
 @click.version_option(__version__, "--version", "-V", message="localrag %(version)s")
 @click.pass_context
-def cli(context: click.Context, library: str | None, debug: bool) -> None:  # noqa: ARG001
-    """Remember the library; `--debug` is read by the entry point."""
+def cli(
+    context: click.Context, library: str | None, debug: bool, yes: bool, show_outgoing: bool
+) -> None:
+    """Remember the library, and who is asked before anything leaves this machine.
+
+    `--debug` is read by the entry point too.
+    """
     context.ensure_object(dict)[CONTEXT_LIBRARY] = library
+    hosted.begin(context.invoked_subcommand or "", yes=yes, texts=show_outgoing or debug)

@@ -1,4 +1,4 @@
-"""`localrag prove-offline`: add, search and ask on samples, with the network watched."""
+"""`localrag prove-offline`: add, search, ask and evaluate on samples, with the network watched."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from localrag.messages import tr
 @click.command(
     name="prove-offline",
     help=tr(
-        "Add, search and ask on sample documents with the network watched, and report every "
-        "attempt to connect. Exit code 1 if there was one, or if a stage could not run."
+        "Add, search, ask and evaluate on sample documents with the network watched, and report "
+        "every attempt to connect. Exit code 1 if there was one, or if a stage could not run."
     ),
 )
 @json_option

@@ -179,7 +179,64 @@ def _stages(
                 rag.ask(question)
 
         yield "self-rag", self_rag
+    yield "eval", lambda: _evaluate(rag, settings, folder)
+    yield "check", lambda: _check(folder / "library", settings)
+    yield "doctor", lambda: _doctor(folder / "library")
     yield "remove", lambda: rag.remove([folder / "samples"])
+
+
+def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
+    """Answers and a judge's verdicts on them, as `localrag eval run` makes them.
+
+    By the model that is loaded already: a second one might not fit into the memory.
+    """
+    from localrag.cli.eval_work import LibraryPipeline
+    from localrag.evaluation.dataset import Sample
+    from localrag.evaluation.judge import Judge
+    from localrag.evaluation.remembered import CallStore, RememberedModel
+    from localrag.evaluation.report import Report, report_json
+    from localrag.evaluation.report_page import render_page
+    from localrag.evaluation.runs import answers, evaluate
+    from localrag.evaluation.scoring import Scorer
+
+    def unheard(done: int, total: int, left: float | None) -> None:
+        """Nobody watches the progress."""
+
+    rag.settings = settings
+    samples = [Sample(str(number), question) for number, question in enumerate(QUESTIONS, 1)]
+    with CallStore(folder / "calls.sqlite") as store:
+        given = answers(samples, LibraryPipeline(rag), store, "samples", unheard)
+        judging = RememberedModel(rag.model.llm, rag.model.scorer, "samples", store)
+        scores = rag.model.scorer is not None
+        judge = Judge(judging, judging if scores else None, reasons=False)
+        scorer = Scorer(judge, rag.embedder, ["faithfulness"])
+        run = evaluate("samples", samples, given, scorer, unheard)
+    report = Report("samples", judging.name, None, (run,))
+    report_json(report)
+    render_page(report)
+
+
+def _check(library: Path, settings: Settings) -> None:
+    from localrag import factory
+    from localrag.chunking import passage_text
+    from localrag.stores.checking import check_library
+
+    inspection = check_library(
+        library,
+        tokenize=factory.make_tokenizer(settings),
+        passage_text=passage_text,
+        keyword_engine=settings.keywords.engine,
+    )
+    if not inspection.ok:
+        raise RuntimeError("; ".join(finding.text for finding in inspection.findings))
+
+
+def _doctor(library: Path) -> None:
+    """All that `localrag doctor` looks at; what it finds fault with is not this proof's affair."""
+    from localrag.cli.doctor import examine
+
+    for _ in examine(library, quick=True):
+        continue
 
 
 def _samples(folder: Path) -> Path:

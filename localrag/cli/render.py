@@ -94,6 +94,10 @@ def answer_json(answer: Answer) -> dict[str, Any]:
             for sentence in answer.support
         ],
         "metrics": asdict(answer.metrics) if answer.metrics else None,
+        "left_out": [
+            {"source": each.source, "page": each.page, "text": each.text}
+            for each in answer.left_out
+        ],
     }
 
 
@@ -126,16 +130,19 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
         if hit.chunk.heading:
             title.append(f"  {printable(hit.chunk.heading)}", style="dim")
         console.print(title)
-        excerpt = " ".join(hit.chunk.text.split())
-        if len(excerpt) > EXCERPT:
-            excerpt = excerpt[:EXCERPT] + "…"
-        console.print(Text("    " + printable(excerpt)))
+        console.print(Text("    " + printable(_excerpt(hit.chunk.text))))
         if explain:
             legs = [
                 tr("{leg} #{rank} ({score:.3f})", leg=_leg(r.leg), rank=r.rank, score=r.score)
                 for r in hit.ranks
             ]
             console.print(Text("    " + tr(", ").join(legs), style="dim"))
+
+
+def _excerpt(text: str) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else line[:EXCERPT] + "…"
 
 
 def print_evidence(console: Console, answer: Answer) -> None:
@@ -171,6 +178,14 @@ def print_evidence(console: Console, answer: Answer) -> None:
             console.print(Text(warning, style="yellow"))
     elif all(step.name != "filter" for step in answer.trace):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
+    for each in answer.left_out:
+        note = tr(
+            "{name}, p. {page}, speaks to the language model, which did not read this: “{text}”",
+            name=printable(PurePath(each.source).name),
+            page=each.page,
+            text=printable(_excerpt(each.text)),
+        )
+        console.print(Text(note, style="yellow"))
     console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
 
 
@@ -248,6 +263,7 @@ def _step(name: str) -> str:
         "rerank": tr("rerank"),
         "expand": tr("expand"),
         "filter": tr("filter"),
+        "private": tr("private documents"),
         "answerable": tr("answerable"),
         "write": tr("write"),
         "check citations": tr("check citations"),
@@ -275,6 +291,7 @@ def _decision(decision: str) -> str:
         r"done": translate("done"),
         r"(?P<count>\d+) passages": translate("{count} passages"),
         r"(?P<left>\d+) of (?P<total>\d+) passages": translate("{left} of {total} passages"),
+        r"(?P<count>\d+) passages left out": translate("{count} passages left out"),
         r"(?P<cited>\d+) cited, (?P<removed>\d+) markers removed, (?P<added>\d+) added": translate(
             "{cited} cited, {removed} markers removed, {added} added"
         ),

@@ -18,6 +18,7 @@ from localrag.embeddings.base import Progress, Vectors
 from localrag.embeddings.conventions import convention
 from localrag.embeddings.detect import weight_files
 from localrag.embeddings.fingerprint import fingerprint, weights_sha256
+from localrag.embeddings.foreign_code import refuse_foreign_code
 from localrag.errors import ModelError
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def _open(path: Path, device: str | None, threads: int | None) -> SentenceTransf
     import torch
     from sentence_transformers import SentenceTransformer
 
+    refuse_foreign_code(path)
     if threads is not None:
         torch.set_num_threads(threads)
     try:

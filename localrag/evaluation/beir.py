@@ -87,7 +87,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # brackets, thousands deep
             row = None
         key = row.get("id", row.get("_id")) if isinstance(row, dict) else None
         if not isinstance(key, str | int) or not isinstance(row.get("text"), str):

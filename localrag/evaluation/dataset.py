@@ -100,7 +100,12 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             reason=error.strerror if isinstance(error, OSError) else error,
         ) from error
     if path.suffix.lower() == ".csv":
-        yield from csv.DictReader(text.splitlines(keepends=True))
+        try:
+            yield from list(csv.DictReader(text.splitlines(keepends=True)))
+        except csv.Error as error:
+            raise UsageError(
+                "{path} is not valid CSV: {reason}.", hint=HINT, path=path, reason=error
+            ) from error
         return
     try:
         if text.lstrip().startswith("["):
@@ -108,7 +113,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         else:
             # Not splitlines(): U+2028 and the like may stand inside a JSON string.
             rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # brackets, thousands deep
         raise UsageError(
             "{path} is not valid JSON or JSONL: {reason}.", hint=HINT, path=path, reason=error
         ) from error

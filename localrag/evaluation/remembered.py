@@ -31,20 +31,12 @@ class CallStore:
     """Outcomes by key, each with the seconds that it took. Several threads may use it."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file. Raises `UsageError` where it is none of ours."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Open or make the file. Raises `UsageError` where that cannot be, or it is not ours."""
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(
-            path, timeout=_WAIT, check_same_thread=False, isolation_level=None
-        )
         try:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS calls "
-                "(key TEXT PRIMARY KEY, value TEXT NOT NULL, seconds REAL NOT NULL)"
-            )
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = _opened(path)
+        except (OSError, sqlite3.DatabaseError) as error:
             raise UsageError(
                 "{path} cannot be used to remember the judge's verdicts: {reason}.",
                 hint="Remove the file, or name another folder with --cache.",
@@ -83,6 +75,21 @@ class CallStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The file with its one table; one that cannot be used is left closed."""
+    connection = sqlite3.connect(path, timeout=_WAIT, check_same_thread=False, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS calls "
+            "(key TEXT PRIMARY KEY, value TEXT NOT NULL, seconds REAL NOT NULL)"
+        )
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection
 
 
 def key_of(*parts: object) -> str:

@@ -17,6 +17,9 @@ from localrag.evaluation.remembered import CallStore, key_of
 from localrag.evaluation.retrieval_metrics import bootstrap_interval
 from localrag.evaluation.scoring import METRICS, Response, Scored, Scorer
 
+FEWEST_QUESTIONS = 6
+"""Of five differences or fewer, all in one run's favour, chance alone makes one in 16 or more."""
+
 
 class Clock(Protocol):
     """Hears of progress: `done` of `total` steps, `left` in seconds, None while not known."""
@@ -71,7 +74,8 @@ class EvaluatedRun:
 class Difference:
     """`better` is ahead of `worse` in a metric by `mean`, over the questions that both score.
 
-    Where the 95% `interval` of the paired difference includes 0 the two are not ranked.
+    Where the 95% `interval` of the paired difference includes 0 the two are not ranked, and
+    never by fewer than `FEWEST_QUESTIONS`: a bootstrap of so few knows nothing of chance.
     """
 
     metric: str
@@ -84,7 +88,7 @@ class Difference:
     @property
     def ranked(self) -> bool:
         """Whether the difference is more than chance would make."""
-        return self.interval[0] > 0
+        return self.interval[0] > 0 and self.questions >= FEWEST_QUESTIONS
 
 
 def answers(

@@ -93,6 +93,7 @@ class Scorer:
     """Scores samples with a judge, or without one where it is None.
 
     `embedder` compares questions for answer relevancy. `metrics` are those wanted.
+    What is `withheld` the judge does not see: its metrics are undefined there.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Scorer:
         judge: Judge | None,
         embedder: Embedder | None,
         metrics: Sequence[str] = METRICS,
+        withheld: Callable[[Sample, Response], bool] = lambda *_: False,
     ) -> None:
+        self._withheld = withheld
         self._judge = judge
         self._embedder = embedder
         self._metrics = tuple(metrics)
@@ -111,9 +114,10 @@ class Scorer:
         """All wanted metrics of one response. Raises `GenerationError` from the judge."""
         started = clock()
         found = _Found()
-        refused = refuses(response.answer)
+        # An answer without a word is none.
+        refused = refuses(response.answer) or not response.answer.strip()
         self._unjudged(sample, response, refused, found)
-        if self._judge is not None:
+        if self._judge is not None and not self._withheld(sample, response):
             self._judged(self._judge, sample, response, refused, found)
         return Scored(
             sample=sample,
@@ -235,8 +239,6 @@ class Scorer:
         refused: bool,
         found: _Found,
     ) -> None:
-        if not answer.strip():
-            return
         if refused:
             # It says itself that it does not answer; nothing needs to be asked.
             found.evasive = Finding(True)

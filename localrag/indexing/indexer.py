@@ -270,7 +270,7 @@ class Indexer:
             with run.timed("read"):
                 data = self._read(path)
                 digest = hashlib.sha256(data).hexdigest()
-            state = FileState(source, before.st_size, before.st_mtime_ns, checked)
+            state = FileState(source, before.st_size, _storable_ns(before), checked)
             if known and known.document_id == digest:
                 run.touched.append((state, digest))
                 run.tell(Unchanged(source))
@@ -367,9 +367,14 @@ class Indexer:
         ]
 
 
+def _storable_ns(state: os.stat_result) -> int:
+    """The modification time, in what SQLite can hold: a wrong clock may say the year 2400."""
+    return max(-(2**63), min(state.st_mtime_ns, 2**63 - 1))
+
+
 def _is_as_read(state: FileState, now: os.stat_result) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
-    same = (state.size, state.mtime_ns) == (now.st_size, now.st_mtime_ns)
+    same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
     return same and state.mtime_ns + RACY_NS < state.checked_ns
 
 

@@ -49,8 +49,34 @@ def load() -> Any:
 
     _log_callback = llama_cpp.llama_log_callback(remember)
     llama_cpp.llama_log_set(_log_callback, ctypes.c_void_p(0))
+    _load_variant(llama_cpp)
     llama_cpp.llama_backend_init()
     return llama_cpp
+
+
+def _load_variant(llama_cpp: Any) -> None:
+    """Load the processor variant that suits this machine, where the wheel carries several.
+
+    Left to itself llama.cpp would look for them in the current folder and beside Python,
+    which is nobody's business, and not beside itself. Raises `BackendError` if none runs.
+    """
+    folder = llama_cpp.llama_cpp._base_path
+    if not any(folder.glob("*ggml-cpu-*")):
+        return
+    # Everywhere but on Windows this finds the copy of ggml that llama.cpp itself uses.
+    library = llama_cpp.llama_cpp._lib
+    if os.name == "nt":
+        library = ctypes.CDLL(str(folder / "ggml.dll"))
+    library.ggml_backend_load_all_from_path.argtypes = [ctypes.c_char_p]
+    library.ggml_backend_load_all_from_path.restype = None
+    library.ggml_backend_reg_count.restype = ctypes.c_size_t
+    library.ggml_backend_load_all_from_path(os.fsencode(folder))
+    if not library.ggml_backend_reg_count():
+        raise BackendError(
+            "llama.cpp cannot be loaded: {reason}",
+            hint="Reinstall it with: pip install --force-reinstall llama-cpp-python",
+            reason=f"{folder}: ggml-cpu-*",
+        )
 
 
 @contextmanager

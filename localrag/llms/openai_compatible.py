@@ -12,14 +12,16 @@ import json
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from localrag import network
 from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
 from localrag.llms.base import Completion, Message, Options
+from localrag.llms.http_replies import read, retry_after
+from localrag.llms.keys import Secret
 from localrag.llms.openai_errors import ServerErrors
 from localrag.llms.reply_text import WithoutThoughts
 from localrag.messages import tr
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
+    from localrag.llms.outgoing import Cleared, Guard
+
 _CONNECT_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
 """Seconds that are waited at most before a retry, whatever the server asks for."""
@@ -35,6 +39,7 @@ _LONGEST_WAIT = 60.0
 _ERROR_BYTES = 65_536
 _REPLY_BYTES = 16 * 1024 * 1024
 _TOKENS_PER_MESSAGE = 8
+_RECEIVED = "localrag.received"
 
 
 class _Retry(Exception):  # noqa: N818 - carries the error to raise when patience ends
@@ -49,9 +54,11 @@ class OpenAICompatibleModel:
 
     `base_url` is what comes before `/chat/completions`. `timeout_seconds` bounds
     each wait for the server to send something. Connection failures, 429 and 5xx are
-    tried again up to `max_retries` times, never after a reply has begun. Raises
+    tried again up to `max_retries` times, never after a reply has begun. Where there is a
+    `guard`, nothing is sent that has not been through it. Raises
     `NetworkBlockedError` for a host other than this machine without `allow_network`,
-    before its name is looked up, and `ConfigError` for an address that is none.
+    before its name is looked up, `ConfigError` for an address that is none, and
+    `ValueError` for a host other than this machine without a guard.
     """
 
     def __init__(
@@ -59,11 +66,12 @@ class OpenAICompatibleModel:
         base_url: str,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: Secret | str | None = None,
         context_window: int = 8192,
         timeout_seconds: float = 120.0,
         max_retries: int = 2,
         allow_network: bool = False,
+        guard: Guard | None = None,
     ) -> None:
         self._host, self._server, self._url = _address(base_url)
         self._local = network.is_loopback(self._host)
@@ -75,19 +83,23 @@ class OpenAICompatibleModel:
                 "or LOCALRAG_ALLOW_NETWORK=1; questions and passages then go to that server.",
                 server=self._server,
             )
-        key = (api_key or "").strip()
+        if not self._local and guard is None:
+            raise ValueError("a model on another machine needs a guard")
+        key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 "The API key for {server} holds characters that no key has.",
                 hint="Set the key's environment variable again.",
                 server=self._server,
             )
-        self._key = key
+        self._key = Secret(key)
+        self._guard = guard
         self._model = model
         self._context_window = context_window
         self._timeout = timeout_seconds
         self._retries = max_retries
-        self._errors = ServerErrors(self._server, self.name, key, timeout_seconds)
+        self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
+        self._older_schema_form = False
         self._client: httpx.Client | None = None
         self._client_lock = threading.Lock()
 
@@ -129,9 +141,9 @@ class OpenAICompatibleModel:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
         import httpx
 
-        with closing(self._send(messages, options, stream=False)) as response:
+        with _closing(self._send(messages, options, stream=False)) as response:
             try:
-                body = _read(response, _REPLY_BYTES)
+                body = read(response, _REPLY_BYTES)
             except httpx.TimeoutException as error:
                 raise self._errors.silent() from error
             except httpx.HTTPError as error:
@@ -147,6 +159,8 @@ class OpenAICompatibleModel:
         thoughts = WithoutThoughts()
         # Where the chat template has opened the thought, only its end is in the reply.
         text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
+        if self._guard is not None:
+            text = self._guard.restore(text, in_json=options.schema is not None)
         usage = reply.get("usage")
         usage = usage if isinstance(usage, Mapping) else {}
         details = usage.get("prompt_tokens_details")
@@ -161,12 +175,20 @@ class OpenAICompatibleModel:
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
         """Generate piece by piece; closing the iterator closes the connection."""
+        pieces = self._stream(messages, options)
+        if self._guard is None:
+            yield from pieces
+            return
+        with closing(pieces):
+            yield from self._guard.restored(pieces)
+
+    def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
         import httpx
         import httpx_sse
 
         thoughts = WithoutThoughts()
         finished = False
-        with closing(self._send(messages, options, stream=True)) as response:
+        with _closing(self._send(messages, options, stream=True)) as response:
             response.encoding = "utf-8"
             try:
                 for event in httpx_sse.EventSource(response).iter_sse():
@@ -201,21 +223,38 @@ class OpenAICompatibleModel:
     def _send(
         self, messages: Sequence[Message], options: Options, *, stream: bool
     ) -> httpx.Response:
+        cleared: Cleared | None = None
+        if self._guard is not None:
+            cleared = self._guard.cleared(
+                messages,
+                server=self._server,
+                model=self._model,
+                encrypted=self._url.startswith("https:"),
+            )
+            messages = cleared.messages
         payload = self._payload(messages, options, stream=stream)
         if options.schema is None:
-            return self._send_patiently(payload)
+            return self._send_patiently(payload, cleared)
         strict = {"name": "reply", "strict": True, "schema": options.schema}
-        try:
-            return self._send_patiently(
-                payload | {"response_format": {"type": "json_schema", "json_schema": strict}}
-            )
-        except BackendError as error:
-            if error.values.get("status") not in (400, 422, 500):
-                raise
+        older = False
+        if not self._older_schema_form:
+            try:
+                return self._send_patiently(
+                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
+                    cleared,
+                )
+            except BackendError as error:
+                if error.values.get("status") not in (400, 422, 500):
+                    raise
+                older = "response_format" in str(error.values.get("reason"))
         # llama-cpp-python and older llama.cpp servers know only this form.
-        return self._send_patiently(
-            payload | {"response_format": {"type": "json_object", "schema": options.schema}}
+        response = self._send_patiently(
+            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
+            cleared,
         )
+        # Where the server has named the form as its reason, it need not refuse every request.
+        self._older_schema_form = self._older_schema_form or older
+        return response
 
     def _payload(
         self, messages: Sequence[Message], options: Options, *, stream: bool
@@ -236,7 +275,9 @@ class OpenAICompatibleModel:
             payload["seed"] = options.seed
         return payload
 
-    def _send_patiently(self, payload: Mapping[str, object]) -> httpx.Response:
+    def _send_patiently(
+        self, payload: Mapping[str, object], cleared: Cleared | None
+    ) -> httpx.Response:
         import tenacity
 
         backoff = tenacity.wait_random_exponential(multiplier=0.5, max=8)
@@ -253,21 +294,30 @@ class OpenAICompatibleModel:
             reraise=True,
         )
         try:
-            return retrying(self._send_once, payload)
+            return retrying(self._send_once, payload, cleared)
         except _Retry as last:
             raise last.error from last.__cause__
 
-    def _send_once(self, payload: Mapping[str, object]) -> httpx.Response:
+    def _send_once(self, payload: Mapping[str, object], cleared: Cleared | None) -> httpx.Response:
         """One request; the response has a good status and an unread body."""
         import httpx
 
         client = self._open_client()
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        request = client.build_request("POST", self._url, json=payload, headers=headers)
+        request = client.build_request("POST", self._url, json=payload)
+        if self._key:  # in no local variable, which a traceback may show
+            request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
         door = nullcontext() if self._local else network.allow({self._host})
+        received: Callable[[int, int | None], None] = _unlogged
+        if self._guard is not None and cleared is not None:
+            size = len(request.content)
+            received = self._guard.sending(
+                cleared, host=self._host, model=self._model, bytes_out=size
+            )
+        response: httpx.Response | None = None
         try:
             with door:
                 response = client.send(request, stream=True)
+            response.extensions[_RECEIVED] = received
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
             _raise_blocked(error)
             raise _Retry(self._errors.unreachable(error)) from error
@@ -275,19 +325,27 @@ class OpenAICompatibleModel:
             raise self._errors.silent() from error
         except httpx.HTTPError as error:
             raise self._errors.unreachable(error) from error
+        finally:
+            if response is None:
+                received(0, None)
         if response.status_code == 200:
             return response
-        with closing(response):
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> LocalragError | _Retry:
+        import httpx
+
+        with _closing(response):
             try:
-                body = _read(response, _ERROR_BYTES, cut=True)
+                body = read(response, _ERROR_BYTES, cut=True)
             except httpx.HTTPError:
                 body = b""
-            refusal = self._errors.refused(response.status_code, body)
+        refusal = self._errors.refused(response.status_code, body)
         # llama-cpp-python answers a form of schema that it does not know with status 500.
         passing = response.status_code >= 500 and b"response_format" not in body
         if passing or response.status_code in (408, 429):
-            raise _Retry(refusal, _retry_after(response))
-        raise refusal
+            return _Retry(refusal, retry_after(response))
+        return refusal
 
     def _open_client(self) -> httpx.Client:
         import httpx
@@ -327,6 +385,20 @@ class OpenAICompatibleModel:
         return choices[0]
 
 
+def _unlogged(_bytes_in: int, _status: int | None) -> None:
+    """What goes to this machine is not logged."""
+
+
+@contextmanager
+def _closing(response: httpx.Response) -> Iterator[httpx.Response]:
+    """Close the response, and have what it brought logged."""
+    try:
+        yield response
+    finally:
+        response.close()
+        response.extensions[_RECEIVED](response.num_bytes_downloaded, response.status_code)
+
+
 def _address(base_url: str) -> tuple[str, str, str]:
     """Host, what a message calls the server, and the address to post to."""
     try:
@@ -342,43 +414,6 @@ def _address(base_url: str) -> tuple[str, str, str]:
         )
     server = host if port is None else f"{host}:{port}"
     return host, server, base_url.strip().rstrip("/") + "/chat/completions"
-
-
-def _read(response: httpx.Response, limit: int, *, cut: bool = False) -> bytes:
-    """The body, of which more than `limit` bytes is an error, or is left unread with `cut`."""
-    parts: list[bytes] = []
-    size = 0
-    for part in response.iter_bytes():
-        parts.append(part)
-        size += len(part)
-        if size > limit:
-            if cut:
-                break
-            raise BackendError(
-                "{server} sent an answer of more than {limit} bytes.",
-                hint="Check that the base URL is that of an OpenAI-compatible server "
-                "(it usually ends in /v1).",
-                server=response.url.host,
-                limit=limit,
-            )
-    return b"".join(parts)[:limit]
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds that the server asks us to wait (RFC 9110, section 10.2.3)."""
-    from datetime import UTC, datetime
-    from email.utils import parsedate_to_datetime
-
-    value = response.headers.get("retry-after", "").strip()
-    if value.isdecimal():
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:  # the zone "-0000"
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _raise_blocked(error: BaseException) -> None:

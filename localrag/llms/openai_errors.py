@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from localrag.errors import BackendError, ContextOverflowError, LocalragError
+from localrag.llms.keys import Secret
 
 _OVERFLOW_SIGNS = ("context_length", "context length", "context window", "context size")
 _SHOWN = 300
@@ -15,7 +16,7 @@ _SHOWN = 300
 class ServerErrors:
     """Errors about one server. Whatever the server says, the API key is never repeated."""
 
-    def __init__(self, server: str, model: str, key: str, timeout_seconds: float) -> None:
+    def __init__(self, server: str, model: str, key: Secret, timeout_seconds: float) -> None:
         self._server = server
         self._model = model
         self._key = key
@@ -118,5 +119,5 @@ class ServerErrors:
             found = found.get("error") or found.get("message") or found.get("detail") or str(found)
         text = " ".join((found if isinstance(found, str) else text).split())
         if self._key:
-            text = text.replace(self._key, "***")
+            text = text.replace(self._key.reveal(), "***")
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

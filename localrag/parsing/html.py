@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from localrag.errors import CorruptFileError, EmptyFileError
 from localrag.parsing.decoding import decode
-from localrag.parsing.lines import CELL_BREAK, Line, build, squeeze
+from localrag.parsing.lines import CELL_BREAK, Line, build, resolved, squeeze
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -65,7 +65,9 @@ class HtmlParser:
                 hint="If a browser shows text, print the page to PDF and add that file.",
                 source=source,
             )
-        return build(data, source, [lines], title=title.text() if title is not None else "")
+        return build(
+            data, source, [lines], title=resolved(title.text()) if title is not None else ""
+        )
 
 
 def fragment_text(html: str) -> list[str]:
@@ -105,7 +107,7 @@ class _Walk:
         yield from self._flush(0)
 
     def _flush(self, level: int) -> Iterator[Line]:
-        text = squeeze(self.text)
+        text = squeeze(resolved(self.text))
         self.text = ""
         if text:
             yield Line(squeeze(self.marker + text), level)
@@ -142,8 +144,8 @@ class _Walk:
             yield from _heading(node, _HEADINGS[tag], depth)
         elif tag == "pre":
             for line in (node.text() or "").split("\n"):
-                if line.strip():
-                    yield Line(line.rstrip())
+                if text := resolved(line).rstrip():
+                    yield Line(text)
         elif tag == "tr":
             cells = [_flat(cell, depth) for cell in node.iter() if cell.tag in ("td", "th")]
             if any(cells):

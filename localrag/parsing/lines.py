@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from localrag.text.normalize import clean
 from localrag.types import PAGE_BREAK, Document, Heading, Page
 
 CELL_BREAK = " | "
@@ -85,6 +86,11 @@ def width(text: str) -> int:
 def squeeze(text: str) -> str:
     """The text on one line: runs of whitespace become one space, none at the ends."""
     return " ".join(text.split())
+
+
+def resolved(text: str) -> str:
+    """Text of markup whose entities have been resolved: they may stand for what `clean` drops."""
+    return clean(text).replace("\n", " ")
 
 
 def join(left: str, right: str, vocabulary: Collection[str] = ()) -> str:
@@ -194,7 +200,7 @@ def build(
     return Document(
         id=hashlib.sha256(data).hexdigest(),
         source=source,
-        title=squeeze(title) or first or PurePath(source).stem,
+        title=squeeze(title) or first or squeeze(clean(PurePath(source).stem)),
         pages=tuple(texts),
         headings=tuple(headings),
         metadata=dict(metadata or {}),

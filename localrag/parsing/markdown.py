@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from localrag.errors import CorruptFileError, EmptyFileError
 from localrag.parsing.decoding import decode
 from localrag.parsing.html import fragment_text
-from localrag.parsing.lines import CELL_BREAK, Line, build, join, squeeze
+from localrag.parsing.lines import CELL_BREAK, Line, build, join, resolved, squeeze
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -99,8 +99,9 @@ def _lines(tokens: Iterable[Token]) -> Iterator[Line]:
 
 
 def _nonempty(text: str, level: int = 0, *, verbatim: bool = False) -> Iterator[Line]:
+    text = text if verbatim else squeeze(resolved(text))
     if text.strip():
-        yield Line(text if verbatim else squeeze(text), level)
+        yield Line(text, level)
 
 
 def _inline(children: Sequence[Token]) -> Iterator[str]:

@@ -275,7 +275,7 @@ def _read(pipe: IO[bytes]) -> bytes | None:
 def _decoded(message: bytes) -> _Reply:
     try:
         return msgspec.msgpack.decode(message, type=_Reply)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _GivenUpError("crash", 0) from error
 
 

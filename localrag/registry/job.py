@@ -113,6 +113,7 @@ class Job:
             sha256=file.sha256 or sha256_of(target),
             source=self.source,
             mtime_ns=stat.st_mtime_ns,
+            ctime_ns=stat.st_ctime_ns,
             hash_from="published" if file.sha256 else "hub",
         )
         self._shares.pop(file.path, None)

@@ -16,8 +16,10 @@ REGISTERED = "registered.json"
 
 
 class InstalledFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A checked file: while size and `mtime_ns` stand, its hash need not be taken again.
+    """A checked file: while size and times stand, its hash need not be taken again.
 
+    `ctime_ns` is the time of the last change of any kind, which a program cannot set back;
+    0 where an older version of localrag wrote the record. (On Windows: of creation.)
     `hash_from` says whether the hash was written down in localrag ("published"),
     learnt from the hub at the first pull, or taken when the user added the file.
     """
@@ -27,6 +29,7 @@ class InstalledFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     sha256: str
     source: str
     mtime_ns: int
+    ctime_ns: int = 0
     hash_from: Literal["published", "hub", "user"]
 
 
@@ -81,7 +84,7 @@ def _read(path: Path, kind: type[Record]) -> Record | None:
         return None
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelCorruptError(
             "{path} cannot be read: {reason}.",
             hint="Delete that file and pull or add the model again: what is on disk is kept.",

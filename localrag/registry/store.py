@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from localrag.errors import ModelCorruptError, ModelNotFoundError, UsageError
 from localrag.registry import manifest
 from localrag.registry.download import Expected, sha256_of
@@ -90,7 +92,7 @@ class ModelStore:
                     licence="",
                     licence_kind="",
                     size=sum(file.size for file in own.files),
-                    state="registered" if Path(own.path).exists() else "missing",
+                    state="registered" if _is_there(Path(own.path)) else "missing",
                     path=Path(own.path),
                     presets=(),
                     hash_from="user",
@@ -112,7 +114,7 @@ class ModelStore:
         if own := manifest.read_registered(self.folder).get(name):
             return self._checked_own(own)
         given = Path(name).expanduser()
-        if given.exists():
+        if _is_there(given):
             return _gguf_within(given) or given
         self.catalogue.get(name)
         raise AssertionError(name)  # pragma: no cover - get() raised
@@ -138,6 +140,7 @@ class ModelStore:
                 sha256=expected.sha256,
                 source=record.source if record else "found",
                 mtime_ns=stat.st_mtime_ns,
+                ctime_ns=stat.st_ctime_ns,
                 hash_from="published" if file.sha256 else "hub",
             )
         return found
@@ -297,22 +300,33 @@ class ModelStore:
     def _checked_own(self, own: Registered) -> Path:
         place = Path(own.path)
         root = place if place.is_dir() else place.parent
+        files: list[InstalledFile] = []
         for file in own.files:
             path = root / file.path
-            if not path.is_file():
+            if not (_is_there(path) and path.is_file()):
                 raise ModelNotFoundError(
                     "The model {name} was added from {path}, which is not there any more.",
                     hint="Plug the disk in, or run `localrag models add {name} PATH` again.",
                     name=own.name,
                     path=path,
                 )
-            if not _unchanged(file, path) and Expected(file.size, file.sha256).fault(path):
+            if _unchanged(file, path):
+                files.append(file)
+                continue
+            if Expected(file.size, file.sha256).fault(path):
                 raise ModelCorruptError(
                     "The file {path} of {name} has changed since it was added.",
                     hint="If you changed it, run `localrag models add {name} PATH` again.",
                     path=path,
                     name=own.name,
                 )
+            stat = path.stat()
+            times = {"mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+            files.append(msgspec.structs.replace(file, **times))
+        if files != list(own.files) and os.access(self.folder, os.W_OK):
+            checked = msgspec.structs.replace(own, files=tuple(files))
+            registered = manifest.read_registered(self.folder) | {own.name: checked}
+            manifest.write(self.folder / manifest.REGISTERED, registered)
         return _gguf_within(place) or place
 
 
@@ -323,6 +337,14 @@ def _not_found(spec: ModelSpec, folder: Path) -> ModelNotFoundError:
         model=spec.id,
         folder=folder.parent,
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path exists; one that no file system can hold does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _fitting(installed: Installed | None, file: ModelFile) -> InstalledFile | None:
@@ -340,7 +362,12 @@ def _unchanged(record: InstalledFile | None, path: Path) -> bool:
         stat = path.stat()
     except OSError:
         return False
-    return (stat.st_size, stat.st_mtime_ns) == (record.size, record.mtime_ns)
+    if (stat.st_size, stat.st_mtime_ns) != (record.size, record.mtime_ns):
+        return False
+    # Its own time may be set back by whoever alters a file; that of the change may not.
+    # On a medium that cannot be written a copy has another one, and nobody alters it.
+    writable = os.access(path, os.W_OK) or os.access(path.parent, os.W_OK)
+    return stat.st_ctime_ns == record.ctime_ns or not writable
 
 
 def _check(model: str, file: str, path: Path, expected: Expected) -> Check:
@@ -400,5 +427,6 @@ def _record_own(root: Path, file: Path) -> InstalledFile:
         sha256=sha256_of(file),
         source=str(root),
         mtime_ns=stat.st_mtime_ns,
+        ctime_ns=stat.st_ctime_ns,
         hash_from="user",
     )

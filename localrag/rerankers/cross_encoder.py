@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.chunking import passage_text
+from localrag.embeddings.foreign_code import refuse_foreign_code
 from localrag.embeddings.sentence_transformers import quiet_loading
 from localrag.errors import ModelError
 from localrag.rerankers.base import best
@@ -116,6 +117,7 @@ def _open(path: Path, device: str | None, threads: int | None) -> CrossEncoder:
     import torch
     from sentence_transformers import CrossEncoder
 
+    refuse_foreign_code(path)
     if threads is not None:
         torch.set_num_threads(threads)
     try:

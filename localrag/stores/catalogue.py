@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.stores.media import not_writable
 from localrag.stores.migrations import is_current, migrate
 from localrag.stores.reads import Snapshot
 from localrag.stores.writes import Transaction
@@ -40,8 +41,10 @@ that is not there, text that is no UTF-8."""
 class Catalogue:
     """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """`read_only` makes no file beside the catalogue, not even SQLite's log."""
         self.path = path
+        self._read_only = read_only
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
@@ -64,12 +67,19 @@ class Catalogue:
             if connection.in_transaction:  # a read within a read sees the same state
                 yield Snapshot(connection)
                 return
+            before = self._seen()
             connection.execute("BEGIN")
             try:
                 yield Snapshot(connection)
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if self._seen() != before:
+                    raise LibraryError(
+                        "The catalogue {path} was changed by somebody else while it was read.",
+                        hint="Run the same command again.",
+                        path=self.path,
+                    )
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
@@ -100,6 +110,15 @@ class Catalogue:
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
             return not busy
 
+    def copy_to(self, path: Path) -> None:
+        """Write one committed state to the new file `path`, without pages that are free.
+
+        By VACUUM INTO and not by the backup API, which copies free pages too, and in them what
+        was removed.
+        """
+        with self._translated():
+            self._writer().execute("VACUUM INTO ?", (str(path),))
+
     def close(self) -> None:
         """Close all connections; the last process to do so folds the write-ahead log in."""
         with self._guard:
@@ -110,21 +129,49 @@ class Catalogue:
 
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "reader", None)
+        idle = connection is not None and not connection.in_transaction
+        if idle and self._local.seen != self._seen():
+            connection = None  # read without locks, and changed since
         if connection is None:
+            self._local.seen = self._seen()
             connection = self._local.reader = self._connect()
         return connection
 
     def _writer(self) -> sqlite3.Connection:
+        if self._read_only:
+            raise not_writable(self.path.parent)
         connection: sqlite3.Connection | None = getattr(self._local, "writer", None)
         if connection is None:
             connection = self._local.writer = self._connect()
         return connection
 
+    def _seen(self) -> tuple[tuple[int, int], ...]:
+        """What tells whether a catalogue that is read without locks has been changed."""
+        if not self._read_only:
+            return ()
+        states = [path.stat() for path in (self.path, self._log()) if path.exists()]
+        return tuple((state.st_size, state.st_mtime_ns) for state in states)
+
+    def _log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
     def _connect(self) -> sqlite3.Connection:
+        where: Path | str = self.path
+        if self._read_only:
+            # Immutable: no locks and no files of its own. What stands in a log needs both.
+            settled = not self._log().exists() or not self._log().stat().st_size
+            where = f"{self.path.absolute().as_uri()}?mode=ro{'&immutable=1' if settled else ''}"
         connection = sqlite3.connect(
-            self.path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False
+            where,
+            timeout=BUSY_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=self._read_only,
         )
         try:
+            if self._read_only:
+                connection.execute("PRAGMA query_only = ON")
+                return self._kept(connection)
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file only
             connection.execute("PRAGMA journal_mode = WAL")
             # FULL: what was reported as added survives a power cut, not only a kill.
@@ -134,6 +181,9 @@ class Catalogue:
         except sqlite3.Error:
             connection.close()
             raise
+        return self._kept(connection)
+
+    def _kept(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         with self._guard:
             self._connections.append(connection)
         return connection
@@ -146,6 +196,13 @@ class Catalogue:
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _NOT_DAMAGE:
                 raise self._damaged(error) from error
+            if self._read_only:  # an open log, say, that came along without its index
+                raise LibraryError(
+                    "The catalogue {path} cannot be read where nothing can be written: {reason}.",
+                    hint="Copy the folder to a disk of your own and open the library there.",
+                    path=self.path,
+                    reason=error,
+                ) from error
             raise LibraryError(
                 "The catalogue {path} cannot be used: {reason}.",
                 hint="Check the free disk space and whether you may write to that folder.",

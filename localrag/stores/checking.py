@@ -21,6 +21,7 @@ from localrag.stores.findings import Finding, repair_by_rebuild
 from localrag.stores.following import PassageText, Terms, Tokenize
 from localrag.stores.keywords import POINTER, TantivyKeywords, read_pointer
 from localrag.stores.locking import WriteLock
+from localrag.stores.media import in_our_words, is_read_only, network_warning
 from localrag.stores.opening import CATALOGUE, PATIENCE, expect_catalogue, identity, may_create
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import Counts, Stamp
@@ -52,6 +53,13 @@ def check_library(
     Raises LibraryNotFoundError where there is no library, LibraryError where the folder cannot
     be used for reasons that lie outside its files (rights, disk).
     """
+    with in_our_words(directory):
+        return _inspected(directory, tokenize, passage_text, keyword_engine)
+
+
+def _inspected(
+    directory: Path, tokenize: Tokenize, passage_text: PassageText, keyword_engine: str
+) -> Inspection:
     inspection = Inspection()
     path = directory / CATALOGUE
     try:
@@ -61,7 +69,7 @@ def check_library(
         return inspection
     if not path.is_file():
         may_create(directory, create=False)
-    catalogue = Catalogue(path)
+    catalogue = Catalogue(path, read_only=is_read_only(directory))
     try:
         if catalogue.needs_migration():
             with WriteLock(directory).hold(PATIENCE):
@@ -123,6 +131,8 @@ def _from_error(error: LocalragError, code: str) -> Finding:
 
 
 def _leftovers(directory: Path) -> Iterator[Finding]:
+    if warning := network_warning(directory):
+        yield Finding("files", "network-drive", *warning, damage=False)
     for part in sorted(directory.glob("*.part")):
         yield Finding(
             "files",
@@ -302,8 +312,9 @@ def _compare_ids(
     """The ids that both hold and that the index is to hold; says what else there is."""
     newer = set(snapshot.added_ids_since(stamp[1]))
     wanted = set(snapshot.added_ids_since(-1)) - newer
-    # What went away, or went and came back, after the index was written may still be in it.
-    allowed = wanted | set(snapshot.removed_since(stamp[1]))
+    # What went away, or went and came back, after the index was written may still be in it; and
+    # what came later is in a keyword index whose pointer was not written any more.
+    allowed = wanted | newer | set(snapshot.removed_since(stamp[1]))
     present = set(held)
     lost, foreign = len(wanted - present), len(present - allowed)
     twice = len(held) - len(present)

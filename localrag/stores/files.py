@@ -34,6 +34,13 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sweep_parts(directory: Path) -> None:
+    """Delete what processes left that were ended while they wrote; the caller may write."""
+    for part in directory.glob("*.part"):
+        if not part.name.startswith("write.lock"):
+            part.unlink(missing_ok=True)
+
+
 def folder_size(path: Path) -> int:
     """Bytes of all files below `path`; files that vanish meanwhile count nothing."""
     total = 0

@@ -7,6 +7,7 @@ best of all.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -57,6 +58,8 @@ class Filter:
     pages: tuple[int, int | None] | None = None
     """First and last page, None: to the end. It must stand on one of them at least in part.
     Files without pages have one page 1."""
+    without: frozenset[str] = frozenset()
+    """Ids of documents that it must not be in."""
 
     def __post_init__(self) -> None:
         for given in self.types:
@@ -129,6 +132,9 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         parts.append(("d.added_at >= ?", [_from(wanted.since)]))
     if wanted.until:
         parts.append(("d.added_at < ?", [_before(wanted.until)]))
+    if wanted.without:
+        out = json.dumps(sorted(wanted.without))
+        parts.append(("d.id NOT IN (SELECT value FROM json_each(?))", [out]))
     sql = " AND ".join(f"({condition})" for condition, _ in parts)
     return sql or "1", [value for _, values in parts for value in values]
 

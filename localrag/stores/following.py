@@ -15,10 +15,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.stores.base import ChunkIds, KeywordSearch, VectorSearch
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.keywords import TantivyKeywords, read_pointer, sweep
 from localrag.stores.locking import WriteLock
+from localrag.stores.media import in_our_words
 from localrag.stores.opening import identity
 from localrag.stores.rank_bm25_keywords import RankBm25Keywords
 from localrag.stores.reads import Snapshot
@@ -87,9 +89,12 @@ class LibraryVectors:
         """The same vectors, of which only those with these ids can be found."""
         return _VectorsWithin(self, allowed)
 
-    def current(self) -> FaissVectors:
-        """The index as of now; also what a caller runs early to open it in another thread."""
-        with self._guard:
+    def current(self, *, keep: bool = False) -> FaissVectors:
+        """The index as of now; also what a caller runs early to open it in another thread.
+
+        With `keep`, raises LibraryError where it cannot be saved. A search goes on without.
+        """
+        with self._guard, in_our_words(self._path.parent):
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)
                 dimension = identity(snapshot).dimension
@@ -102,7 +107,11 @@ class LibraryVectors:
                 if self._store.stamp != snapshot.stamp() or len(self._store) != snapshot.chunks():
                     self._store = _follow_vectors(self._store, snapshot)
             if read_stamp(self._path) != self._store.stamp:
-                self._save(self._store)
+                try:
+                    self._save(self._store)
+                except OSError:
+                    if keep:
+                        raise
             return self._store
 
     def forget(self) -> None:
@@ -164,14 +173,18 @@ class LibraryKeywords:
         """
         return _KeywordsWithin(self, allowed)
 
-    def current(self) -> TantivyKeywords | RankBm25Keywords:
-        """The index as of now; also what a caller runs early to open it in another thread."""
-        with self._guard:
+    def current(self, *, keep: bool = False) -> TantivyKeywords | RankBm25Keywords:
+        """The index as of now; also what a caller runs early to open it in another thread.
+
+        With `keep`, raises LibraryError where it cannot be written. A search goes on without.
+        """
+        with self._guard, in_our_words(self._directory.parent):
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)
                 stamp = snapshot.stamp()
-            if self._index is None or self._index.stamp != stamp:
-                self._index = self._advanced() if self._persistent else self._reference()
+            kept = not keep or not self._persistent or keywords_stamp(self._directory) == stamp
+            if self._index is None or self._index.stamp != stamp or not kept:
+                self._index = self._advanced(keep) if self._persistent else self._reference()
             return self._index
 
     def forget(self) -> None:
@@ -196,22 +209,33 @@ class LibraryKeywords:
             index.update(*self._changes(snapshot, base))
         return index
 
-    def _advanced(self) -> TantivyKeywords:
+    def _advanced(self, keep: bool) -> TantivyKeywords:
         """The files opened, and brought up to date: on disk if we may, else in memory."""
         with self._write_lock.try_hold() as mine:
             # The files before the state they are compared with: they cannot be ahead of it then.
             index = self._open(mine)
             with self._catalogue.read() as snapshot:
-                base = snapshot.base(index.stamp)
-                if base is not None and index.stamp != snapshot.stamp():
-                    changes = self._changes(snapshot, base)
-                    if mine:
-                        index.update(*changes)
-                    else:
-                        index = index.changed(*changes)
-                if base is None or len(index) != snapshot.chunks():
-                    index = self._anew(snapshot, mine)
-            return index
+                try:
+                    return self._followed(index, snapshot, mine)
+                except LibraryDamagedError:
+                    raise
+                except (LibraryError, OSError):
+                    if keep:
+                        raise
+                # Nothing can be written, not even for a moment.
+                return self._anew(snapshot, False)
+
+    def _followed(self, index: TantivyKeywords, snapshot: Snapshot, mine: bool) -> TantivyKeywords:
+        base = snapshot.base(index.stamp)
+        if base is not None and index.stamp != snapshot.stamp():
+            changes = self._changes(snapshot, base)
+            if mine:
+                index.update(*changes)
+            else:
+                index = index.changed(*changes)
+        if base is None or len(index) != snapshot.chunks():
+            index = self._anew(snapshot, mine)
+        return index
 
     def _anew(self, snapshot: Snapshot, mine: bool) -> TantivyKeywords:
         if mine:

@@ -15,6 +15,7 @@ import json
 import re
 import secrets
 import shutil
+import tempfile
 import threading
 import time
 import zlib
@@ -28,6 +29,7 @@ import numpy as np
 from localrag.errors import LibraryError
 from localrag.stores.base import ChunkIds, are_allowed
 from localrag.stores.files import replace_file
+from localrag.stores.media import is_read_only
 from localrag.stores.records import Stamp
 from localrag.stores.vectors import DamagedIndexError
 from localrag.types import Hit
@@ -265,7 +267,8 @@ def sweep(directory: Path, keep: Path, scratch_life: float = SCRATCH_LIFE) -> No
     for folder in directory.iterdir():
         if folder == keep or not folder.is_dir():
             continue
-        abandoned = time.time() - folder.stat().st_mtime > scratch_life
+        # Either way: a clock that was set back makes old folders look new.
+        abandoned = abs(time.time() - folder.stat().st_mtime) > scratch_life
         if folder.name.startswith("bm25-") or abandoned:
             shutil.rmtree(folder, ignore_errors=True)  # Windows: not while a reader has it open
 
@@ -276,8 +279,10 @@ def _share(file: Path, target: Path) -> None:
     try:
         if file.name in _REPLACED:
             shutil.copyfile(file, target)
-        else:
+        elif file.stat().st_dev == target.parent.stat().st_dev:
             target.hardlink_to(file)
+        else:
+            target.symlink_to(file.absolute())
     except FileNotFoundError:
         return  # merged away meanwhile: if it is needed, opening fails and is tried again
     except OSError:
@@ -316,9 +321,10 @@ def _opened(folder: Path) -> Any:
 
     try:
         _check_footers(folder)
-        index = Index.open(str(folder))
-        index.config_reader(reload_policy="manual")
-        index.searcher()
+        with _lockable(folder) as place:
+            index = Index.open(str(place))
+            index.config_reader(reload_policy="manual")
+            index.searcher()
     except (ValueError, OSError, KeyError, TypeError) as error:
         raise DamagedIndexError(str(error)) from error
     except BaseException as error:
@@ -326,6 +332,24 @@ def _opened(folder: Path) -> Any:
             raise
         raise DamagedIndexError(str(error)) from error
     return index
+
+
+@contextmanager
+def _lockable(folder: Path) -> Iterator[Path]:
+    """The folder, or where nothing can be written there one that shares its files for a moment.
+
+    Tantivy makes a lock file to open an index, be it only to read.
+    """
+    if not is_read_only(folder):
+        yield folder
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="localrag-keywords-"))
+    try:
+        for file in folder.iterdir():
+            _share(file, scratch / file.name)
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _check_footers(folder: Path) -> None:

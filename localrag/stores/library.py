@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryError, LibraryMismatchError, UsageError
+from localrag.errors import LibraryError, LibraryMismatchError
 from localrag.stores.base import ChunkIds
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.checking_rows import passages_are_sound
-from localrag.stores.files import folder_size
+from localrag.stores.files import folder_size, sweep_parts
 from localrag.stores.filters import Filter
 from localrag.stores.following import (
     LibraryKeywords,
@@ -31,6 +31,7 @@ from localrag.stores.following import (
     keywords_stamp,
 )
 from localrag.stores.locking import OnWait, WriteLock
+from localrag.stores.media import in_our_words, is_read_only
 from localrag.stores.opening import (
     CATALOGUE,
     KV_FOLDER,
@@ -39,6 +40,7 @@ from localrag.stores.opening import (
     identity,
     may_create,
     named,
+    not_here,
 )
 from localrag.stores.opening import PATIENCE as PATIENCE  # callers take it from here
 from localrag.stores.reads import PURGE_DUE, Snapshot
@@ -58,8 +60,6 @@ from localrag.stores.vectors import read_stamp
 from localrag.types import Chunk, Document
 
 KeywordEngine = Literal["tantivy", "rank-bm25"]
-
-
 _ReadStamp = Callable[[Path], Stamp | None]
 
 
@@ -125,8 +125,9 @@ class Library:
         expect_catalogue(directory)
         if not path.is_file():
             may_create(directory, create=create)
-            directory.mkdir(parents=True, exist_ok=True)
-        catalogue = Catalogue(path)
+            with in_our_words(directory):
+                directory.mkdir(parents=True, exist_ok=True)
+        catalogue = Catalogue(path, read_only=is_read_only(directory))
         try:
             if catalogue.needs_migration():
                 with lock.hold(PATIENCE):
@@ -269,9 +270,8 @@ class Library:
         Re-entrant within a thread.
         """
         with self._lock.hold(timeout, on_wait):
-            for part in self.directory.glob("*.part"):
-                if not part.name.startswith("write.lock"):
-                    part.unlink(missing_ok=True)  # left by a process that was killed
+            with in_our_words(self.directory):
+                sweep_parts(self.directory)
             yield
 
     def add(self, documents: Iterable[NewDocument]) -> None:
@@ -313,14 +313,14 @@ class Library:
                 for path in sources:
                     record = transaction.source(path)
                     if record is None:
-                        raise _not_here(path)
+                        raise not_here(path)
                     gone_sources.append(path)
                     if transaction.remove_source(path):
                         gone_documents.append(record.document_id)
                 for document_id in documents:
                     found = transaction.document_record(document_id)
                     if found is None:
-                        raise _not_here(document_id)
+                        raise not_here(document_id)
                     transaction.remove_document(document_id)
                     gone_sources.extend(found.sources)
                     gone_documents.append(document_id)
@@ -337,8 +337,8 @@ class Library:
     def sync(self) -> None:
         """Bring both indexes up to the catalogue, on disk."""
         with self.writing():
-            self.vectors.current()
-            self.keywords.current()
+            self.vectors.current(keep=True)
+            self.keywords.current(keep=True)
 
     def purge(self) -> bool:
         """Leave nothing removed in any file; False when a reader keeps the log busy.
@@ -387,7 +387,8 @@ class Library:
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the catalogue, whatever state they are in."""
         with self.writing():
-            (self.directory / "vectors.faiss").unlink(missing_ok=True)
+            with in_our_words(self.directory):
+                (self.directory / "vectors.faiss").unlink(missing_ok=True)
             shutil.rmtree(self.directory / "keywords", ignore_errors=True)
             self.vectors.forget()
             self.keywords.forget()
@@ -441,11 +442,3 @@ class Library:
         behind = wanted[1] - saved[1] if saved and saved[0] == wanted[0] else wanted[1]
         size = folder_size(path) if path.is_dir() else path.stat().st_size if saved else 0
         return DerivedStatus(name, saved is not None, behind, size)
-
-
-def _not_here(name: str) -> UsageError:
-    return UsageError(
-        "{name} is not in the library.",
-        hint="See what is there with `localrag status`.",
-        name=name,
-    )

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from localrag.errors import LibraryLockedError
+from localrag.stores.media import in_our_words, is_read_only, not_writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,18 @@ class WriteLock:
     def hold(self, timeout: float, on_wait: OnWait | None = None) -> Iterator[None]:
         """Hold the lock, waiting up to `timeout` seconds (-1: as long as it takes).
 
-        Re-entrant within a thread. Raises LibraryLockedError that names the holder.
+        Re-entrant within a thread. Raises LibraryLockedError that names the holder, LibraryError
+        where the folder cannot be written.
         """
+        directory = self._path.parent
+        if is_read_only(directory):
+            raise not_writable(directory)
+        with in_our_words(directory):
+            self._acquire(timeout, on_wait)
+        with self._held():
+            yield
+
+    def _acquire(self, timeout: float, on_wait: OnWait | None) -> None:
         try:
             self._lock.acquire(timeout=min(GRACE, timeout) if timeout >= 0 else GRACE)
         except Timeout:
@@ -72,13 +83,13 @@ class WriteLock:
                     directory=self._path.parent,
                     **asdict(self.holder() or UNKNOWN),
                 ) from None
-        with self._held():
-            yield
 
     @contextmanager
     def try_hold(self) -> Iterator[bool]:
         """Hold the lock if nobody else does and the folder can be written; else yield False."""
         try:
+            if is_read_only(self._path.parent):
+                raise PermissionError
             self._lock.acquire(timeout=0)
         except (Timeout, OSError):
             yield False
@@ -91,11 +102,12 @@ class WriteLock:
         outermost = self._lock.lock_counter == 1
         try:
             if outermost:
-                self._announce()
+                with suppress(OSError):  # a full disk: removing, say, may still be possible
+                    self._announce()
             yield
         finally:
             if outermost:
-                with suppress(PermissionError):  # Windows, while somebody reads it
+                with suppress(OSError):  # Windows, while somebody reads it; a failing disk
                     self._holder.unlink(missing_ok=True)
             self._lock.release()
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from localrag.errors import LibraryDamagedError, LibraryError, LibraryNotFoundError
+from localrag.errors import LibraryDamagedError, LibraryError, LibraryNotFoundError, UsageError
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.locking import WriteLock
+from localrag.stores.media import CATALOGUE as CATALOGUE  # callers take it from here
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import EmbeddingIdentity
-
-CATALOGUE = "catalogue.sqlite"
 
 KV_FOLDER = "kv"
 """What a language model made of passages; derived, and gone when a document goes."""
@@ -87,3 +86,12 @@ def identity(snapshot: Snapshot) -> EmbeddingIdentity:
 def named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
     """The model's name, with its fingerprint where the names alone would not differ."""
     return one.name if one.name != other.name else f"{one.name} [{one.fingerprint[:12]}]"
+
+
+def not_here(name: str) -> UsageError:
+    """What a caller is told who names what the library does not hold."""
+    return UsageError(
+        "{name} is not in the library.",
+        hint="See what is there with `localrag status`.",
+        name=name,
+    )

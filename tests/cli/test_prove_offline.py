@@ -77,10 +77,26 @@ def test_nothing_leaks_and_a_missing_model_is_named(
     code, proof = prove()
     assert proof["attempts"] == []
     found = stages(proof)
-    assert (found["settings"], found["add"], found["search"], found["remove"]) == ("",) * 4
-    assert "localrag models" in found["ask"]
+    runs = ("settings", "add", "search", "check", "doctor", "remove")
+    assert [found[name] for name in runs] == [""] * 6
+    assert all("localrag models" in found[name] for name in ("ask", "self-rag", "eval"))
     # What could not run has not been proven.
     assert (code, proof["ok"]) == (1, False)
+
+
+@pytest.mark.models
+@pytest.mark.slow
+def test_every_stage_runs_where_the_models_are(
+    prove: Run, models_dir: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models_dir("use-multilingual-v3")
+    models_dir("smollm2-135m-instruct-q4")
+    monkeypatch.setenv("LOCALRAG_LLM_MODEL", "smollm2-135m-instruct-q4")
+    code, proof = prove()
+    found = stages(proof)
+    assert set(found.values()) == {""}
+    assert {"ask", "self-rag", "eval", "check", "doctor"} <= set(found)
+    assert (code, proof["ok"], proof["attempts"]) == (0, True, [])
 
 
 @pytest.mark.models

@@ -185,6 +185,13 @@ def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
         CallStore(path)
 
 
+def test_a_place_where_nothing_can_be_kept_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file" / "calls.sqlite"):
+        with pytest.raises(UsageError, match="cannot be used to remember"):
+            CallStore(path)
+
+
 def test_what_is_on_disk_survives_without_closing(tmp_path: Path) -> None:
     store = CallStore(tmp_path / "calls.sqlite")
     store.put("k", {"甲": 1}, 2.0)
@@ -279,6 +286,24 @@ def test_runs_within_chance_are_not_ranked() -> None:
     assert one.mean == pytest.approx(0.1)
     (one,) = differences([made("a", [0.5, None, 0.5]), made("b", [0.4, 0.9, 0.4])])
     assert one.questions == 2
+
+
+@pytest.mark.parametrize(("questions", "ranked"), [(1, False), (5, False), (6, True)])
+def test_a_few_questions_rank_nothing_even_where_all_agree(questions: int, ranked: bool) -> None:
+    (one,) = differences([made("a", [0.2] * questions), made("b", [0.9] * questions)])
+    assert one.interval[0] > 0
+    assert one.ranked == ranked
+
+
+@pytest.mark.parametrize("answer", ["", " \n"])
+def test_an_empty_answer_is_a_refusal_and_no_invention(answer: str) -> None:
+    found = scorer(JudgingLLM()).score(MILL, Response(answer, MILL.contexts))
+    assert (values(found)["answer_relevancy"], values(found)["refusal"]) == (0.0, 0.0)
+    assert found.scores["faithfulness"].state == "undefined"
+    assert cause_of(found) == "refused"
+    found = scorer(JudgingLLM()).score(MOON, Response(answer, MOON.contexts))
+    assert values(found)["refusal"] == 1.0
+    assert cause_of(found) is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,11 @@ from localrag.errors import (
     ContextOverflowError,
     NetworkBlockedError,
 )
+from localrag.llms.audit import AuditLog
 from localrag.llms.base import Message, Options
 from localrag.llms.openai_compatible import OpenAICompatibleModel
+from localrag.llms.outgoing import Guard
+from localrag.llms.redaction import Redactor
 
 CHAT = [Message("system", "Be brief."), Message("user", "水壶在哪里？")]
 KEY = "sk-very-secret"
@@ -198,6 +202,28 @@ def test_a_schema_falls_back_to_the_form_that_llama_cpp_knows(server: Server, st
     assert first["type"] == "json_schema"  # type: ignore[index]
     assert first["json_schema"]["schema"] == schema  # type: ignore[index]
     assert second == {"type": "json_object", "schema": schema}
+
+
+def test_a_form_that_the_server_refuses_by_name_is_not_tried_again(server: Server) -> None:
+    options = Options(schema={"type": "object"})
+    model = server.model()
+    server.script = [error(500, "response_format: unknown"), reply("{}"), reply("{}")]
+    for _ in range(2):
+        model.complete(CHAT, options)
+    assert forms(server) == ["json_schema", "json_object", "json_object"]
+
+
+def test_a_form_is_tried_again_where_something_else_went_wrong(server: Server) -> None:
+    options = Options(schema={"type": "object"})
+    model = server.model()
+    server.script = [error(422, "no such model"), reply("{}"), reply("{}")]
+    for _ in range(2):
+        model.complete(CHAT, options)
+    assert forms(server) == ["json_schema", "json_object", "json_schema"]
+
+
+def forms(server: Server) -> list[str]:
+    return [request["response_format"]["type"] for request in server.requests]  # type: ignore[index]
 
 
 def test_a_proxy_is_never_asked_for_this_machine(
@@ -418,7 +444,9 @@ def test_another_host_needs_permission_before_its_name_is_looked_up(
         OpenAICompatibleModel("http://192.168.1.5:8080/v1", "tiny")
 
 
-def test_with_permission_only_that_host_is_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_permission_only_that_host_is_let_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import contextlib
 
     asked: list[set[str]] = []
@@ -438,8 +466,9 @@ def test_with_permission_only_that_host_is_let_through(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(network, "allow", allow)
     monkeypatch.setattr("socket.getaddrinfo", resolve)
+    guard = Guard(audit=AuditLog(tmp_path / "log"), redactor=Redactor(), confirm=False)
     model = OpenAICompatibleModel(
-        "https://api.example.com/v1", "tiny", allow_network=True, max_retries=0
+        "https://api.example.com/v1", "tiny", allow_network=True, max_retries=0, guard=guard
     )
     with pytest.raises(BackendError, match=r"api\.example\.com cannot be reached"):
         model.complete(CHAT, Options())

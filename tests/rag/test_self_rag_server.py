@@ -278,7 +278,7 @@ def test_a_server_that_knows_no_schemas_is_asked_in_the_other_form(server: Serve
     answer = run(server.self_rag())
     assert answer.grounded
     assert notes(answer) == []
-    assert len(server.requests) == 11, "five grades twice, one answer"
+    assert len(server.requests) == 7, "one refusal that is remembered, five grades, one answer"
 
 
 # -- errors -------------------------------------------------------------------------

@@ -75,6 +75,71 @@ def test_an_unchanged_file_is_not_hashed_again(
     assert models.status(model()).state == "installed"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="only where files have a time of their last change")
+def test_a_file_that_was_altered_is_noticed_although_its_time_was_set_back(
+    hub: Hub, store: Build, tmp_path: Path
+) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    pull(models, ["toy"])
+    own = models.add("mine", gguf(tmp_path / "mine.gguf"))
+    for name, path in (("toy", models.folder / "toy/model.bin"), ("mine", Path(own.path))):
+        models.path(name)
+        before = path.stat()
+        with path.open("r+b") as file:
+            file.seek(50)
+            file.write(b"\x01\x02")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_size == before.st_size
+        with pytest.raises(errors.ModelCorruptError):
+            models.path(name)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only where files have a time of their last change")
+def test_a_file_of_ones_own_that_was_touched_is_hashed_once(
+    store: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = store(model())
+    file = gguf(tmp_path / "mine.gguf")
+    models.add("mine", file)
+    file.chmod(0o600)
+    assert models.path("mine") == file
+    monkeypatch.setattr(module.Expected, "fault", lambda *_: pytest.fail("hashed"))
+    assert models.path("mine") == file
+
+
+def test_a_record_of_an_older_version_is_hashed_once(
+    hub: Hub, store: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    pull(models, ["toy"])
+    path = models.folder / "toy" / "installed.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for one in record["files"]:
+        del one["ctime_ns"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    models.path("toy")
+    monkeypatch.setattr(module.Expected, "fault", lambda *_: pytest.fail("hashed"))
+    models.path("toy")
+
+
+def test_a_copy_on_a_medium_that_cannot_be_written_is_not_hashed(
+    hub: Hub, store: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    pull(models, ["toy"])
+    path = models.folder / "toy" / "model.bin"
+    stat = path.stat()
+    path.rename(path.with_suffix(".old"))
+    path.write_bytes(path.with_suffix(".old").read_bytes())
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    monkeypatch.setattr(module.Expected, "fault", lambda *_: pytest.fail("hashed"))
+    models.path("toy")
+
+
 def test_a_language_model_is_its_gguf_file(store: Build, tmp_path: Path) -> None:
     data = b"GGUF" + bytes(100)
     file = ModelFile(path="toy.gguf", size=len(data), sha256=sha256(data))

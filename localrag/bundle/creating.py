@@ -1,0 +1,337 @@
+"""Making a bundle: gather, check, describe, and only then give it its name."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import structs
+
+from localrag import __version__
+from localrag.bundle import (
+    licences,
+    manifest,
+    own_wheel,
+    placing,
+    portable,
+    processes,
+    sbom,
+    targets,
+)
+from localrag.bundle.manifest import Base, File, Manifest, Target
+from localrag.bundle.wheels import Gathering, Pip, Tell, versions_here
+from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
+from localrag.messages import tr
+from localrag.registry.download import sha256_of
+from localrag.registry.manifest import MANIFEST as MODEL_RECORD
+from localrag.registry.manifest import Installed
+from localrag.registry.manifest import write as write_record
+from localrag.registry.spec import ModelSpec
+from localrag.registry.store import ModelStore
+
+DOCUMENTS = ("README.md", "README.zh-CN.md", "SECURITY.md", "CHANGELOG.md", "LICENSE")
+INSTALLER = "install.py"
+ALWAYS = (INSTALLER, "README.txt", "README.zh-CN.txt")
+"""What a delta holds even if it has not changed: without it nobody could begin."""
+
+_HERE = Path(__file__).parent
+_WHEELS_BYTES = {"cpu": 700 << 20, "metal": 500 << 20, "cuda": 4500 << 20}
+"""Roughly what the wheels take, to look for room before anything is downloaded."""
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to put into a bundle.
+
+    `preset` names models of the store, `models` more of them; `wheels` are ready ones of
+    the user's; `since` is an earlier bundle, and only what differs from it is kept.
+    """
+
+    target: Target
+    preset: str | None = "starter"
+    models: tuple[str, ...] = ()
+    wheels: tuple[Path, ...] = ()
+    since: Path | None = None
+    archive: bool = False
+    accept_licence: bool = False
+
+
+@dataclass(frozen=True)
+class Created:
+    """A bundle that was made; `bytes` on disk, `files` in it, `without_licence`: wheels."""
+
+    path: Path
+    bytes: int
+    files: int
+    wheels: int
+    models: tuple[str, ...]
+    without_licence: tuple[str, ...]
+
+
+def default_name(request: Request) -> str:
+    """Like "localrag-0.1.0-linux-x86_64-py3.11-starter"."""
+    target = request.target
+    words = ["localrag", __version__, target.name, f"py{target.python}"]
+    if target.accelerator == "cuda":
+        words.append("cuda")
+    words.append(request.preset or "no-models")
+    return "-".join([*words, "delta"] if request.since else words)
+
+
+def specs_of(request: Request, store: ModelStore) -> tuple[ModelSpec, ...]:
+    """The models that a request names. Raises `ModelNotFoundError` for an unknown one."""
+    names = (request.preset,) if request.preset else ()
+    return store.catalogue.expand((*names, *request.models))
+
+
+def create(
+    place: Path,
+    request: Request,
+    store: ModelStore,
+    cache: Path,
+    tell: Tell = lambda _: None,
+    pip: Pip = processes.pip,
+) -> Created:
+    """Make the bundle `place`, or `place`.zip; until it is whole it has another name.
+
+    `cache` keeps the compiled llama-cpp-python. Raises `BundleError`, `UsageError`, and
+    `ModelError` for a model that is not here, is damaged, or may not be passed on unasked.
+    """
+    need_extra()
+    final = place.with_name(f"{place.name}.zip") if request.archive else place
+    if final.exists():
+        raise UsageError(
+            "{path} exists already.",
+            hint="Choose another name, or delete it first.",
+            path=final,
+        )
+    specs = specs_of(request, store)
+    for spec in specs:
+        if spec.licence_kind == "non-commercial" and not request.accept_licence:
+            raise ModelLicenceError(
+                "{model} may not be used commercially; its licence says: {licence}.",
+                hint="If that suits your use, add --accept-licence.",
+                model=spec.id,
+                licence=spec.licence,
+            )
+        store.path(spec.id)
+    base = _base(request)
+    try:
+        placing.need_room(place, _room(request, specs))
+        with placing.unfinished(place) as folder:
+            made = _fill(folder, request, specs, store, cache, base, tell, pip)
+            if request.archive:
+                tell(tr("Packing the archive"))
+                placing.pack(folder, place.name, final)
+                return _created(final, final.stat().st_size, made)
+            (folder / placing.MARKER).unlink()
+            folder.replace(place)
+            return _created(place, made.manifest.size, made)
+    except OSError as error:
+        raise placing.unwritable(place, error) from error
+
+
+def need_extra() -> None:
+    """Raise `BundleError` unless the extra `bundle` is installed."""
+    wanted = ["cyclonedx", "packageurl", "packaging"]
+    if sys.platform == "linux":
+        wanted.append("auditwheel")
+    if missing := [name for name in wanted if find_spec(name) is None]:
+        raise BundleError(
+            "Making bundles needs packages that are not installed: {names}.",
+            hint='Install them with: pip install "localrag[bundle]"',
+            names=", ".join(missing),
+        )
+
+
+@dataclass(frozen=True)
+class _Made:
+    manifest: Manifest
+    wheels: int
+    models: tuple[str, ...]
+    without_licence: tuple[str, ...]
+
+
+def _created(path: Path, size: int, made: _Made) -> Created:
+    return Created(
+        path=path,
+        bytes=size,
+        files=len(made.manifest.carried) + 1,
+        wheels=made.wheels,
+        models=made.models,
+        without_licence=made.without_licence,
+    )
+
+
+def _fill(
+    folder: Path,
+    request: Request,
+    specs: Sequence[ModelSpec],
+    store: ModelStore,
+    cache: Path,
+    base: tuple[Manifest, Base] | None,
+    tell: Tell,
+    pip: Pip,
+) -> _Made:
+    target = request.target
+    gathering = Gathering(target, _folder(folder / "wheels"), versions_here(), tell, pip)
+    for path in request.wheels:
+        gathering.add(path)
+    if "localrag" not in gathering.wheels:
+        tell(tr("Making the wheel of localrag"))
+        gathering.add(own_wheel.make(folder / "wheels"))
+    if portable.NAME not in gathering.wheels:
+        gathering.add(_portable(target, cache, tell))
+    tell(tr("Fetching the packages"))
+    wheels = gathering.complete()
+    tell(tr("Taking the models"))
+    wanted: dict[str, str] = {}
+    for spec in specs:
+        wanted |= _take_model(spec, store, folder / "models" / spec.id)
+    without = licences.write(folder, wheels, specs)
+    _documents(folder, request)
+    tell(tr("Hashing all files"))
+    files = tuple(file for file in manifest.hash_files(folder) if file.path != placing.MARKER)
+    _check_models(wanted, files)
+    needs = {name: need.by for name, need in gathering.needs().items()}
+    listing = sbom.write(folder, wheels, needs, specs, files)
+    own = File(
+        path=sbom.SBOM,
+        bytes=listing.stat().st_size,
+        sha256=sha256_of(listing),
+    )
+    files = tuple(sorted((*files, own), key=lambda file: file.path))
+    if base:
+        files = _leave_out(folder, files, base[0])
+    whole = Manifest(
+        localrag=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        target=target,
+        preset=request.preset,
+        base=base[1] if base else None,
+        files=files,
+    )
+    manifest.write(folder, whole)
+    return _Made(whole, len(wheels), tuple(spec.id for spec in specs), tuple(without))
+
+
+def _portable(target: Target, cache: Path, tell: Tell) -> Path:
+    version = versions_here().get(portable.NAME, "")
+    if targets.is_here(target) and target.accelerator != "cuda" and version:
+        return portable.make(version, cache, tell)
+    raise BundleError(
+        "llama-cpp-python is published as source, and cannot be compiled here for {target} with "
+        "{accelerator}.",
+        hint="On such a machine run `localrag bundle create` once, or `pip wheel --no-deps "
+        "llama-cpp-python` with CMAKE_ARGS=-DGGML_NATIVE=OFF (and -DGGML_CUDA=ON for CUDA), and "
+        "name the wheel here with --wheel PATH.",
+        target=target.name,
+        accelerator=target.accelerator,
+    )
+
+
+def _take_model(spec: ModelSpec, store: ModelStore, folder: Path) -> dict[str, str]:
+    """Copy a model's files with the store's record; returns the hash that each must have.
+
+    Copies, not links: what happens to a bundle must not happen to the models in use.
+    """
+    records = store.present(spec)
+    for file in spec.files:
+        place = folder / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(store.folder_of(spec) / file.path, place)
+    # Without the one time that is of this disk only, so that a later bundle has the same record.
+    installed = tuple(structs.replace(records[key], ctime_ns=0) for key in sorted(records))
+    write_record(folder / MODEL_RECORD, Installed(model=spec.id, files=installed))
+    return {f"models/{spec.id}/{file.path}": file.sha256 for file in installed}
+
+
+def _check_models(wanted: Mapping[str, str], files: Sequence[File]) -> None:
+    found = {file.path: file.sha256 for file in files}
+    for path, sha256 in wanted.items():
+        if found[path] != sha256:
+            raise ModelCorruptError(
+                "The file {path} is not the one of {model}: its size or SHA-256 differs.",
+                hint="Run `localrag models pull {model}`: it replaces that file only.",
+                path=path,
+                model=path.split("/")[1],
+            )
+
+
+def _documents(folder: Path, request: Request) -> None:
+    shutil.copyfile(_HERE / "installer.py", folder / INSTALLER)
+    target = request.target
+    values = {
+        "version": __version__,
+        "target": target.name,
+        "python": target.python,
+        "interpreter": "py" if target.system == "windows" else "python3",
+    }
+    english = "This is a delta: it needs the earlier bundle too (install.py --base OLD_BUNDLE)."
+    chinese = "这是增量离线包，还需要先前的离线包（install.py --base 旧离线包）。"
+    for name, delta in (("README.txt", english), ("README.zh-CN.txt", chinese)):
+        text = (_HERE / "texts" / name).read_text(encoding="utf-8")
+        said = text.format(**values, delta=delta if request.since else "").rstrip() + "\n"
+        # Notepad on an older Windows shows one long line without these line ends.
+        newline = "\r\n" if target.system == "windows" else "\n"
+        (folder / name).write_text(said, encoding="utf-8-sig", newline=newline)
+    root = own_wheel.source_tree() or _HERE
+    documents = root if root != _HERE else _HERE / "docs"
+    for name in DOCUMENTS:
+        if (documents / name).is_file():
+            shutil.copyfile(documents / name, _folder(folder / "docs") / name)
+
+
+def _base(request: Request) -> tuple[Manifest, Base] | None:
+    if request.since is None:
+        return None
+    data = manifest.read_bytes(request.since)
+    old = manifest.decode(data, request.since)
+    if old.base is not None:
+        raise UsageError(
+            "{path} is a delta itself; a delta builds upon a whole bundle.",
+            hint="Name the whole one with --since.",
+            path=request.since,
+        )
+    if old.target != request.target:
+        raise UsageError(
+            "{path} is for {found}, and this bundle is for {wanted}.",
+            hint="Name a bundle for the same machine and Python with --since.",
+            path=request.since,
+            found=f"{old.target.name}, Python {old.target.python}",
+            wanted=f"{request.target.name}, Python {request.target.python}",
+        )
+    return old, Base(manifest_sha256=hashlib.sha256(data).hexdigest())
+
+
+def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File, ...]:
+    known = {file.path: file.sha256 for file in old.files}
+    kept = []
+    for file in files:
+        in_base = known.get(file.path) == file.sha256 and file.path not in ALWAYS
+        if in_base:
+            (folder / file.path).unlink()
+        kept.append(File(path=file.path, bytes=file.bytes, sha256=file.sha256, in_base=in_base))
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+    return tuple(kept)
+
+
+def _room(request: Request, specs: Sequence[ModelSpec]) -> int:
+    """Bytes that the bundle will take, roughly, while it is made."""
+    whole = _WHEELS_BYTES[request.target.accelerator] + sum(spec.size for spec in specs)
+    return whole * 2 if request.archive else whole
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path

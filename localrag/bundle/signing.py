@@ -1,0 +1,83 @@
+"""Signing a bundle with the user's own OpenSSH key, by the `ssh-keygen` of the system.
+
+The signature is about the bytes of the manifest, which names every other file with its hash.
+Checking one is the installer's work, so that it can be done where localrag is not installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+
+from localrag.bundle import installer
+from localrag.errors import BundleError
+
+
+def sign(bundle: Path, key: Path) -> str:
+    """Put a signature by `key` into a bundle, a folder or a .zip; what ssh-keygen says of it.
+
+    `key` is a private key, or the public half of one that the SSH agent holds. Asks for its
+    passphrase on the terminal. The bundle is checked first: what is damaged is not signed.
+    Raises `installer.Problem` for such a bundle or without ssh-keygen, and `BundleError`.
+    """
+    installer.verify(bundle)
+    place = installer.opened(bundle)
+    with place.open(installer.MANIFEST) as stream:
+        manifest = stream.read()
+    program = installer.find_ssh_keygen()
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch, installer.MANIFEST)
+        copy.write_bytes(manifest)
+        options = ("-Y", "sign", "-n", installer.NAMESPACE, "-f", str(key.expanduser()))
+        done = subprocess.run(  # noqa: S603 - no shell; the user named the key
+            [program, *options, str(copy)], stderr=subprocess.PIPE, check=False
+        )
+        signature = copy.with_name(installer.SIGNATURE)
+        if done.returncode or not signature.is_file():
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise BundleError(
+                "The bundle cannot be signed with {key}: {reason}.",
+                hint="Name a private key of OpenSSH, such as ~/.ssh/id_ed25519; "
+                "`ssh-keygen -t ed25519` makes one.",
+                key=key,
+                reason=installer.printable(said[-1] if said else str(done.returncode)).rstrip("."),
+            )
+        signed = signature.read_bytes()
+        check = ("-Y", "check-novalidate", "-n", installer.NAMESPACE, "-s", str(signature))
+        said_good = subprocess.run(  # noqa: S603
+            [program, *check], input=manifest, stdout=subprocess.PIPE, check=True
+        ).stdout
+    if isinstance(place, installer.Folder):
+        part = bundle / f".{installer.SIGNATURE}.part"
+        part.write_bytes(signed)
+        part.replace(bundle / installer.SIGNATURE)
+    else:
+        place.close()
+        _into_archive(bundle, signed)
+    return said_good.decode("utf-8", "replace").strip()
+
+
+def _into_archive(bundle: Path, signature: bytes) -> None:
+    """Write the archive anew with this signature, in the place of one that it may have."""
+    part = bundle.with_name(f"{bundle.name}.part")
+    try:
+        with zipfile.ZipFile(bundle) as old, zipfile.ZipFile(part, "w") as new:
+            top = ""
+            for info in old.infolist():
+                folder, _, name = info.filename.rpartition("/")
+                if name == installer.MANIFEST and folder.count("/") == 0:
+                    top = f"{folder}/" if folder else ""
+                if name == installer.SIGNATURE:
+                    continue
+                with old.open(info) as stream, new.open(info, "w") as copy:
+                    shutil.copyfileobj(stream, copy, 1 << 20)
+            new.writestr(top + installer.SIGNATURE, signature)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(bundle)
+    finally:
+        part.unlink(missing_ok=True)

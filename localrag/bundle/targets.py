@@ -1,0 +1,136 @@
+"""The machine that a bundle is for, in the words of pip's tags and of requirement markers.
+
+Knows nothing about files.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import cast
+
+from localrag.bundle.manifest import Accelerator, Machine, System, Target
+from localrag.errors import UsageError
+
+OLDEST_PYTHON = (3, 11)
+_GLIBC_MINOR = 28
+"""glibc 2.28 (2018) is what the builds of PyTorch ask for, so nothing older is of use."""
+NEWEST_GLIBC_MINOR = 60
+"""For a wheel that the user names, which may be for a newer system than others."""
+_MACOS = (14, 0)
+_SYSTEMS: dict[str, System] = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
+_MACHINES: dict[str, Machine] = {
+    "x86_64": "x86_64",
+    "amd64": "x86_64",
+    "arm64": "arm64",
+    "aarch64": "arm64",
+}
+TARGETS = ("linux-x86_64", "linux-arm64", "macos-arm64", "macos-x86_64", "windows-x86_64")
+ACCELERATORS = ("cpu", "cuda", "metal")
+
+
+def here() -> Target:
+    """The machine and the Python that run this. Raises `UsageError` where there are no bundles."""
+    system = _SYSTEMS.get(platform.system())
+    machine = _MACHINES.get(platform.machine().lower())
+    if system is None or machine is None:
+        raise UsageError(
+            "There are no bundles for {system} on {machine}.",
+            hint="Name the machine it is for, for example --target linux-x86_64.",
+            system=platform.system(),
+            machine=platform.machine(),
+        )
+    return Target(
+        system=system,
+        machine=machine,
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        accelerator=_usual_accelerator(system, machine),
+    )
+
+
+def chosen(name: str | None, python: str | None, accelerator: str | None) -> Target:
+    """The target that `--target`, `--python` and `--accelerator` name; what is None is as here.
+
+    Raises `UsageError`.
+    """
+    if name is None:
+        own = here()
+        system, machine = own.system, own.machine
+    else:
+        first, _, second = name.partition("-")
+        system, machine = cast("System", first), cast("Machine", second)
+    version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
+    parts = version.split(".")
+    numbers = tuple(int(part) for part in parts if part.isdecimal())
+    if len(parts) != 2 or len(numbers) != 2 or numbers[0] != 3 or numbers < OLDEST_PYTHON:
+        raise UsageError(
+            "{version} is no version of Python that localrag runs with.",
+            hint="Give two numbers, 3.11 or newer: --python 3.12.",
+            version=version,
+        )
+    usual = _usual_accelerator(system, machine)
+    kind = cast("Accelerator", accelerator or usual)
+    if kind != "cpu" and kind != usual and (kind == "metal" or system == "macos"):
+        raise UsageError(
+            "{target} has no {accelerator}.",
+            hint="Leave --accelerator away, or choose cpu.",
+            target=f"{system}-{machine}",
+            accelerator=kind,
+        )
+    return Target(system=system, machine=machine, python=version, accelerator=kind)
+
+
+def is_here(target: Target) -> bool:
+    """Whether wheels that are built on this machine run on the target."""
+    own = here()
+    return (own.system, own.machine, own.python) == (target.system, target.machine, target.python)
+
+
+def platform_tags(target: Target, glibc_minor: int = _GLIBC_MINOR) -> list[str]:
+    """The platforms of wheels that run there, the best first, as `pip --platform` takes them.
+
+    On Linux those for glibc 2.`glibc_minor` and older.
+    """
+    from packaging.tags import mac_platforms
+
+    arch = {"x86_64": "x86_64", "arm64": "aarch64"}[target.machine]
+    match target.system:
+        case "linux":
+            newest = [f"manylinux_2_{minor}_{arch}" for minor in range(glibc_minor, 4, -1)]
+            older = ["manylinux2014", "manylinux2010", "manylinux1"]
+            return [*newest, *(f"{tag}_{arch}" for tag in older)]
+        case "macos":
+            return list(mac_platforms(_MACOS, target.machine))
+        case "windows":
+            return [{"x86_64": "win_amd64", "arm64": "win_arm64"}[target.machine]]
+
+
+def marker_environment(target: Target) -> dict[str, str]:
+    """The values that markers of requirements are evaluated with (PEP 508) on the target."""
+    os_name, sys_platform, platform_system = {
+        "linux": ("posix", "linux", "Linux"),
+        "macos": ("posix", "darwin", "Darwin"),
+        "windows": ("nt", "win32", "Windows"),
+    }[target.system]
+    machine = {
+        ("linux", "arm64"): "aarch64",
+        ("windows", "x86_64"): "AMD64",
+        ("windows", "arm64"): "ARM64",
+    }.get((target.system, target.machine), target.machine)
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{target.python}.0",
+        "os_name": os_name,
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": platform_system,
+        "platform_version": "",
+        "python_full_version": f"{target.python}.0",
+        "python_version": target.python,
+        "sys_platform": sys_platform,
+    }
+
+
+def _usual_accelerator(system: System, machine: Machine) -> Accelerator:
+    return "metal" if (system, machine) == ("macos", "arm64") else "cpu"

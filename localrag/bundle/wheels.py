@@ -1,0 +1,302 @@
+"""Bringing the wheel of every dependency for a target, through the user's own pip.
+
+pip's `--platform` chooses wheels for another machine but still evaluates markers for
+this one, and it wants every package as a wheel. So pip only fetches here, without
+dependencies; what is needed is read from the wheels themselves, with the target's markers.
+Versions are those of the running environment, which is what was tested.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localrag.bundle import processes, targets, wheel_file
+from localrag.bundle.manifest import Target
+from localrag.bundle.wheel_file import Wheel
+from localrag.errors import BundleError, UsageError
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+Tell = Callable[[str], None]
+"""Hears, in the reader's language, what is being done."""
+
+Pip = Callable[..., tuple[int, list[str]]]
+"""`processes.pip`, or a stand-in for it."""
+
+ROOTS = ("localrag", "pip")
+"""pip itself travels too: Python on Debian cannot make an environment without it."""
+
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch publishes its CPU builds for Linux beside, not in, the public package index."""
+
+_NO_WHEEL = re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+)")
+
+
+@dataclass
+class Needs:
+    """What the wheels gathered so far ask of one distribution."""
+
+    specifier: SpecifierSet
+    extras: set[str] = field(default_factory=set)
+    by: set[str] = field(default_factory=set)
+
+
+def versions_here() -> dict[str, str]:
+    """The version of every distribution in the running environment, by normalised name."""
+    from packaging.utils import canonicalize_name
+
+    versions: dict[str, str] = {}
+    for each in distributions():
+        if name := each.metadata["Name"]:
+            versions.setdefault(canonicalize_name(name), each.version)
+    return versions
+
+
+class Gathering:
+    """Gathers wheels for one target into a folder.
+
+    `versions` are pinned wherever the requirements admit them.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        folder: Path,
+        versions: Mapping[str, str],
+        tell: Tell,
+        pip: Pip = processes.pip,
+    ) -> None:
+        self._target = target
+        self._folder = folder
+        self._versions = {name: text for name, text in versions.items() if name != "pip"}
+        self._tell = tell
+        self._pip = pip
+        self._markers = targets.marker_environment(target)
+        self._native = targets.is_here(target)
+        self.wheels: dict[str, Wheel] = {}
+
+    def add(self, path: Path) -> Wheel:
+        """Take a ready wheel. Raises `BundleError` when it does not run on the target."""
+        wheel = wheel_file.read(path)
+        if not self._fits(path):
+            raise BundleError(
+                "{path} does not run on {target} with Python {python}.",
+                hint="Build or fetch that wheel for the machine that the bundle is for.",
+                path=path,
+                target=self._target.name,
+                python=self._target.python,
+            )
+        place = self._folder / path.name
+        if path != place:
+            shutil.copyfile(path, place)
+        self.wheels[wheel.name] = wheel_file.read(place)
+        return self.wheels[wheel.name]
+
+    def complete(self) -> list[Wheel]:
+        """Fetch all that is still needed, check that it fits together, and return all by name.
+
+        Raises `BundleError` naming what cannot be had or contradicts itself.
+        """
+        while missing := {n: need for n, need in self.needs().items() if n not in self.wheels}:
+            self._fetch(missing)
+            self._tell(tr("{count} packages are here", count=len(self.wheels)))
+        needs = self.needs()
+        for name, need in needs.items():
+            if not need.specifier.contains(self.wheels[name].version, prereleases=True):
+                raise BundleError(
+                    "{name} {version} is there, but {by} asks for {wanted}.",
+                    hint="Make the environment consistent (`pip check` names what is not), then "
+                    "run the same command again.",
+                    name=name,
+                    version=self.wheels[name].version,
+                    by=", ".join(sorted(need.by)),
+                    wanted=f"{name}{need.specifier}",
+                )
+        if unused := sorted(self.wheels.keys() - needs.keys()):
+            raise UsageError(
+                "Nothing in the bundle needs {names}.",
+                hint="Leave that --wheel away.",
+                names=", ".join(unused),
+            )
+        return [self.wheels[name] for name in sorted(self.wheels)]
+
+    def needs(self) -> dict[str, Needs]:
+        """What the roots and the wheels gathered so far need, with the target's markers."""
+        from packaging.specifiers import SpecifierSet
+        from packaging.utils import canonicalize_name
+
+        needs: dict[str, Needs] = {}
+        for root in ROOTS:
+            needs[root] = Needs(SpecifierSet(), by={"localrag"})
+        todo: list[tuple[str, str]] = [(root, "") for root in ROOTS]
+        seen: set[tuple[str, str]] = set()
+        while todo:
+            name, extra = todo.pop()
+            if (name, extra) in seen or name not in self.wheels:
+                continue
+            seen.add((name, extra))
+            for wanted in self.wheels[name].requirements:
+                if not self._applies(wanted, extra):
+                    continue
+                other = canonicalize_name(wanted.name)
+                need = needs.setdefault(other, Needs(SpecifierSet()))
+                need.specifier &= wanted.specifier
+                need.extras |= wanted.extras
+                need.by.add(name)
+                todo += [(other, each) for each in ("", *wanted.extras)]
+        return needs
+
+    def _applies(self, wanted: Requirement, extra: str) -> bool:
+        if wanted.marker is None:
+            return not extra
+        applies = wanted.marker.evaluate({**self._markers, "extra": extra})
+        # With an extra, only what the extra brings: the rest was taken without it.
+        return applies and not (extra and wanted.marker.evaluate({**self._markers, "extra": ""}))
+
+    def _fetch(self, missing: Mapping[str, Needs]) -> None:
+        from packaging.version import Version
+
+        wanted = {name: self._specification(name, need) for name, need in missing.items()}
+        if torch := wanted.pop("torch", None):
+            self._fetch_torch(torch)
+        if wanted:
+            if self._native:
+                self._run(["wheel", "--no-deps", "--wheel-dir"], wanted.values())
+            else:
+                self._fetch_foreign(wanted, missing)
+        self._take(missing)
+        for name, specification in wanted.items():
+            pinned = specification.partition("==")[2]
+            if pinned and Version(self.wheels[name].version) != Version(pinned):
+                self._tell(
+                    tr(
+                        "{name}: {found} instead of {tested}, which is not there for {target}",
+                        name=name,
+                        found=self.wheels[name].version,
+                        tested=pinned,
+                        target=self._target.name,
+                    )
+                )
+
+    def _specification(self, name: str, need: Needs) -> str:
+        version = self._versions.get(name)
+        if version is None or not need.specifier.contains(version, prereleases=True):
+            return f"{name}{need.specifier}"
+        if name == "torch":
+            public = version.partition("+")[0]
+            if (self._target.system, self._target.accelerator) == ("linux", "cpu"):
+                return f"torch=={public}+cpu"
+            return f"torch==={public}"  # `==` would take a CPU build as well
+        return f"{name}=={version}"
+
+    def _fetch_torch(self, wanted: str) -> None:
+        """As pip is configured; failing that, from where PyTorch publishes its CPU builds."""
+        command = [*self._download(), str(self._folder)]
+        code, lines = self._pip(*command, wanted)
+        if not code:
+            return
+        if "+cpu" not in wanted:
+            raise self._failed(lines)
+        code, lines = self._pip(*command, "--index-url", TORCH_CPU_INDEX, wanted)
+        if code:
+            raise BundleError(
+                "{package} is neither where pip is told to look nor at {index}: {reason}.",
+                hint="Let that address through, or bring the wheel from there on a disk and name "
+                "it with --wheel.",
+                package=wanted,
+                index=TORCH_CPU_INDEX,
+                reason=processes.reason(lines),
+            )
+
+    def _fetch_foreign(self, wanted: dict[str, str], missing: Mapping[str, Needs]) -> None:
+        """Wheels for another machine; what has none is built here if it is Python only."""
+        from packaging.utils import canonicalize_name
+
+        left = dict(wanted)
+        while left:
+            code, lines = self._pip(*self._download(), str(self._folder), *left.values())
+            if not code:
+                return
+            found = _NO_WHEEL.search("\n".join(lines))
+            name = canonicalize_name(found[1]) if found else ""
+            if name not in left:
+                raise self._failed(lines)
+            any_version = f"{name}{missing[name].specifier}"
+            if left[name] != any_version:  # tested in a version that was not built for them
+                left[name] = any_version
+            else:
+                del left[name]
+                self._build_pure(wanted[name])
+
+    def _build_pure(self, specification: str) -> None:
+        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
+            code, lines = self._pip("wheel", "--no-deps", "--wheel-dir", scratch, specification)
+            built = list(Path(scratch).glob("*.whl"))
+            if not code and built and built[0].name.endswith("-none-any.whl"):
+                built[0].replace(self._folder / built[0].name)
+                return
+        raise BundleError(
+            "{name} has no wheel for {target} with Python {python}: {reason}.",
+            hint="Build one on such a machine with `pip wheel --no-deps {name}` and name it with "
+            "--wheel, or choose another --python.",
+            name=specification,
+            target=self._target.name,
+            python=self._target.python,
+            reason=processes.reason(lines) if code else tr("it has to be compiled there"),
+        )
+
+    def _download(self) -> list[str]:
+        command = ["download", "--no-deps"]
+        if not self._native:
+            version = self._target.python
+            command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
+            command += [f"--platform={tag}" for tag in targets.platform_tags(self._target)]
+        return [*command, "--dest"]
+
+    def _run(self, command: Sequence[str], specifications: Iterable[str]) -> None:
+        code, lines = self._pip(*command, str(self._folder), *specifications)
+        if code:
+            raise self._failed(lines)
+
+    def _take(self, missing: Mapping[str, Needs]) -> None:
+        known = {wheel.path.name for wheel in self.wheels.values()}
+        for path in sorted(self._folder.glob("*.whl")):
+            if path.name not in known:
+                wheel = wheel_file.read(path)
+                self.wheels[wheel.name] = wheel
+        if absent := sorted(missing.keys() - self.wheels.keys()):
+            raise BundleError(
+                "pip brought no wheel of {names}.",
+                hint="Run `pip download` for it by hand to see why.",
+                names=", ".join(absent),
+            )
+
+    def _fits(self, path: Path) -> bool:
+        if self._native:
+            from packaging.tags import sys_tags
+            from packaging.utils import parse_wheel_filename
+
+            return not parse_wheel_filename(path.name)[3].isdisjoint(sys_tags())
+        platforms = targets.platform_tags(self._target, targets.NEWEST_GLIBC_MINOR)
+        if self._target.system == "linux":
+            # A build of one's own carries this tag, which promises nothing about glibc.
+            platforms.append(f"linux_{platforms[0].split('_', 3)[3]}")
+        return wheel_file.fits(path, platforms, self._target.python)
+
+    def _failed(self, lines: list[str]) -> BundleError:
+        return BundleError(
+            "pip could not fetch the packages: {reason}.",
+            hint="Check the connection and pip's settings (`pip config list`), then run the same "
+            "command again: what was downloaded is in pip's cache.",
+            reason=processes.reason(lines),
+        )

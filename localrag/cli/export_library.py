@@ -1,0 +1,58 @@
+"""`localrag export`: a library as one file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, printable
+from localrag.messages import tr
+
+
+@click.command(
+    "export",
+    help=tr(
+        "Write a library to one new file, with all texts and vectors. `localrag import` makes a "
+        "library of it on another machine, without embedding again."
+    ),
+)
+@click.argument("archive", metavar=tr("FILE"), type=click.Path(path_type=Path))
+@library_option
+@json_option
+def export_library(archive: Path, library: Path, as_json: bool) -> None:
+    """Export and report."""
+    from localrag.stores.travelling import export_library as export
+
+    started = time.monotonic()
+    manifest = export(library, archive)
+    seconds, size = time.monotonic() - started, archive.stat().st_size
+    if as_json:
+        emit_json(
+            {
+                "file": str(archive),
+                "bytes": size,
+                "documents": manifest.documents,
+                "chunks": manifest.chunks,
+                "embedding": manifest.embedding_name,
+                "seconds": round(seconds, 3),
+            }
+        )
+        return
+    click.echo(
+        tr(
+            "{documents} documents, {chunks} passages: {size:.1f} MB in {path}; {seconds:.1f} s.",
+            documents=manifest.documents,
+            chunks=manifest.chunks,
+            size=size / 1e6,
+            path=printable(str(archive)),
+            seconds=seconds,
+        )
+    )
+    click.echo(
+        tr(
+            "Asking it there needs the embedding model {name}.",
+            name=printable(manifest.embedding_name),
+        )
+    )

@@ -1,0 +1,96 @@
+"""What a person is shown and asked before something goes to a model on another machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from localrag.cli.output import note
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.llms.consent import Excerpt, Preview
+
+SHOWN = 20
+"""Passages that are named; of more, only the number is said."""
+
+
+def begin(command: str, *, yes: bool, texts: bool) -> None:
+    """Set who is asked in this run; `yes`: nobody; `texts`: whole messages are shown each time."""
+    from localrag.llms import consent
+
+    def show(preview: Preview, first: bool) -> None:
+        if first:
+            _show_summary(preview)
+        if texts:
+            _show_texts(preview)
+
+    asked = _agree if yes else _ask if _interactive() else None
+    consent.begin(command, ask=asked, show=show)
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _agree(_: Preview) -> bool:
+    return True
+
+
+def _ask(_: Preview) -> bool:
+    # A line of its own: a progress view would hold back a prompt until its line ends.
+    note(tr("Send this, and what this run has to send after it? [y/N]"))
+    reply = sys.stdin.readline().strip().casefold()
+    return reply in ("y", "yes", "是", "好")
+
+
+def _show_summary(preview: Preview) -> None:
+    note(tr("To be sent to {model} at {server}, which is not this machine:", **_named(preview)))
+    if not preview.encrypted:
+        note(tr("  unencrypted: whoever is on the way can read it"))
+    note(
+        tr(
+            "  {characters} characters: instructions, your question, and {count} passages",
+            characters=preview.characters,
+            count=len(preview.passages),
+        )
+    )
+    for passage in preview.passages[:SHOWN]:
+        note(_line(passage))
+    if len(preview.passages) > SHOWN:
+        note("  …")
+    if preview.redactions:
+        note(tr("  redacted by your patterns: {count} places", count=preview.redactions))
+    if preview.withheld is not None:
+        note(tr("  never sent: {count} passages of private documents", count=preview.withheld))
+    note(tr("Later calls of this run may send other passages found for your questions."))
+
+
+def _line(passage: Excerpt) -> str:
+    name = PurePath(passage.source).name
+    if passage.first_page == passage.last_page:
+        return tr(
+            "  - {name}, p. {page}, {characters} characters",
+            name=name,
+            page=passage.first_page,
+            characters=passage.characters,
+        )
+    return tr(
+        "  - {name}, pp. {first}-{last}, {characters} characters",
+        name=name,
+        first=passage.first_page,
+        last=passage.last_page,
+        characters=passage.characters,
+    )
+
+
+def _show_texts(preview: Preview) -> None:
+    note(tr("Sent to {model} at {server}:", **_named(preview)))
+    for message in preview.messages:
+        note(f"--- {message.role}\n{message.content}")
+    note("---")
+
+
+def _named(preview: Preview) -> dict[str, str]:
+    return {"model": preview.model, "server": preview.server}

@@ -1,0 +1,81 @@
+"""`localrag import`: a library from one file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, note, printable
+from localrag.messages import tr
+
+
+@click.command(
+    "import",
+    help=tr(
+        "Make a library of a file that `localrag export` wrote, in a folder without one. Nothing "
+        "is embedded again."
+    ),
+)
+@click.argument("archive", metavar=tr("FILE"), type=click.Path(path_type=Path))
+@library_option
+@json_option
+def import_library(archive: Path, library: Path, as_json: bool) -> None:
+    """Import and report; says which embedding model the library needs, if it is not here."""
+    from localrag import factory
+    from localrag.chunking import passage_text
+    from localrag.cli.progress import say_waiting
+    from localrag.config import load_settings
+    from localrag.stores.travelling import import_library as bring
+
+    settings = load_settings()
+    started = time.monotonic()
+    manifest = bring(
+        archive,
+        library,
+        tokenize=factory.make_tokenizer(settings),
+        passage_text=passage_text,
+        keyword_engine=settings.keywords.engine,
+        on_wait=say_waiting,
+        tell=lambda text: None if as_json else note(text),
+    )
+    seconds = time.monotonic() - started
+    wanted = manifest.embedding_name
+    spec = factory.make_models().catalogue.find(wanted)
+    missing = spec is not None and factory.make_models().status(spec).state in (
+        "missing",
+        "partial",
+    )
+    if as_json:
+        emit_json(
+            {
+                "library": str(library),
+                "documents": manifest.documents,
+                "chunks": manifest.chunks,
+                "embedding": wanted,
+                "embedding_installed": spec is not None and not missing,
+                "seconds": round(seconds, 3),
+            }
+        )
+        return
+    click.echo(
+        tr(
+            "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
+            documents=manifest.documents,
+            chunks=manifest.chunks,
+            directory=printable(str(library)),
+            seconds=seconds,
+        )
+    )
+    if missing:
+        note(tr("Asking it needs its embedding model: localrag models pull {name}", name=wanted))
+    if wanted != settings.embedding.model:
+        note(
+            tr(
+                "It was built with the embedding model {found}, and the settings name {expected}: "
+                "set embedding.model to {found}.",
+                found=wanted,
+                expected=settings.embedding.model,
+            )
+        )

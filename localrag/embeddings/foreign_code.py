@@ -1,0 +1,88 @@
+"""Model folders that name code of their own: refused before any library opens them.
+
+sentence-transformers and transformers load classes by the names that a folder's JSON files give.
+They are told not to run code of the folder; which names they take nevertheless depends on their
+version, so that it is not left to them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from localrag.errors import ModelError
+
+OURS = ("sentence_transformers.", "torch.nn.")
+"""Where classes may come from: those of the libraries that compute a model."""
+
+LARGEST = 16 * 2**20
+"""Bytes of a JSON file that describes a model."""
+
+_DATA = frozenset({"tokenizer.json", "vocab.json"})
+"""Vocabularies, which name no classes."""
+
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
+_CLASS_KEYS = frozenset(
+    {
+        "type",
+        "types",
+        "activation_fn",
+        "activation_function",
+        "sbert_ce_default_activation_function",
+        "tokenizer_class",
+    }
+)
+
+
+def refuse_foreign_code(folder: Path) -> None:
+    """Raises `ModelError` where a JSON file of the folder names code that is not the libraries'."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() != ".json" or path.name in _DATA or not path.is_file():
+            continue
+        for name in _named(_read(path)):
+            raise ModelError(
+                "{path} wants code to be run that comes with the model or from elsewhere: {name}.",
+                hint="localrag never runs code of a model. Choose a model that needs none.",
+                path=path,
+                name=name,
+            )
+
+
+def _read(path: Path) -> Any:
+    if path.stat().st_size > LARGEST:
+        raise ModelError(
+            "{path} is larger than any file that describes a model.",
+            hint="Fetch the model from where it was published.",
+            path=path,
+        )
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ModelError(
+            "The model file {path} cannot be read: {reason}",
+            hint="Pull the model again, or name another embedding model.",
+            path=path,
+            reason=error,
+        ) from error
+
+
+def _named(value: Any, key: str = "") -> Iterator[str]:
+    """Names of code, wherever they stand."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "auto_map":
+                yield json.dumps(inner, ensure_ascii=False)[:200]
+            yield from _named(inner, key if key == "types" else str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner, key)
+    elif (
+        isinstance(value, str)
+        and key in _CLASS_KEYS
+        and _DOTTED.fullmatch(value)
+        and not value.startswith(OURS)
+    ):
+        yield value

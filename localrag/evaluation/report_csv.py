@@ -1,0 +1,62 @@
+"""The results of an evaluation as a table for a spreadsheet: one row a question and run.
+
+Texts come from documents and models. A spreadsheet computes a cell that begins with = + - @ or
+a tab, and what it computes may call programs and addresses; such a cell gets an apostrophe in
+front, which spreadsheets take as "this is text" (OWASP, "CSV Injection").
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from typing import TextIO
+
+from localrag.evaluation.report import Report
+
+_SIGNS = frozenset("=+-@＝＋－＠")
+_BREAKS = frozenset("\t\r\n")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def cell(value: str | float | bool | None) -> str | float:
+    """A value as a cell: numbers stay numbers, texts are never computed."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return float(value)
+    # Some programs take away blanks and what is not seen before they look.
+    seen = next((one for one in value if unicodedata.category(one)[0] not in "ZC"), "")
+    text = _CONTROL.sub("\ufffd", value)
+    return f"'{text}" if seen in _SIGNS or value[:1] in _BREAKS else text
+
+
+def write_csv(report: Report, file: TextIO) -> None:
+    """Write the table; `file` is open as text with `newline=""`.
+
+    Columns: run, id, question, answerable, reference, answer, refused, seconds, sources of the
+    passages (one a line, with the page), and each metric, empty where it is not defined.
+    """
+    metrics = [summary.name for summary in report.runs[0].summaries()]
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(
+        [
+            *("run", "id", "question", "answerable", "reference", "answer"),
+            *("refused", "seconds", "sources", *metrics),
+        ]
+    )
+    for run in report.runs:
+        for one in run.scored:
+            sample, response = one.sample, one.response
+            sources = "\n".join(
+                f"{context.source} {context.first_page or ''}".strip()
+                for context in response.contexts or ()
+            )
+            values = [
+                *(run.name, sample.id, sample.question, sample.answerable, sample.reference),
+                *(response.answer, one.refused, response.seconds, sources),
+                *(one.scores[metric].value for metric in metrics),
+            ]
+            writer.writerow([cell(value) for value in values])

@@ -1,0 +1,119 @@
+"""A language model behind a server: made from settings, and what it may be given to read.
+
+A server on this machine is like a model in this process. For any other, `[hosted]` in the
+settings says what never goes there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from localrag import network
+from localrag.config import OpenAISettings, Settings
+from localrag.stores.filters import Filter
+from localrag.stores.library import Library
+from localrag.stores.private import PrivateSources
+from localrag.types import Step
+
+if TYPE_CHECKING:
+    from localrag.llms.audit import AuditLog
+    from localrag.llms.openai_compatible import OpenAICompatibleModel
+    from localrag.llms.outgoing import Guard
+    from localrag.rag.private import Outgoing
+
+
+def is_hosted(settings: Settings) -> bool:
+    """Whether the language model is on another machine; in doubt it is."""
+    if not isinstance(settings.llm, OpenAISettings):
+        return False
+    try:
+        host = urlsplit(settings.llm.base_url.strip()).hostname
+    except ValueError:
+        host = None
+    return not (host and network.is_loopback(host))
+
+
+def private_sources(settings: Settings) -> PrivateSources:
+    """What the settings keep from the language model; nothing, where it is on this machine."""
+    return PrivateSources(settings.hosted.private if is_hosted(settings) else ())
+
+
+def sendable(
+    settings: Settings,
+    library: Library,
+    wanted: Filter | None = None,
+    tell: Callable[[Step], object] = lambda _: None,
+) -> Filter | None:
+    """The filter, without documents that the language model may not read.
+
+    `tell` gets a step that says how many passages that leaves out, if any.
+    """
+    started = time.perf_counter()
+    private = private_sources(settings).documents(library)
+    if not private:
+        return wanted
+    given = wanted or Filter()
+    allowed = replace(given, without=given.without | private)
+    count = len(library.chunk_ids(given)) - len(library.chunk_ids(allowed))
+    if count:
+        seconds = time.perf_counter() - started
+        tell(Step(PRIVATE, f"{count} passages left out", None, seconds))
+    return allowed
+
+
+PRIVATE = "private"
+"""The name of that step."""
+
+
+def audit_log() -> AuditLog:
+    """The log of what went to other machines, in the user's state folder."""
+    from platformdirs import user_state_path
+
+    from localrag.llms.audit import AuditLog
+
+    return AuditLog(user_state_path("localrag", appauthor=False) / "hosted-calls.jsonl")
+
+
+def make_served_model(
+    settings: Settings, served: OpenAISettings, library: Library | None
+) -> tuple[OpenAICompatibleModel, Outgoing | None]:
+    """The model, and what it may read where it is on another machine.
+
+    Raises `NetworkBlockedError` where that machine may not be reached, and `ConfigError`.
+    """
+    from localrag.llms.keys import find_key
+    from localrag.llms.openai_compatible import OpenAICompatibleModel
+
+    guard, outgoing = _guarded(settings, library) if is_hosted(settings) else (None, None)
+    model = OpenAICompatibleModel(
+        served.base_url,
+        served.model,
+        api_key=find_key(served.key_variable, served.key_keyring, os.environ),
+        context_window=served.context_window,
+        timeout_seconds=served.timeout_seconds,
+        max_retries=served.max_retries,
+        allow_network=settings.allow_network,
+        guard=guard,
+    )
+    return model, outgoing
+
+
+def _guarded(settings: Settings, library: Library | None) -> tuple[Guard, Outgoing]:
+    from localrag.llms.outgoing import Guard
+    from localrag.llms.redaction import Redactor
+    from localrag.rag.private import LibrarySecrecy, Outgoing
+
+    private = private_sources(settings)
+    secrecy = LibrarySecrecy(library, private) if library is not None and private else None
+    guard = Guard(
+        audit=audit_log(),
+        redactor=Redactor(settings.hosted.redact),
+        confirm=settings.hosted.confirm,
+        secrecy=secrecy,
+    )
+    return guard, Outgoing(guard, secrecy)

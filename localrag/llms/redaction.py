@@ -1,0 +1,108 @@
+"""What the user's patterns match, taken out of everything that goes to another machine.
+
+Each matched text has one placeholder for as long as the model is used, so that the model can
+refer to it; the placeholders in a reply are turned back here, on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from localrag.errors import ConfigError
+
+SECONDS = 2.0
+"""That one pattern may take on one text: some patterns take longer than a life on some texts."""
+
+_PLACEHOLDER = re.compile(r"\[REDACTED-(\d{1,9})\]")
+_BEGUN = re.compile(r"\[(?:R(?:E(?:D(?:A(?:C(?:T(?:E(?:D(?:-\d{0,9})?)?)?)?)?)?)?)?)?$")
+
+
+class Redactor:
+    """Replaces what any of the patterns matches. Several threads may use it.
+
+    Patterns are those of the `regex` library, which are Python's own and more; `regex.error`
+    is raised for one that is none.
+    """
+
+    def __init__(self, patterns: Sequence[str] = (), *, seconds: float = SECONDS) -> None:
+        self._patterns = [_compiled(pattern) for pattern in patterns]
+        self._seconds = seconds
+        self._numbers: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._lock = threading.Lock()
+
+    def redact(self, text: str) -> tuple[str, int]:
+        """The text with placeholders, and how many there are of ours in it.
+
+        Where matches overlap, all that they cover together is replaced. Raises
+        `ConfigError` where a pattern takes longer than it may.
+        """
+        parts: list[str] = []
+        end = count = 0
+        for start, stop in self._spans(text):
+            parts += [text[end:start], f"[REDACTED-{self._number(text[start:stop])}]"]
+            end, count = stop, count + 1
+        return "".join([*parts, text[end:]]), count
+
+    def restore(self, text: str, *, in_json: bool = False) -> str:
+        """The text with what our placeholders stand for; `in_json`: escaped as in a string."""
+
+        def original(match: re.Match[str]) -> str:
+            number = int(match[1])
+            if not 1 <= number <= len(self._texts):
+                return match[0]
+            found = self._texts[number - 1]
+            return json.dumps(found, ensure_ascii=False)[1:-1] if in_json else found
+
+        return _PLACEHOLDER.sub(original, text) if self._texts else text
+
+    def restored(self, pieces: Iterator[str]) -> Iterator[str]:
+        """The same for a reply that comes in pieces: a placeholder may stand in several."""
+        held = ""
+        for piece in pieces:
+            held += piece
+            begun = _BEGUN.search(held)
+            end = begun.start() if begun else len(held)
+            if shown := self.restore(held[:end]):
+                yield shown
+            held = held[end:]
+        if held:
+            yield held
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where something must go, in order, none overlapping another."""
+        found: list[tuple[int, int]] = []
+        for pattern in self._patterns:
+            try:
+                matches = pattern.finditer(text, timeout=self._seconds)
+                found += [match.span() for match in matches if match.end() > match.start()]
+            except TimeoutError as error:
+                raise ConfigError(
+                    "The pattern {pattern} of hosted.redact takes too long on a text that was to "
+                    "be sent; nothing was sent.",
+                    hint="Write it without nested repetitions such as (a+)+.",
+                    pattern=pattern.pattern,
+                ) from error
+        found.sort()
+        while found:
+            start, stop = found.pop(0)
+            while found and found[0][0] < stop:
+                stop = max(stop, found.pop(0)[1])
+            yield start, stop
+
+    def _number(self, text: str) -> int:
+        with self._lock:
+            if text not in self._numbers:
+                self._texts.append(text)
+                self._numbers[text] = len(self._texts)
+            return self._numbers[text]
+
+
+def _compiled(pattern: str) -> Any:
+    import regex  # type: ignore[import-untyped]
+
+    return regex.compile(pattern)

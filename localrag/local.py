@@ -1,0 +1,58 @@
+"""A language model in this process: made from settings, once its file has been looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localrag.config import LlamaCppSettings
+from localrag.registry.store import ModelStore
+from localrag.stores.library import Library
+from localrag.stores.opening import KV_FOLDER
+
+if TYPE_CHECKING:
+    from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
+
+
+def make_local_model(
+    local: LlamaCppSettings, models: ModelStore, library: Library | None, cache: Path
+) -> LlamaCppModel:
+    """The model; what it has read of the library, if there is one, is kept in there."""
+    from localrag.llms.llama_cpp import LlamaCppModel
+
+    path = model_file(local.model, models, cache)
+    return LlamaCppModel(
+        path,
+        context_window=local.context_window,
+        threads=local.threads or None,
+        gpu_layers=local.gpu_layers,
+        kv_type=local.kv_type,
+        disk=_states_on_disk(path, library, local.kv_disk_mb, cache),
+    )
+
+
+def model_file(name: str, models: ModelStore, cache: Path) -> Path:
+    """The GGUF file of a model, which may be opened here.
+
+    One that has no published SHA-256 is opened in a process of its own first, once for each
+    state of the file. Raises `ModelNotFoundError`, `ModelCorruptError`.
+    """
+    from localrag.llms.trial import try_open_once
+
+    path = models.path(name)
+    spec = models.catalogue.find(name)
+    if spec is None or not spec.pinned:
+        try_open_once(path, cache)
+    return path
+
+
+def _states_on_disk(
+    model: Path, library: Library | None, megabytes: int, cache: Path
+) -> StatesOnDisk | None:
+    from localrag.embeddings.fingerprint import weights_sha256
+    from localrag.llms.llama_cpp import StatesOnDisk
+
+    if library is None or not megabytes:
+        return None
+    folder = library.directory / KV_FOLDER
+    return StatesOnDisk(folder, megabytes * 10**6, weights_sha256([model], cache))

@@ -1,0 +1,101 @@
+"""What a language model on another machine is given to read: never a private passage."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from localrag.chunking import passage_text
+from localrag.llms.outgoing import Guard, Passage
+from localrag.llms.quotations import Quotations
+from localrag.messages import tr
+from localrag.rag.base import Retrieve
+from localrag.rerankers.base import Notes, Reranker
+from localrag.stores.library import Library
+from localrag.stores.private import PrivateSources
+from localrag.types import ScoredChunk
+
+
+class LibrarySecrecy:
+    """The texts of a library's private documents: a `Secrecy`. Several threads may use it."""
+
+    def __init__(self, library: Library, private: PrivateSources) -> None:
+        self._library = library
+        self._private = private
+        self._lock = threading.Lock()
+        self._read: frozenset[str] = frozenset()
+        self._texts = Quotations(())
+        self._passages = 0
+
+    def documents(self) -> frozenset[str]:
+        """Ids of the private documents now: files come and go."""
+        return self._private.documents(self._library)
+
+    def quoted(self, text: str, apart_from: Iterable[str]) -> bool:
+        """Whether a text quotes a private document, in words that the others do not hold too."""
+        with self._lock:
+            self._keep_up()
+            return self._texts.quoted(text, apart_from)
+
+    def passages(self) -> int:
+        """How many passages are private."""
+        with self._lock:
+            self._keep_up()
+            return self._passages
+
+    def _keep_up(self) -> None:
+        now = self.documents()
+        if now == self._read:
+            return
+        documents = [self._library.document(one) for one in sorted(now)]
+        self._texts = Quotations(document.text for document in documents if document is not None)
+        self._passages = sum(len(self._library.document_chunks(one)) for one in now)
+        self._read = now
+
+
+class Outgoing:
+    """Takes private passages out of what a hosted model is to read, and tells its guard the rest.
+
+    `secrecy` None: nothing is private.
+    """
+
+    def __init__(self, guard: Guard, secrecy: LibrarySecrecy | None) -> None:
+        self._guard = guard
+        self._secrecy = secrecy
+
+    def sendable(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
+        """Those that may go, in their order."""
+        private = self._secrecy.documents() if self._secrecy is not None else frozenset()
+        kept = [one for one in chunks if one.chunk.document_id not in private]
+        self._guard.offer(
+            Passage(chunk.id, one.source, chunk.first_page, chunk.last_page, passage_text(chunk))
+            for one in kept
+            for chunk in [one.chunk]
+        )
+        return kept
+
+    def retrieve(self, retrieve: Retrieve) -> Retrieve:
+        """A retrieval that brings only what may go."""
+        return lambda question, k: self.sendable(retrieve(question, k))
+
+
+class SendableReranker:
+    """A reranker by a hosted model: what may not go there is left out, and `tell` is told."""
+
+    def __init__(self, reranker: Reranker, outgoing: Outgoing, tell: Notes) -> None:
+        self._reranker = reranker
+        self._outgoing = outgoing
+        self._tell = tell
+
+    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        """At most k of the chunks that may go, best first."""
+        kept = self._outgoing.sendable(chunks)
+        if len(kept) < len(chunks):
+            self._tell(
+                tr(
+                    "{count} passages of private documents were left out: they do not go to the "
+                    "hosted model.",
+                    count=len(chunks) - len(kept),
+                )
+            )
+        return self._reranker.rerank(query, kept, k)

@@ -1,0 +1,101 @@
+"""What a library's folder lies on: whether it can be written, and whether it is this computer's."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localrag.errors import LibraryError, LocalragError
+from localrag.messages import tr
+
+CATALOGUE = "catalogue.sqlite"
+
+_NETWORK = frozenset(
+    (
+        *("nfs", "nfs3", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs"),
+        *("9p", "afs", "ncpfs", "ceph", "lustre", "beegfs", "gfs2", "ocfs2", "glusterfs"),
+        *("sshfs", "davfs2", "rclone", "s3fs", "gvfsd-fuse", "osxfuse", "macfuse"),
+    )
+)
+"""File systems that other computers may write to at the same time, without "fuse."."""
+
+
+def is_read_only(directory: Path) -> bool:
+    """Whether nothing can be written there: a read-only medium, or somebody else's folder."""
+    if not directory.is_dir():
+        return False
+    if not os.access(directory, os.W_OK):
+        return True
+    catalogue = directory / CATALOGUE
+    if catalogue.exists() and not os.access(catalogue, os.W_OK):
+        return True
+    if os.name != "nt":
+        return False
+    try:  # there, rights on a folder are only known by trying
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError:
+        return True
+    return False
+
+
+def network_drive(directory: Path) -> str:
+    """The kind of network file system that a folder lies on, "" for a disk of this computer."""
+    import psutil
+
+    place = directory.expanduser().resolve()
+    if str(place).startswith("\\\\"):
+        return "UNC"
+    best, kind = -1, ""
+    for mount in psutil.disk_partitions(all=True):
+        point = Path(mount.mountpoint)
+        if len(point.parts) <= best or (place != point and point not in place.parents):
+            continue
+        name = mount.fstype.lower().removeprefix("fuse.")
+        remote = name in _NETWORK or "remote" in mount.opts.split(",")
+        best, kind = len(point.parts), (mount.fstype or "remote") if remote else ""
+    return kind
+
+
+def network_warning(directory: Path) -> tuple[str, str] | None:
+    """What to know about a library on a network drive, and what to do; None on a local disk."""
+    kind = network_drive(directory)
+    if not kind:
+        return None
+    return (
+        tr(
+            "The library lies on a network drive ({kind}). SQLite keeps its files in order "
+            "there for one computer at a time: two that use the library at once can damage it.",
+            kind=kind,
+        ),
+        tr("Keep it on a disk of this computer, or use it from one computer at a time."),
+    )
+
+
+def not_writable(directory: Path) -> LibraryError:
+    """What a caller is told who wants to change a library that can only be read."""
+    return LibraryError(
+        "The library {directory} can only be read: its medium is write-protected, or you may not "
+        "write to that folder.",
+        hint="Searching and asking work there. To change it, copy the folder to a disk of your "
+        "own.",
+        directory=directory,
+    )
+
+
+@contextmanager
+def in_our_words(directory: Path) -> Iterator[None]:
+    """Say what the system says of a library's files: a disk that is full, gone, or failing."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, LocalragError):
+            raise
+        raise LibraryError(
+            "The library {directory} cannot be used: {reason}.",
+            hint="Check the free disk space and whether you may write to that folder.",
+            directory=directory,
+            reason=error.strerror or str(error),
+        ) from error

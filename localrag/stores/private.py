@@ -1,0 +1,58 @@
+"""Which documents are private: of these nothing goes to a language model on another machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+from fnmatch import translate
+
+from localrag.stores.library import Library
+
+
+class PrivateSources:
+    """Patterns for paths, with `*`, `?` and `[...]`; `*` stands for folders too.
+
+    A pattern counts from the start of any name in a path and to the end of any: "contracts",
+    "contracts/*" and "/home/ada/contracts" all mean everything below that folder. Small and
+    capital letters are one, and a document that has several paths is private if one of them is:
+    in doubt, nothing is sent.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        found = [form for pattern in patterns if pattern.strip() for form in _forms(pattern)]
+        self._matches = re.compile("|".join(found)).match if found else None
+
+    def __bool__(self) -> bool:
+        return self._matches is not None
+
+    def holds(self, path: str) -> bool:
+        """Whether the document at a path is private."""
+        return self._matches is not None and self._matches("/" + _plain(path)) is not None
+
+    def documents(self, library: Library) -> frozenset[str]:
+        """Ids of the private documents of a library."""
+        if self._matches is None:
+            return frozenset()
+        return frozenset(
+            record.document_id for record in library.sources() if self.holds(record.state.path)
+        )
+
+
+def _forms(pattern: str) -> list[str]:
+    """The pattern as regular expressions over whole paths with "/" in front."""
+    given = os.path.expanduser(pattern.strip())  # noqa: PTH111 - * is no path
+    names = {given}
+    if given.startswith((".", "/", "\\")) or os.path.isabs(given):  # noqa: PTH117
+        # A path that leads over a link, or from here, is also the one that it leads to.
+        names |= {os.path.abspath(given), os.path.realpath(given)}  # noqa: PTH100
+    forms = []
+    for name in names:
+        plain = _plain(name).strip("/")
+        forms += [translate(f"*/{plain}"), translate(f"*/{plain}/*")] if plain else []
+    return forms
+
+
+def _plain(path: str) -> str:
+    return unicodedata.normalize("NFC", path).replace("\\", "/").casefold()

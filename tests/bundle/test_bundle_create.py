@@ -1,0 +1,514 @@
+"""Bundles made from tiny wheels and models: what is in them, and what is left when it fails."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+import zipfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from fake_wheels import FakePip, make_wheel
+
+from localrag.bundle import creating, manifest, placing, targets
+from localrag.bundle.creating import Created, Request
+from localrag.bundle.manifest import Target
+from localrag.cli.group import cli
+from localrag.errors import (
+    BundleError,
+    ModelCorruptError,
+    ModelLicenceError,
+    ModelNotFoundError,
+    UsageError,
+)
+from localrag.registry.spec import Catalogue, HuggingFaceSource, ModelFile, ModelSpec
+from localrag.registry.store import ModelStore
+
+WEIGHTS = b"GGUF" + bytes(range(256)) * 40
+APACHE = "Apache License\nVersion 2.0, January 2004\nterms\nEND OF TERMS AND CONDITIONS\nAPPENDIX"
+
+
+def spec(name: str, kind: Any = "commercial", licence: str = "Apache-2.0") -> ModelSpec:
+    weights = ModelFile(
+        path="sub/weights.gguf", size=len(WEIGHTS), sha256=hashlib.sha256(WEIGHTS).hexdigest()
+    )
+    return ModelSpec(
+        id=name,
+        task="llm",
+        title=f"The model {name}",
+        languages=("en",),
+        licence=licence,
+        licence_kind=kind,
+        files=(weights,),
+        sources=(HuggingFaceSource(repo=f"somebody/{name}", revision="main"),),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    """A store with a model of the starter preset, and one that may not be sold."""
+    known = Catalogue(
+        models=(
+            spec("tiny"),
+            spec("unsellable", "non-commercial", "research only"),
+            spec("absent"),
+        ),
+        presets={"starter": ("tiny",), "recommended": ("absent",)},
+    )
+    folder = tmp_path / "store"
+    for name in ("tiny", "unsellable"):
+        (folder / name / "sub").mkdir(parents=True)
+        (folder / name / "sub" / "weights.gguf").write_bytes(WEIGHTS)
+    return ModelStore(folder, known)
+
+
+@pytest.fixture
+def pip() -> FakePip:
+    return FakePip(
+        {
+            "pip": partial(make_wheel, name="pip", version="99"),
+            "one": partial(make_wheel, name="one", licence=APACHE, requires=("bare",)),
+            "bare": partial(make_wheel, name="bare", licence=None, headers=""),
+        }
+    )
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Request:
+    own = make_wheel(tmp_path / "own", "localrag", requires=("one", "llama-cpp-python"))
+    llama = make_wheel(tmp_path / "own", "llama-cpp-python", "9.9")
+    return Request(target=targets.here(), wheels=(own, llama))
+
+
+@pytest.fixture(autouse=True)
+def _no_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creating, "versions_here", dict)
+
+
+def create(place: Path, request: Request, store: ModelStore, pip: FakePip) -> Created:
+    return creating.create(place, request, store, place.parent / "cache", pip=pip)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def beside(place: Path) -> set[str]:
+    """What lies where a bundle was made, but for what the fixtures put there."""
+    return {path.name for path in place.parent.iterdir()} - {"own", "store"}
+
+
+def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "out" / "made"
+    said: list[str] = []
+    made = creating.create(place, request_, store, tmp_path / "cache", said.append, pip)
+    whole = manifest.read(place)
+    files = files_of(place)
+    assert {file.path for file in whole.files} == files.keys() - {"manifest.json"}
+    for file in whole.files:
+        data = files[file.path]
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file.bytes, file.sha256)
+    assert (whole.preset, whole.base, whole.target) == ("starter", None, request_.target)
+    assert (made.path, made.wheels, made.models) == (place, 5, ("tiny",))
+    assert made.files == len(files)
+    assert made.bytes == whole.size
+    assert beside(place) == {"made"}
+    assert files["install.py"] == Path(creating.__file__).with_name("installer.py").read_bytes()
+    assert b"install.py" in files["README.txt"]
+    assert "安装".encode() in files["README.zh-CN.txt"]
+    assert {"docs/README.md", "docs/SECURITY.md", "docs/LICENSE"} <= files.keys()
+    assert said[0] == "Fetching the packages"
+
+
+def test_models_are_known_as_checked_where_the_bundle_goes(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    create(place, request_, store, pip)
+    there = ModelStore(place / "models", store.catalogue)
+    assert there.path("tiny") == place / "models" / "tiny"
+    assert [check.fault for check in there.verify(("tiny",))] == [None]
+    copied = place / "models" / "tiny" / "sub" / "weights.gguf"
+    assert not copied.samefile(store.folder / "tiny" / "sub" / "weights.gguf")
+
+
+def test_every_wheel_has_its_licence_or_is_said_to_have_none(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    made = create(place, request_, store, pip)
+    assert made.without_licence == ("bare",)
+    index = (place / "licences" / "INDEX.txt").read_text()
+    for name in ("localrag", "llama-cpp-python", "one", "pip"):
+        assert (place / "licences" / name / "LICENSE").is_file()
+        assert f"\n{name}  " in index
+    assert "bare  1.0  (says nothing)  (no licence file in the wheel)" in index
+    model = (place / "licences" / "models" / "tiny" / "LICENCE.txt").read_text()
+    assert "Hugging Face: somebody/tiny" in model
+    assert model.endswith("terms\nEND OF TERMS AND CONDITIONS\n")
+
+
+def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    create(place, request_, store, pip)
+    text = (place / "sbom.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    listing = json.loads(text)
+    assert listing["metadata"]["component"]["purl"] == "pkg:pypi/localrag@1.0"
+    components = {each["name"]: each for each in listing["components"]}
+    assert components.keys() == {"llama-cpp-python", "one", "bare", "pip", "tiny"}
+    one = components["one"]
+    data = (place / "wheels" / "one-1.0-py3-none-any.whl").read_bytes()
+    assert one["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
+    assert one["licenses"] == [{"license": {"id": "MIT"}}]
+    assert components["tiny"]["type"] == "machine-learning-model"
+    assert components["tiny"]["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+    needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
+    assert needs["one==1.0"] == ["bare==1.0"]
+    assert "model:tiny" in needs["localrag==1.0"]
+
+
+def test_a_model_that_is_not_here_is_named_before_anything_is_made(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    with pytest.raises(ModelNotFoundError, match="localrag models pull absent"):
+        create(place, replace(request_, preset="recommended"), store, pip)
+    assert (pip.calls, beside(place)) == ([], set())
+
+
+def test_a_damaged_model_is_not_passed_on(
+    tmp_path: Path,
+    store: ModelStore,
+    request_: Request,
+    pip: FakePip,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = tmp_path / "made"
+
+    def copied_badly(_: Path, target: Path) -> None:
+        target.write_bytes(WEIGHTS[:-1] + b"!")
+
+    with monkeypatch.context() as context:
+        context.setattr(shutil, "copy2", copied_badly)
+        with pytest.raises(ModelCorruptError, match=r"models/tiny/sub/weights\.gguf"):
+            create(place, request_, store, pip)
+    (store.folder / "tiny" / "sub" / "weights.gguf").write_bytes(WEIGHTS[:-1] + b"!")
+    with pytest.raises(ModelCorruptError, match="models pull tiny"):
+        create(place, request_, store, pip)
+    assert beside(place) == set()
+
+
+def test_a_licence_that_forbids_selling_must_be_accepted(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    wanted = replace(request_, preset=None, models=("unsellable",))
+    with pytest.raises(ModelLicenceError, match=r"research only.*--accept-licence"):
+        create(place, wanted, store, pip)
+    made = create(place, replace(wanted, accept_licence=True), store, pip)
+    assert made.models == ("unsellable",)
+    assert manifest.read(place).preset is None
+
+
+@pytest.mark.parametrize("archive", [False, True])
+def test_an_interrupt_leaves_nothing(
+    archive: bool, tmp_path: Path, store: ModelStore, request_: Request
+) -> None:
+    def interrupted(*_: str, **__: object) -> tuple[int, list[str]]:
+        raise KeyboardInterrupt
+
+    place = tmp_path / "made"
+    with pytest.raises(KeyboardInterrupt):
+        creating.create(
+            place, replace(request_, archive=archive), store, tmp_path / "cache", pip=interrupted
+        )
+    assert beside(place) == set()
+
+
+def test_what_a_killed_process_left_has_no_manifest_and_is_replaced(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    left = tmp_path / "made.partial"
+    (left / "wheels").mkdir(parents=True)
+    (left / placing.MARKER).touch()
+    (left / "wheels" / "old.whl").touch()
+    with pytest.raises(BundleError, match="not finished"):
+        manifest.read(left)
+    create(place, request_, store, pip)
+    assert beside(place) == {"made"}
+    assert not (place / "wheels" / "old.whl").exists()
+    assert not (place / placing.MARKER).exists()
+
+
+def killed_at(event: int, place: Path, request: Request, store: ModelStore, pip: FakePip) -> bool:
+    """Make a bundle in a process that dies at that file operation; whether it got so far."""
+    process = os.fork()
+    if not process:
+        left = event
+
+        def count(name: str, _: object) -> None:
+            nonlocal left
+            if name in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.utime"):
+                left -= 1
+                if not left:
+                    os._exit(9)
+
+        sys.addaudithook(count)
+        try:
+            create(place, request, store, pip)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only where processes can fork")
+@pytest.mark.parametrize("archive", [False, True])
+def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
+    archive: bool, tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    wanted = replace(request_, archive=archive)
+    place = tmp_path / "out" / "made"
+    final = place.with_name("made.zip") if archive else place
+    event, kills = 1, 0
+    while killed_at(event, place, wanted, store, pip):
+        kills += 1
+        if final.exists():
+            folder = final
+            if archive:
+                with zipfile.ZipFile(final) as whole:
+                    whole.extractall(tmp_path / f"unpacked-{event}")
+                folder = tmp_path / f"unpacked-{event}" / "made"
+            assert manifest.read(folder).files == manifest.hash_files(folder)
+            final.unlink() if archive else shutil.rmtree(final)
+        event += 11
+    assert kills > 20
+    assert final.exists()
+    assert beside(place) == {final.name}
+
+
+def test_a_folder_of_somebody_else_is_never_deleted(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    theirs = tmp_path / "made.partial" / "thesis.txt"
+    theirs.parent.mkdir()
+    theirs.touch()
+    with pytest.raises(BundleError, match="no unfinished bundle"):
+        create(place, request_, store, pip)
+    place.mkdir()
+    with pytest.raises(UsageError, match="exists already"):
+        create(place, request_, store, pip)
+    assert theirs.exists()
+
+
+def test_two_at_once_do_not_meet_in_one_folder(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made"
+    with placing.unfinished(place) as folder:
+        with pytest.raises(BundleError, match="Another process"):
+            create(place, request_, store, pip)
+        assert (folder / placing.MARKER).is_file()
+
+
+def test_room_is_looked_for_first(
+    tmp_path: Path,
+    store: ModelStore,
+    request_: Request,
+    pip: FakePip,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=5_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BundleError, match="5 MB are free"):
+        create(tmp_path / "made", request_, store, pip)
+    assert pip.calls == []
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, store: ModelStore, request_: Request) -> None:
+    def full(*_: str, **__: object) -> tuple[int, list[str]]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    place = tmp_path / "made"
+    with pytest.raises(BundleError, match=r"disk of .* is full"):
+        creating.create(place, request_, store, tmp_path / "cache", pip=full)
+    assert beside(place) == set()
+
+
+def test_a_delta_holds_what_changed_and_what_one_begins_with(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    create(old, request_, store, pip)
+    newer = make_wheel(tmp_path / "own", "localrag", "2.0", requires=("one", "llama-cpp-python"))
+    wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
+    made = create(new, wanted, store, pip)
+    delta, files = manifest.read(new), files_of(new)
+    digest = hashlib.sha256((old / "manifest.json").read_bytes()).hexdigest()
+    assert delta.base is not None
+    assert delta.base.manifest_sha256 == digest
+    assert files.keys() - {"manifest.json"} == {file.path for file in delta.carried}
+    assert [path for path in files if path.startswith(("wheels/", "models/"))] == [
+        "wheels/localrag-2.0-py3-none-any.whl"
+    ]
+    assert {"install.py", "README.txt", "README.zh-CN.txt"} <= files.keys()
+    assert b"--base" in files["README.txt"]
+    before = {file.path: file.sha256 for file in manifest.read(old).files}
+    for file in delta.files:
+        assert file.in_base == (before.get(file.path) == file.sha256 and file.path in before) or (
+            file.path == "install.py"
+        )
+    assert made.bytes == delta.size < manifest.read(old).size
+    again = create(tmp_path / "third", replace(wanted, since=old / "manifest.json"), store, pip)
+    assert again.files == made.files
+
+
+def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    old = tmp_path / "old"
+    create(old, request_, store, pip)
+    create(tmp_path / "delta", replace(request_, since=old), store, pip)
+    with pytest.raises(UsageError, match="is a delta itself"):
+        create(tmp_path / "x", replace(request_, since=tmp_path / "delta"), store, pip)
+    other = Target(system="windows", machine="x86_64", python="3.12")
+    with pytest.raises(UsageError, match=r"and this bundle is for windows-x86_64, Python 3\.12"):
+        create(tmp_path / "x", replace(request_, since=old, target=other), store, pip)
+    (old / "manifest.json").write_text("{}")
+    with pytest.raises(BundleError, match="is not the manifest"):
+        create(tmp_path / "x", replace(request_, since=old), store, pip)
+
+
+def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    place = tmp_path / "made-1.0"
+    made = create(place, replace(request_, archive=True), store, pip)
+    assert made.path == tmp_path / "made-1.0.zip"
+    assert made.bytes == made.path.stat().st_size
+    assert beside(place) == {"made-1.0.zip"}
+    with zipfile.ZipFile(made.path) as archive:
+        assert archive.testzip() is None
+        stored = {each.filename for each in archive.infolist() if each.compress_type == 0}
+        archive.extractall(tmp_path / "own" / "unpacked")
+    unpacked = tmp_path / "own" / "unpacked" / "made-1.0"
+    whole = manifest.read(unpacked)
+    assert whole.files == manifest.hash_files(unpacked)
+    assert "made-1.0/wheels/one-1.0-py3-none-any.whl" in stored
+    assert "made-1.0/models/tiny/sub/weights.gguf" in stored
+    assert "made-1.0/sbom.cdx.json" not in stored
+
+
+def test_llama_cpp_for_another_system_says_how_to_make_it(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    own = request_.wheels[:1]
+    for target in (
+        Target(system="windows", machine="x86_64", python="3.12"),
+        replace_target(targets.here(), "cuda"),
+    ):
+        wanted = replace(request_, target=target, wheels=own)
+        with pytest.raises(BundleError, match=r"GGML_NATIVE=OFF.* --wheel PATH"):
+            create(tmp_path / "made", wanted, store, pip)
+
+
+def replace_target(target: Target, accelerator: Any) -> Target:
+    return Target(
+        system=target.system,
+        machine=target.machine,
+        python=target.python,
+        accelerator=accelerator,
+    )
+
+
+def test_texts_for_windows_have_its_line_ends_and_its_python(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    target = Target(system="windows", machine="x86_64", python="3.12")
+    place = tmp_path / "made"
+    create(place, replace(request_, target=target), store, pip)
+    text = (place / "README.txt").read_bytes()
+    assert b"\r\n3. Install it:   py install.py\r\n" in text
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creating, "find_spec", lambda name: None if "cyclone" in name else name)
+    with pytest.raises(BundleError, match=r'cyclonedx\. .*pip install "localrag\[bundle\]"'):
+        creating.need_extra()
+
+
+def test_the_name_says_what_it_is_for() -> None:
+    target = Target(system="linux", machine="arm64", python="3.12", accelerator="cuda")
+    name = creating.default_name(Request(target=target, preset=None))
+    assert name.endswith("-linux-arm64-py3.12-cuda-no-models")
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path, Request]]:
+    """What the command line asks for, with nothing made."""
+    requests: list[tuple[Path, Request]] = []
+
+    def made(place: Path, request: Request, *_: object) -> Created:
+        requests.append((place, request))
+        return Created(place, 2_000_000, 7, 3, ("tiny",), ("bare",))
+
+    monkeypatch.setattr(creating, "create", made)
+    monkeypatch.setattr("localrag.factory.make_models", lambda: store)
+    return requests
+
+
+def test_the_command_prints_one_json_object(seen: list[tuple[Path, Request]]) -> None:
+    words = ["bundle", "create", "x.zip", "--archive", "--target", "macos-arm64"]
+    result = CliRunner().invoke(cli, [*words, "--python", "3.12", "--json"])
+    assert result.exit_code == 0, result.output
+    value = json.loads(result.stdout)
+    assert value.pop("seconds") >= 0
+    assert value == {
+        "path": str(Path("x").absolute()),
+        "bytes": 2_000_000,
+        "files": 7,
+        "target": "macos-arm64",
+        "python": "3.12",
+        "accelerator": "metal",
+        "wheels": 3,
+        "models": ["tiny"],
+        "without_licence": ["bare"],
+        "delta": False,
+    }
+    assert "tiny: licence Apache-2.0" in result.stderr
+    assert "no licence file; licences/INDEX.txt: bare" in result.stderr
+    place, request = seen[0]
+    assert (place, request.archive, request.preset) == (Path("x").absolute(), True, "starter")
+
+
+def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, Request]]) -> None:
+    result = CliRunner().invoke(cli, ["bundle", "create", "--preset", "none", "--model", "tiny"])
+    assert result.exit_code == 0, result.output
+    assert "7 files, 2 MB, 3 wheels, 1 models" in result.stderr
+    place, request = seen[0]
+    assert result.stdout.strip() == str(place)
+    assert place.name.endswith("-no-models")
+    assert (request.preset, request.models) == (None, ("tiny",))

@@ -1,0 +1,443 @@
+"""From a bundle to a working installation, and what is left when it is cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from install_fixtures import make_bundle, make_delta, write_manifest, zipped
+
+from localrag.bundle import installer
+from localrag.bundle.installer import Problem
+
+ON_WINDOWS = os.name == "nt"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path / "bundle")
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    return tmp_path / "to here" / "it goes"
+
+
+def install(bundle: Path, there: Path, *more: str) -> int:
+    return installer.main([str(bundle), "--to", str(there), "--yes", *more])
+
+
+def launch(there: Path, *words: str) -> list[str]:
+    launcher = there / "bin" / ("localrag.bat" if ON_WINDOWS else "localrag")
+    environment = {k: v for k, v in os.environ.items() if k != "LOCALRAG_MODELS"}
+    done = subprocess.run(
+        [str(launcher), *words], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def state(there: Path) -> dict[str, bytes]:
+    """Every file that is not Python's own, by its path."""
+    return {
+        path.relative_to(there).as_posix(): path.read_bytes()
+        for path in sorted(there.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_install_and_again(bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert install(bundle, there) == 0
+    said = capsys.readouterr().out
+    assert [line.rpartition("localrag")[2][-12:] for line in said.splitlines()[-3:]] == [
+        "' doctor",
+        "' add FOLDER"[-12:],
+        'k "QUESTION"',
+    ]
+    assert launch(there, "a b", "$HOME", "c")[0] == "['a b', '$HOME', 'c']"
+    assert Path(launch(there)[1]).resolve() == (there / "models").resolve()
+    assert (there / "models/tiny/model.gguf").read_bytes() == b"weights" * 1000
+    before, times = state(there), (there / "models/tiny/model.gguf").stat().st_mtime_ns
+    assert install(bundle, there) == 0
+    assert state(there) == before
+    assert (there / "models/tiny/model.gguf").stat().st_mtime_ns == times
+    assert "Unpacking" not in capsys.readouterr().out
+
+
+def test_with_the_pip_of_the_bundle_and_without(tmp_path: Path) -> None:
+    for kind in ("real", "none"):
+        bundle = make_bundle(tmp_path / kind, pip=kind)  # type: ignore[arg-type]
+        assert install(bundle, tmp_path / f"there {kind}") == 0
+        assert launch(tmp_path / f"there {kind}", "--version")[0] == "localrag 9.9.9"
+
+
+def test_from_an_archive(bundle: Path, there: Path, tmp_path: Path) -> None:
+    assert install(zipped(bundle, tmp_path / "b.zip", "bundle/"), there) == 0
+    assert launch(there, "--version")[0] == "localrag 9.9.9"
+    assert (there / "models/other/deep/model.onnx").read_bytes() == b"other weights"
+
+
+def test_damage_is_repaired_by_a_second_run(bundle: Path, there: Path) -> None:
+    assert install(bundle, there) == 0
+    (there / "models/tiny/model.gguf").unlink()
+    (there / "models/tiny/model.gguf").write_bytes(b"rubbish" * 1000)
+    (there / "models/other/deep/model.onnx").unlink()
+    code = next((there / "venv").rglob("helper/__init__.py"))
+    code.write_text("VALUE = 2\n")
+    launcher = next((there / "bin").iterdir())
+    launcher.write_text("exit 1\n")
+    assert install(bundle, there) == 0
+    assert (there / "models/tiny/model.gguf").read_bytes() == b"weights" * 1000
+    assert (there / "models/other/deep/model.onnx").is_file()
+    assert next((there / "venv").rglob("helper/__init__.py")).read_text() == "VALUE = 1\n"
+    assert launch(there, "--version")[0] == "localrag 9.9.9"
+
+
+def test_an_upgrade_keeps_what_is_the_users(bundle: Path, there: Path, tmp_path: Path) -> None:
+    assert install(bundle, there) == 0
+    mine = {
+        "models/mine/my.gguf": b"mine",
+        "library/catalogue.sqlite": b"mine",
+        "config.toml": b"x",
+    }
+    for path, content in mine.items():
+        (there / path).parent.mkdir(parents=True, exist_ok=True)
+        (there / path).write_bytes(content)
+    (there / "models/tiny/installed.json").write_bytes(b'{"changed": "in use"}')
+    newer = make_bundle(tmp_path / "newer", version="10.0.0")
+    assert install(newer, there) == 0
+    assert launch(there, "--version")[0] == "localrag 10.0.0"
+    assert {path: (there / path).read_bytes() for path in mine} == mine
+    assert (there / "models/tiny/installed.json").read_bytes() == b'{"changed": "in use"}'
+    assert len(list((there / "venv").iterdir())) == 1
+    assert json.loads((there / "installed.json").read_text())["localrag"] == "10.0.0"
+
+
+def test_a_delta_with_its_base(bundle: Path, there: Path, tmp_path: Path) -> None:
+    newer = make_bundle(tmp_path / "newer", version="10.0.0", model=b"new weights")
+    delta = make_delta(bundle, newer, tmp_path / "delta")
+    assert install(delta, there) == 1
+    assert not there.exists()
+    assert install(delta, there, "--base", str(zipped(bundle, tmp_path / "base.zip"))) == 0
+    assert launch(there, "--version")[0] == "localrag 10.0.0"
+    assert (there / "models/tiny/model.gguf").read_bytes() == b"new weights"
+    assert (there / "models/other/deep/model.onnx").read_bytes() == b"other weights"
+
+
+class Cut(BaseException):
+    """The process ends here."""
+
+
+def cutting(real: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The function, but that the process ends before or after one of its calls."""
+    calls = 0
+
+    def cut(*arguments: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == (count + 1) // 2 and count % 2:
+            raise Cut
+        result = real(*arguments, **more)
+        if calls == (count + 1) // 2:
+            raise Cut
+        return result
+
+    return cut
+
+
+STEPS: list[tuple[Any, str]] = [
+    (os, "link"),
+    (os, "replace"),
+    (shutil, "rmtree"),
+    (installer, "_run"),
+    (installer, "_write"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "name"), STEPS, ids=lambda value: str(value))
+@pytest.mark.parametrize("upgrade", [False, True], ids=["new", "upgrade"])
+def test_cut_off_anywhere_it_works_as_before_or_is_completed(
+    bundle: Path,
+    there: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    upgrade: bool,
+) -> None:
+    """Before and after each call of `name`, the process ends."""
+    newer = make_bundle(tmp_path / "newer", version="10.0.0", model=b"new weights")
+    real = getattr(place, name)
+    for count in range(1, 30):
+        shutil.rmtree(there, ignore_errors=True)
+        if upgrade:
+            assert install(bundle, there) == 0
+        monkeypatch.setattr(place, name, cutting(real, count))
+        try:
+            finished = install(newer, there) == 0
+        except Cut:
+            finished = False
+        monkeypatch.undo()
+        if upgrade:
+            version = launch(there, "--version")[0]
+            assert version in ("localrag 9.9.9", "localrag 10.0.0")
+        if finished:
+            break
+        assert install(newer, there) == 0
+        assert launch(there, "--version")[0] == "localrag 10.0.0"
+        assert (there / "models/tiny/model.gguf").read_bytes() == b"new weights"
+        assert not list(there.rglob("*.part"))
+        assert len(list((there / "venv").iterdir())) == 1
+    else:
+        pytest.fail("never came to its end")
+
+
+def prepare(bundle: Path, there: Path) -> str:
+    with pytest.raises(Problem) as caught:
+        installer.Installer(installer.verify(bundle), there, print).prepare()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"system": "beos"}, "The bundle is for beos-"),
+        ({"machine": "vax"}, "-vax; this machine"),
+        ({"python": "3.1"}, "The bundle is for Python 3.1"),
+    ],
+)
+def test_another_machine_is_refused(
+    bundle: Path, there: Path, change: dict[str, str], said: str
+) -> None:
+    target = json.loads((bundle / "manifest.json").read_text())["target"]
+    write_manifest(bundle, target=target | change)
+    assert said in prepare(bundle, there)
+    assert install(bundle, there) == 1
+    assert not there.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is there a glibc")
+def test_a_wheel_for_a_newer_system_is_named(bundle: Path, there: Path) -> None:
+    wheel = next((bundle / "wheels").glob("helper*"))
+    machine = installer.this_machine()[1]
+    old = wheel.rename(wheel.with_name(f"helper-1.0-py3-none-manylinux2014_{machine}.whl"))
+    write_manifest(bundle)
+    installer.Installer(installer.verify(bundle), there, print).prepare()
+    old.rename(old.with_name(f"helper-1.0-py3-none-manylinux_2_99_{machine}.whl"))
+    write_manifest(bundle)
+    assert "helper-1.0-py3-none-manylinux_2_99" in prepare(bundle, there)
+    assert "needs glibc 2.99 or newer" in prepare(bundle, there)
+
+
+def test_a_folder_with_other_things_is_left_alone(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    assert "holds other things" in prepare(bundle, tmp_path / "full")
+    assert "holds other things" in prepare(bundle, tmp_path / "full" / "letter.txt")
+    assert "lies in the bundle" in prepare(bundle, bundle / "there")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["letter.txt"]
+
+
+def test_too_little_space_is_said_before_anything_is_written(
+    bundle: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 9, 5_000_000))
+    said = prepare(bundle, there)
+    assert "5.0 MB are free" in said
+    assert not there.exists()
+
+
+@pytest.mark.parametrize(("place", "name"), [(os, "replace"), (os, "fsync")])
+def test_a_full_disk_is_said_and_leaves_the_old_one(
+    bundle: Path,
+    there: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: Any,
+    name: str,
+) -> None:
+    assert install(bundle, there) == 0
+    newer = make_bundle(tmp_path / "newer", version="10.0.0", model=b"new weights")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", str(there))
+
+    monkeypatch.setattr(place, name, full)
+    assert install(newer, there) == 1
+    monkeypatch.undo()
+    assert "No space left on device" in capsys.readouterr().err
+    assert launch(there, "--version")[0] == "localrag 9.9.9"
+    assert install(newer, there) == 0
+
+
+@pytest.mark.skipif(ON_WINDOWS, reason="only where a process can be kept from large files")
+def test_what_a_file_took_is_given_back_where_it_does_not_fit(
+    bundle: Path, there: Path, tmp_path: Path
+) -> None:
+    import resource
+
+    assert install(bundle, there) == 0
+    newer = make_bundle(tmp_path / "newer", version="10.0.0", model=os.urandom(3_000_000))
+    packed = zipped(newer, tmp_path / "newer.zip")
+    done = subprocess.run(
+        [sys.executable, str(newer / "install.py"), str(packed), "--to", str(there), "--yes"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Check the free space" in done.stderr
+    assert not list(there.rglob("*.part"))
+    assert launch(there, "--version")[0] == "localrag 9.9.9"
+    assert install(packed, there) == 0
+    assert launch(there, "--version")[0] == "localrag 10.0.0"
+
+
+@pytest.mark.skipif(ON_WINDOWS or os.geteuid() == 0, reason="only where rights bind")
+def test_a_place_where_nobody_may_write(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    assert install(bundle, tmp_path / "closed" / "there") == 1
+
+
+def test_a_package_that_does_not_start(
+    bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_manifest(bundle, localrag="9.9.8")
+    assert install(bundle, there) == 1
+    assert "does not start: localrag 9.9.9" in capsys.readouterr().err
+    assert not (there / "bin").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "this processor does not have"),
+        ("raise ImportError('libfoo.so is not there')", "libfoo.so is not there"),
+    ],
+)
+@pytest.mark.skipif(ON_WINDOWS, reason="only where signals end a process")
+def test_machine_code_is_tried_before_it_counts(
+    tmp_path: Path, there: Path, capsys: pytest.CaptureFixture[str], code: str, said: str
+) -> None:
+    from install_fixtures import wheel
+
+    bundle = make_bundle(tmp_path / "bundle")
+    path = wheel(bundle / "wheels", "llama_cpp", "1.0", {"__init__.py": code})
+    path.rename(path.with_name("llama_cpp_python-1.0-py3-none-any.whl"))
+    write_manifest(bundle)
+    assert install(bundle, there) == 1
+    assert said in capsys.readouterr().err
+    assert not (there / "bin").exists()
+
+
+def test_two_at_a_time(bundle: Path, there: Path) -> None:
+    there.mkdir(parents=True)
+    with installer._alone(there):
+        command = [sys.executable, str(bundle / "install.py"), "--to", str(there), "--yes"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Another installation" in done.stderr
+    assert install(bundle, there) == 0
+
+
+def test_nobody_to_ask(bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, str(bundle / "install.py"), "--to", str(there)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "--yes" in done.stderr
+    assert not there.exists()
+
+
+@pytest.mark.parametrize(("answer", "installed"), [("n", False), ("", True), ("是", True)])
+def test_asking(
+    bundle: Path, there: Path, monkeypatch: pytest.MonkeyPatch, answer: str, installed: bool
+) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    ask: Callable[[str], str] = lambda question: answer  # noqa: E731
+    monkeypatch.setattr("builtins.input", ask)
+    assert installer.main([str(bundle), "--to", str(there)]) == (0 if installed else 1)
+    assert there.exists() == installed
+
+
+def test_pip_of_the_machine_is_not_asked(
+    bundle: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://example.invalid")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    seen = []
+    real = subprocess.run
+
+    def watching(command: list[str], **more: Any) -> Any:
+        seen.append((command, more.get("env") or {}))
+        return real(command, **more)
+
+    monkeypatch.setattr(subprocess, "run", watching)
+    assert install(bundle, there) == 0
+    pip = [(command, env) for command, env in seen if "install" in command]
+    assert len(pip) == 1
+    command, environment = pip[0]
+    assert {"-I", "--no-index", "--no-deps", "--disable-pip-version-check"} <= set(command)
+    assert environment["PIP_CONFIG_FILE"] == os.devnull
+    assert "PIP_INDEX_URL" not in environment
+
+
+def test_the_python_that_is_wanted_takes_over_if_it_is_there(
+    bundle: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, machine, _ = installer.this_machine()
+    monkeypatch.setattr(installer, "this_machine", lambda: (system, machine, "2.7"))
+    asked = []
+
+    def other(wanted: str) -> list[str]:
+        asked.append(wanted)
+        return [sys.executable]
+
+    monkeypatch.setattr(installer, "other_python", other)
+    monkeypatch.chdir(bundle.parent)
+    assert installer.main(["bundle", "--to", str(there), "--yes"]) == 0
+    assert asked == ["{}.{}".format(*sys.version_info[:2])]
+    assert launch(there, "--version")[0] == "localrag 9.9.9"
+
+
+def test_looking_for_another_python() -> None:
+    assert installer.other_python("3.99") is None
+    here = "{}.{}".format(*sys.version_info[:2])
+    found = installer.other_python(here)
+    if found is not None:
+        ask = "import sys; print('{}.{}'.format(*sys.version_info[:2]))"
+        done = subprocess.run([*found, "-c", ask], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == here
+
+
+def test_a_python_without_pip_of_its_own(
+    tmp_path: Path,
+    there: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As Debian's without python3-venv."""
+    import venv
+
+    def fails(*_: Any) -> None:
+        raise subprocess.CalledProcessError(1, "ensurepip")
+
+    monkeypatch.setattr(venv.EnvBuilder, "_setup_pip", fails)
+    assert install(make_bundle(tmp_path / "without", pip="none"), there) == 1
+    assert "cannot make an environment with pip" in capsys.readouterr().err
+    assert install(make_bundle(tmp_path / "with", pip="quick"), there) == 0
+    assert launch(there, "--version")[0] == "localrag 9.9.9"

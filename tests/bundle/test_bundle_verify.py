@@ -1,0 +1,332 @@
+"""What is not as it was made is found, named, and never ends in a traceback."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import stat
+import string
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from install_fixtures import make_bundle, make_delta, write_manifest, zipped
+
+from localrag.bundle import installer
+from localrag.bundle.installer import Problem
+from localrag.cli.bundle_use import verify as verify_command
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path / "bundle")
+
+
+def problem(path: Path, **more: Any) -> str:
+    with pytest.raises(Problem) as caught:
+        installer.verify(path, **more)
+    return str(caught.value)
+
+
+def change(bundle: Path, alter: Callable[[dict[str, Any]], None]) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
+    alter(manifest)
+    (bundle / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def set_path(path: object) -> Callable[[dict[str, Any]], None]:
+    def alter(manifest: dict[str, Any]) -> None:
+        manifest["files"][0]["path"] = path
+
+    return alter
+
+
+def test_a_sound_bundle_as_folder_and_as_archive(bundle: Path, tmp_path: Path) -> None:
+    for place in (
+        bundle,
+        zipped(bundle, tmp_path / "a.zip"),
+        zipped(bundle, tmp_path / "b.zip", "bundle/"),
+    ):
+        checked = installer.verify(place)
+        assert len(checked.manifest.entries) == 8
+        assert not checked.signed
+        assert [one.path for one in checked.models()] == [
+            "models/other/deep/model.onnx",
+            "models/tiny/installed.json",
+            "models/tiny/model.gguf",
+        ]
+
+
+def test_what_file_managers_leave_behind_is_not_looked_at(bundle: Path) -> None:
+    for name in (".DS_Store", "wheels/._helper.whl", "docs/Thumbs.db"):
+        (bundle / name).write_bytes(b"litter")
+    installer.verify(bundle)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "not of its size"),
+        (lambda path: path.write_bytes(b"\x00" + path.read_bytes()[1:]), "altered"),
+        (lambda path: path.unlink(), "missing"),
+        (lambda path: path.rename(path.with_name("x")), "not in the manifest"),
+    ],
+    ids=["cut short", "flipped bit", "missing", "extra"],
+)
+def test_a_spoilt_file_is_named(
+    bundle: Path, tmp_path: Path, spoil: Callable[[Path], None], fault: str, packed: bool
+) -> None:
+    spoil(bundle / "models/tiny/model.gguf")
+    place = zipped(bundle, tmp_path / "bundle.zip") if packed else bundle
+    with pytest.raises(Problem) as caught:
+        installer.verify(place)
+    assert fault in {what for _, what in caught.value.faults}
+    assert "models/tiny" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "/etc/x",
+        "a/../../x",
+        "a//b",
+        "./a",
+        "C:/x",
+        "a\\b",
+        "con",
+        "docs/NUL.txt",
+        "a/com1.log",
+        "a.",
+        "a ",
+        "a\x1b[2J",
+        "a\u202eb",
+        "manifest.json",
+        "models/x.gguf",
+        "wheels/HELPER-1.0-py3-none-any.whl",
+        "x" * 500,
+        "",
+        7,
+        None,
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused(bundle: Path, path: object) -> None:
+    change(bundle, set_path(path))
+    said = problem(bundle)
+    assert "manifest.json" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda m: m.update(format="1"),
+        lambda m: m.update(format=True),
+        lambda m: m.pop("target"),
+        lambda m: m.update(target=[]),
+        lambda m: m["files"][0].update(bytes=-1),
+        lambda m: m["files"][0].update(bytes=1.5),
+        lambda m: m["files"][0].update(sha256="0" * 63),
+        lambda m: m["files"][0].update(in_base=True),
+        lambda m: m.update(base={"manifest_sha256": "no"}),
+        lambda m: m.update(files=[7]),
+        lambda m: m.update(files=None),
+        lambda m: m.update(localrag="\x1b[2J"),
+        lambda m: m["files"].append(m["files"][0]),
+        lambda m: m["files"].append(m["files"][0] | {"path": "wheels"}),
+    ],
+)
+def test_a_manifest_that_says_nonsense(bundle: Path, alter: Callable[[Any], None]) -> None:
+    change(bundle, alter)
+    assert "manifest.json is not the manifest of a bundle" in problem(bundle)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff", b"[]", b"[" * 100_000, b'{"a":1,"a":2}', b"null"])
+def test_a_manifest_that_is_none(bundle: Path, raw: bytes) -> None:
+    (bundle / "manifest.json").write_bytes(raw)
+    assert "is not the manifest of a bundle" in problem(bundle)
+
+
+def test_a_newer_format_says_which_installer_to_use(bundle: Path) -> None:
+    change(bundle, lambda m: m.update(format=2, files="of another shape"))
+    said = problem(bundle)
+    assert "format 2" in said
+    assert "install.py" in said
+
+
+def test_no_bundle(tmp_path: Path) -> None:
+    assert "There is no bundle" in problem(tmp_path / "nothing")
+    assert "holds no manifest.json" in problem(tmp_path)
+    (tmp_path / "file.zip").write_bytes(b"PK\x03\x04 rubbish")
+    assert "no archive that can be read" in problem(tmp_path / "file.zip")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only where anybody may make links")
+@pytest.mark.parametrize("target", ["README.md", "..", "/etc/passwd"])
+def test_links_are_refused(bundle: Path, target: str) -> None:
+    (bundle / "docs" / "link").symlink_to(target)
+    assert "docs/link is a link" in problem(bundle)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only where there are such files")
+def test_pipes_are_refused_and_not_waited_for(bundle: Path) -> None:
+    os.mkfifo(bundle / "docs" / "pipe")
+    assert "docs/pipe is a link or a device" in problem(bundle)
+
+
+def archive(path: Path, *files: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files:
+            packed.writestr(name, content)
+    return path
+
+
+def test_archives_that_lead_out_or_hold_links(tmp_path: Path) -> None:
+    for name in ("../x", "/x", "a/../../x", "nul", "a\\..\\x"):
+        place = archive(tmp_path / "a.zip", ("manifest.json", b"{}"), (name, b"x"))
+        assert "a name that no bundle has" in problem(place)
+    place = archive(tmp_path / "a.zip", ("one/manifest.json", b"{}"), ("two/x", b"x"))
+    assert "a name that no bundle has" in problem(place)
+    link = zipfile.ZipInfo("docs/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    place = archive(tmp_path / "a.zip", ("manifest.json", b"{}"), (link, b"/etc/passwd"))
+    assert "is a link" in problem(place)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")  # made on purpose
+def test_an_archive_that_holds_a_name_twice(tmp_path: Path) -> None:
+    place = archive(tmp_path / "a.zip", ("manifest.json", b"{}"), ("x", b"1"), ("x", b"2"))
+    assert "a name that no bundle has" in problem(place)
+
+
+def test_bombs_are_refused_before_they_unfold(bundle: Path, tmp_path: Path) -> None:
+    place = archive(tmp_path / "a.zip", ("manifest.json", b"{}"), ("x", bytes(300 << 20)))
+    assert "in a way that localrag never does" in problem(place)
+    # Files that lie over each other: the directory names the same bytes again and again.
+    place = archive(tmp_path / "b.zip", ("manifest.json", b"{}"), ("x", os.urandom(50_000)))
+    with zipfile.ZipFile(place, "a") as packed:
+        for number in range(3):
+            again = packed.getinfo("x")
+            other = zipfile.ZipInfo(f"x{number}")
+            for field in ("header_offset", "compress_size", "file_size", "CRC", "compress_type"):
+                setattr(other, field, getattr(again, field))
+            packed.filelist.append(other)
+            packed.NameToInfo[other.filename] = other
+        packed._didModify = True  # type: ignore[attr-defined]
+    assert "in a way that localrag never does" in problem(place)
+
+
+def test_a_flipped_bit_in_an_archive(bundle: Path, tmp_path: Path) -> None:
+    place = zipped(bundle, tmp_path / "bundle.zip")
+    sound, digest = place.read_bytes(), installer.verify(place).manifest.sha256
+    for position in range(100, len(sound), len(sound) // 60):
+        place.write_bytes(sound[:position] + bytes([sound[position] ^ 64]) + sound[position + 1 :])
+        # What no reader looks at (times, say) may differ; what is read may not.
+        if installer.main([str(place), "--verify-only"]) != 1:
+            assert installer.verify(place).manifest.sha256 == digest
+    for length in range(0, len(sound), len(sound) // 20):
+        place.write_bytes(sound[:length])
+        assert installer.main([str(place), "--verify-only"]) == 1
+
+
+def test_a_delta_and_its_base(bundle: Path, tmp_path: Path) -> None:
+    new = make_bundle(tmp_path / "new", version="10.0.0")
+    delta = make_delta(bundle, new, tmp_path / "delta")
+    assert not (delta / "models").exists()
+    assert installer.verify(delta).base is None
+    assert installer.verify(delta, bundle).base is not None
+    assert installer.verify(delta, zipped(bundle, tmp_path / "base.zip")).base is not None
+    assert "is not the bundle that this one builds upon" in problem(delta, base=new)
+    assert "This bundle is whole" in problem(bundle, base=new)
+    (bundle / "models/tiny/model.gguf").write_bytes(b"other")
+    assert "models/tiny/model.gguf (not of its size)" in problem(delta, base=bundle)
+
+
+def test_the_command_says_the_same_as_json(bundle: Path) -> None:
+    result = CliRunner().invoke(verify_command, [str(bundle), "--json"])
+    found = json.loads(result.output)
+    assert (result.exit_code, found["ok"], found["files"], found["signed"]) == (0, True, 8, False)
+    (bundle / "docs/README.md").write_bytes(b"more")
+    result = CliRunner().invoke(verify_command, [str(bundle), "--json"])
+    found = json.loads(result.output)
+    assert (result.exit_code, found["ok"]) == (1, False)
+    assert found["faults"] == [{"path": "docs/README.md", "fault": "not of its size"}]
+    assert CliRunner().invoke(verify_command, [str(bundle)]).exit_code == 1
+    assert CliRunner().invoke(verify_command, [str(bundle / "none"), "--json"]).exit_code == 1
+
+
+def test_it_runs_from_the_bundle_alone(bundle: Path) -> None:
+    command = [sys.executable, "-I", str(bundle / "install.py"), "--verify-only"]
+    done = subprocess.run(
+        command, cwd=bundle, env={**os.environ, "LOCALRAG_LANG": "zh"}, capture_output=True
+    )
+    assert done.returncode == 0
+    assert "每个文件都与制作时一致" in done.stdout.decode("utf-8")
+    shutil.rmtree(bundle / "docs")
+    done = subprocess.run(command, cwd=bundle, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 1
+    assert "docs/README.md (missing)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# The file itself
+
+
+SOURCE = Path(installer.__file__).read_text("utf-8")
+
+
+def test_it_imports_the_standard_library_only() -> None:
+    names = set()
+    for node in ast.walk(ast.parse(SOURCE)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(str(node.module).partition(".")[0])
+    assert names <= sys.stdlib_module_names
+
+
+def test_older_pythons_can_read_it() -> None:
+    ast.parse(SOURCE, feature_version=(3, 7))
+
+
+def test_every_text_is_there_in_chinese() -> None:
+    texts = set()
+    for node in ast.walk(ast.parse(SOURCE)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        for argument in node.args[: {"tr": 1, "Problem": 2}.get(node.func.id, 0)]:
+            one_or_other = isinstance(argument, ast.IfExp)
+            parts = [argument.body, argument.orelse] if one_or_other else [argument]
+            texts |= {str(part.value) for part in parts if isinstance(part, ast.Constant)}
+    # Those that are given by a name stand in the table, which is the next best thing to look at.
+    assert len(texts) > 60
+    assert sorted(texts - set(installer.CHINESE)) == []
+    for english, chinese in installer.CHINESE.items():
+        fields = [
+            sorted(name for _, name, _, _ in string.Formatter().parse(text) if name)
+            for text in (english, chinese)
+        ]
+        assert fields[0] == fields[1], english
+        assert not re.search(r"[\u4e00-\u9fff][,.:;?!()]", chinese), english
+
+
+def test_an_old_python_is_told_which_one_is_needed(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_manifest(
+        bundle,
+        target={**json.loads((bundle / "manifest.json").read_text())["target"], "python": "3.99"},
+    )
+    assert installer.main([str(bundle), "--to", str(bundle.parent / "there"), "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert "The bundle is for Python 3.99" in said
+    assert not (bundle.parent / "there").exists()

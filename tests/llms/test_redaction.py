@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from localrag.errors import ConfigError
+from localrag.llms.redaction import Redactor
+
+
+def test_the_same_text_has_the_same_placeholder() -> None:
+    redactor = Redactor([r"\d{11}", "张三"])
+    first, count = redactor.redact("张三 has 13912345678, and 13800000000 is Li's.")
+    assert first == "[REDACTED-1] has [REDACTED-2], and [REDACTED-3] is Li's."
+    assert count == 3
+    assert redactor.redact("Call 13912345678, 张三!") == ("Call [REDACTED-2], [REDACTED-1]!", 2)
+
+
+def test_overlapping_matches_go_as_a_whole_and_empty_ones_count_for_nothing() -> None:
+    redactor = Redactor(["abc", "cde", "x*"])
+    assert redactor.redact("1abcde2") == ("1[REDACTED-1]2", 1)
+    assert redactor.restore("[REDACTED-1]") == "abcde"
+
+
+def test_a_pattern_does_not_match_within_a_placeholder() -> None:
+    redactor = Redactor([r"\w+@\w+", r"\d", "RED"])
+    assert redactor.redact("a@b 7") == ("[REDACTED-1] [REDACTED-2]", 2)
+
+
+def test_replies_get_back_what_was_taken_out() -> None:
+    redactor = Redactor(['say "hi"'])
+    redactor.redact('She will say "hi".')
+    assert redactor.restore("[REDACTED-1], [REDACTED-2], [REDACTED-0]") == (
+        'say "hi", [REDACTED-2], [REDACTED-0]'
+    )
+    held = redactor.restore('{"answer": "[REDACTED-1]"}', in_json=True)
+    assert json.loads(held) == {"answer": 'say "hi"'}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_reply_in_pieces_gets_it_back_too(size: int) -> None:
+    redactor = Redactor(["secret"])
+    redactor.redact("secret")
+    reply = "It is [REDACTED-1]. See [1] and [RED] or [REDACTED-1"
+    pieces = [reply[start : start + size] for start in range(0, len(reply), size)]
+    assert "".join(redactor.restored(iter(pieces))) == (
+        "It is secret. See [1] and [RED] or [REDACTED-1"
+    )
+
+
+def test_a_catastrophic_pattern_is_given_up_and_nothing_is_returned() -> None:
+    redactor = Redactor([r"(x+x+)+y"], seconds=0.2)
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match="takes too long"):
+        redactor.redact("x" * 5000)
+    assert time.monotonic() - began < 30
+
+
+def test_threads_agree_on_numbers() -> None:
+    redactor = Redactor([r"n\d+"])
+    texts = [f"n{number}" for number in range(50)]
+    found: list[dict[str, str]] = [{} for _ in range(4)]
+
+    def work(mine: dict[str, str]) -> None:
+        for text in texts:
+            mine[text] = redactor.redact(text)[0]
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(mine == found[0] for mine in found)
+    assert len(set(found[0].values())) == 50

@@ -1,0 +1,89 @@
+"""What a server on this machine says that it serves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from localrag.cli.eval_work import model_fingerprint
+from localrag.config import OpenAISettings, Settings
+from localrag.llms.served import served
+
+
+class Listing(ThreadingHTTPServer):
+    """Answers with `body`; `status` 200 or another."""
+
+    body: bytes = b""
+    status = 200
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def lists(self, *entries: object) -> None:
+        self.body = json.dumps({"object": "list", "data": entries}).encode()
+
+
+@pytest.fixture
+def server() -> Iterator[Listing]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert isinstance(self.server, Listing)
+            assert self.path == "/v1/models"
+            self.send_response(self.server.status)
+            self.end_headers()
+            self.wfile.write(self.server.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with Listing(("127.0.0.1", 0), Handler) as listing:
+        thread = threading.Thread(target=listing.serve_forever)
+        thread.start()
+        yield listing
+        listing.shutdown()
+        thread.join()
+
+
+def test_other_weights_at_the_same_address_have_another_fingerprint(server: Listing) -> None:
+    settings = Settings(llm=OpenAISettings(base_url=server.url, model="default"))
+    found = []
+    for path, created in (("a.gguf", 1), ("a.gguf", 2), ("b.gguf", 3)):
+        server.lists({"id": path, "created": created, "meta": {"n_params": 5}})
+        found.append(model_fingerprint(settings))
+    assert found[0] == found[1] != found[2]
+    server.lists({"id": "b.gguf", "meta": {"n_params": 6}})
+    assert model_fingerprint(settings) not in found
+
+
+def test_of_several_models_the_one_that_is_named_counts(server: Listing) -> None:
+    server.lists({"id": "a"}, {"id": "b"})
+    first = served(server.url, "b")
+    server.lists({"id": "c"}, {"id": "b"})
+    assert served(server.url, "b") == first != ""
+    assert served(server.url, "default") == ""
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"no json", b"[]", b"{}", b'{"data": 5}', b'{"data": ["a"]}', b'{"data": []}']
+)
+def test_a_server_that_does_not_tell_is_no_error(server: Listing, body: bytes) -> None:
+    server.body = body
+    assert served(server.url, "m") == ""
+
+
+def test_a_refusal_or_no_server_is_no_error(server: Listing) -> None:
+    server.lists({"id": "m"})
+    server.status = 401
+    assert served(server.url, "m") == ""
+    assert served("http://127.0.0.1:9/v1", "m") == ""
+
+
+@pytest.mark.parametrize("url", ["https://judge.example/v1", "nonsense", "http://[", ""])
+def test_other_machines_are_not_asked(url: str) -> None:
+    # The suite has no network: an attempt would be an error.
+    assert served(url, "m") == ""

@@ -1,0 +1,127 @@
+"""A GGUF file that nobody vouches for is opened in a process of its own first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localrag import local
+from localrag.cli import doctor
+from localrag.config import LlamaCppSettings, Settings
+from localrag.errors import ModelCorruptError
+from localrag.llms import trial
+from localrag.llms.trial import try_open, try_open_once
+from localrag.registry.store import ModelStore
+
+SMALL = "smollm2-135m-instruct-q4"
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """A header without metadata and tensors: well formed, and of no use."""
+    path = tmp_path / "own.gguf"
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16) + bytes(64))
+    return path
+
+
+def test_a_process_that_is_ended_by_the_file_becomes_an_error(gguf: Path) -> None:
+    with pytest.raises(ModelCorruptError, match="for a trial ended with code"):
+        try_open(gguf, program="import os; os.abort()")
+
+
+def test_a_process_that_does_not_end_becomes_an_error(gguf: Path) -> None:
+    with pytest.raises(ModelCorruptError, match="within 1 s"):
+        try_open(gguf, seconds=1.0, program="import time; time.sleep(60)")
+
+
+def test_what_is_no_gguf_file_never_gets_there(tmp_path: Path) -> None:
+    path = tmp_path / "page.gguf"
+    path.write_text("<html>")
+    with pytest.raises(ModelCorruptError, match="is not a GGUF"):
+        try_open(path, program="raise SystemExit(0)")
+
+
+def test_a_refusal_of_llama_cpp_is_left_to_it(gguf: Path) -> None:
+    try_open(gguf)
+
+
+def test_a_file_is_tried_once_and_again_when_it_has_changed(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+    monkeypatch.setattr(trial, "try_open", tried.append)
+    for _ in range(2):
+        try_open_once(gguf, tmp_path / "cache")
+    assert tried == [gguf]
+    gguf.write_bytes(gguf.read_bytes() + b"x")
+    try_open_once(gguf, tmp_path / "cache")
+    os.utime(gguf, ns=(1, 1))
+    try_open_once(gguf, tmp_path / "cache")
+    assert len(tried) == 3
+
+
+def test_a_failed_trial_is_not_remembered(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial.subprocess, "run", _aborting)
+    for _ in range(2):
+        with pytest.raises(ModelCorruptError):
+            try_open_once(gguf, tmp_path / "cache")
+
+
+class _Aborted:
+    returncode = -6
+
+
+def _aborting(*_: object, **__: object) -> _Aborted:
+    return _Aborted()
+
+
+@pytest.mark.parametrize("loads", ["answering", "doctor"])
+def test_models_of_ones_own_are_tried_before_they_are_loaded(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: str
+) -> None:
+    monkeypatch.setattr(trial.subprocess, "run", _aborting)
+    monkeypatch.setattr(
+        "localrag.llms.llama_cpp.LlamaCppModel.__init__", lambda *_, **__: pytest.fail("loaded")
+    )
+    monkeypatch.setattr("localrag.factory.cache_folder", lambda: tmp_path)
+    models = ModelStore(tmp_path / "models")
+    chosen = LlamaCppSettings(model=str(gguf))
+    load: dict[str, Callable[[], object]] = {
+        "answering": lambda: local.make_local_model(chosen, models, None, tmp_path),
+        "doctor": lambda: list(doctor._language_model(Settings(llm=chosen), models, False)),
+    }
+    with pytest.raises(ModelCorruptError, match="for a trial"):
+        load[loads]()
+
+
+@pytest.mark.models
+def test_a_published_file_needs_no_trial(
+    models_dir: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = models_dir(SMALL)
+    monkeypatch.setattr(trial, "try_open", lambda *_: pytest.fail("tried"))
+    assert local.model_file(SMALL, ModelStore(folder.parent), tmp_path).parent == folder
+
+
+@pytest.mark.models
+def test_a_hostile_vocabulary_ends_the_trial_and_nothing_else(
+    models_dir: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A token that stands there twice: llama.cpp ends its process."""
+    (good,) = models_dir(SMALL).glob("*.gguf")
+    try_open(good)
+    with good.open("rb") as file:
+        head = bytearray(file.read(4_000_000))
+    place = head.index("Ġand".encode(), head.index(b"tokenizer.ggml.tokens"))
+    head[place : place + 5] = "Ġthe".encode()
+    hostile = tmp_path / "hostile.gguf"
+    with hostile.open("wb") as file:
+        file.write(head)
+        file.truncate(good.stat().st_size)
+    with pytest.raises(ModelCorruptError, match="for a trial ended with code"):
+        try_open(hostile)

@@ -1,0 +1,140 @@
+"""What fuzzing and injected faults have found, so that it stays mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from fakes import HashEmbedder
+
+from localrag.chunking import WindowChunker, passage_text
+from localrag.config import load_settings
+from localrag.errors import ConfigError, ModelCorruptError, ModelNotFoundError, UsageError
+from localrag.evaluation.beir import read_retrieval_set
+from localrag.evaluation.dataset import read_dataset
+from localrag.indexing import Indexer
+from localrag.parsing import parse_file, worker
+from localrag.registry.store import ModelStore
+from localrag.stores.keywords import sweep
+from localrag.stores.library import Library
+from localrag.stores.records import EmbeddingIdentity
+from localrag.text.tokenize import Tokenizer
+
+DEEP = '{"a":' * 5000
+
+
+def test_a_variable_of_the_environment_that_is_not_text(tmp_path: Path) -> None:
+    environment = {"LOCALRAG_CONFIG": str(tmp_path / "none"), "LOCALRAG_RETRIEVAL": "\udcff"}
+    with pytest.raises(ConfigError, match="LOCALRAG_RETRIEVAL: the value holds bytes"):
+        load_settings(environment=environment)
+
+
+def test_a_manifest_that_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "registered.json").write_bytes(b'{"\xed\xa0\x80": 1}')
+    with pytest.raises(ModelCorruptError, match="cannot be read"):
+        ModelStore(tmp_path).statuses()
+
+
+def test_a_reply_of_the_reading_process_that_is_not_utf_8() -> None:
+    with pytest.raises(worker._GivenUpError):
+        worker._decoded(b"\x94\xc0\xc0\xa2\xff\xfe\x90")
+
+
+def test_the_name_of_a_model_that_no_file_system_can_hold(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError):
+        ModelStore(tmp_path).path("x" * 5000)
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.md"])
+def test_entities_bring_nothing_back_that_was_taken_out(name: str) -> None:
+    body = "x&#x1b;[2Jy &#x202e;z&#8203;w&#xE0041;e &#x2028;n &#7; so&shy;ft &#x85;q"
+    markup = {
+        "a.html": f"<title>T&#x1b;&#x202e;</title><h1>{body}</h1><p>{body}</p><pre>  {body}</pre>"
+        f"<table><tr><td>{body}</td></tr></table><ul><li>{body}</ul>",
+        "a.md": f"# {body}\n\n{body}\n\n- {body}\n\n<p>{body}</p>\n\n| a |\n|--|\n| {body} |\n",
+    }[name]
+    document = parse_file(Path(name), markup.encode())
+    for text in (document.text, document.title, *(one.text for one in document.headings)):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u202e\U000e0041]", text)
+    assert "\n" not in document.headings[0].text
+    assert "soft" in document.text
+    assert document.text.count("zwe") >= 4
+
+
+def test_a_title_that_is_the_name_of_a_file() -> None:
+    assert parse_file(Path("名\x1b[2J\u202e.txt"), b"text").title == "名[2J"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_a_data_set_of_brackets(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(("[" * 5000 if name == "a.json" else DEEP) + "\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="not valid JSON"):
+        read_dataset(path)
+
+
+def test_a_data_set_with_an_endless_cell(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("question\n" + "x" * 200_000 + "\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="not valid CSV: field larger"):
+        read_dataset(path)
+
+
+def test_a_retrieval_set_of_brackets(tmp_path: Path) -> None:
+    row = json.dumps({"id": "1", "text": "x"}) + "\n"
+    (tmp_path / "corpus.jsonl").write_text(DEEP + "\n", encoding="utf-8")
+    (tmp_path / "queries.jsonl").write_text(row, encoding="utf-8")
+    (tmp_path / "qrels.tsv").write_text("1\t1\t1\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="Line 1 of"):
+        read_retrieval_set(tmp_path)
+
+
+@pytest.mark.parametrize("year", [1961, 1970, 2038, 2286])
+def test_files_of_any_time(year: int, tmp_path: Path) -> None:
+    files, embedder = tmp_path / "files", HashEmbedder()
+    files.mkdir()
+    moment = round((year - 1970) * 365.2425 * 86400) * 10**9
+    (files / "a.txt").write_text("the lantern by the harbour\n", encoding="utf-8")
+    try:
+        os.utime(files / "a.txt", ns=(moment, moment))
+    except (OSError, OverflowError):
+        pytest.skip("only where the file system knows such a time")
+    embedding = EmbeddingIdentity(embedder.fingerprint, "hash", embedder.dimension)
+    with Library.open(
+        tmp_path / "library",
+        create=True,
+        embedding=embedding,
+        tokenize=Tokenizer(),
+        passage_text=passage_text,
+    ) as library:
+        indexer = Indexer(
+            library,
+            chunker=WindowChunker(100, 0),
+            chunking="windows",
+            embedder=embedder,
+            embedding=embedding,
+            detect_language=lambda _: "en",
+            parse=parse_file,
+        )
+        assert len(indexer.add([files]).committed) == 1
+        again = indexer.add([files])
+        assert (len(again.unchanged), len(again.committed)) == (1, 0)
+        # A time in the future says nothing: the bytes are read, and a change is seen.
+        (files / "a.txt").write_text("the lantern by the station\n", encoding="utf-8")
+        os.utime(files / "a.txt", ns=(moment + 1, moment + 1))
+        assert len(indexer.add([files]).committed) == 1
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_scratch_folders_go_also_where_the_clock_was_set(hours: int, tmp_path: Path) -> None:
+    used, left = tmp_path / "bm25-00000000", tmp_path / "reader-00000000"
+    for folder in (used, left):
+        folder.mkdir()
+    moment = left.stat().st_mtime + hours * 3600
+    os.utime(left, (moment, moment))
+    sweep(tmp_path, keep=used)
+    assert not left.exists()
+    assert used.exists()
