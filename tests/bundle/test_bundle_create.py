@@ -303,7 +303,7 @@ def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
                 folder = tmp_path / f"unpacked-{event}" / "made"
             assert manifest.read(folder).files == manifest.hash_files(folder)
             final.unlink() if archive else shutil.rmtree(final)
-        event += 11
+        event += 7
     assert kills > 20
     assert final.exists()
     assert beside(place) == {final.name}
