@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fakes import HashEmbedder
 
+from localrag.bundle.installer import Problem, parse_manifest
 from localrag.chunking import WindowChunker, passage_text
 from localrag.config import load_settings
 from localrag.errors import ConfigError, ModelCorruptError, ModelNotFoundError, UsageError
@@ -46,6 +47,26 @@ def test_a_reply_of_the_reading_process_that_is_not_utf_8() -> None:
 def test_the_name_of_a_model_that_no_file_system_can_hold(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError):
         ModelStore(tmp_path).path("x" * 5000)
+
+
+def test_a_registered_path_that_no_file_system_can_hold(tmp_path: Path) -> None:
+    file = {"path": "a.bin", "size": 3, "sha256": "00", "source": "x", "mtime_ns": 1}
+    own = {"name": "own", "task": "llm", "path": "/" + "a" * 5000}
+    registered = {"own": own | {"files": [file | {"hash_from": "user"}]}}
+    (tmp_path / "registered.json").write_text(json.dumps(registered), encoding="utf-8")
+    store = ModelStore(tmp_path)
+    assert store.verify(["own"])[0].fault == "not there"
+    with pytest.raises(ModelNotFoundError):
+        store.path("own")
+
+
+@pytest.mark.parametrize("path", ["a/\ud800", "a/" + "长" * 90])
+def test_a_path_in_a_bundle_that_no_disk_can_hold(path: str) -> None:
+    target = {"system": "linux", "machine": "x86_64", "python": "3.11", "accelerator": "cpu"}
+    written = {"format": 1, "localrag": "1", "created": "x", "target": target, "base": None}
+    file = {"path": path, "bytes": 1, "sha256": "0" * 64}
+    with pytest.raises(Problem, match=r"path|too long"):
+        parse_manifest(json.dumps(written | {"files": [file]}).encode())
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.md"])

@@ -228,6 +228,12 @@ def path_fault(path: object) -> str | None:
     """Why a path may not stand in a manifest, or None: it must mean the same everywhere."""
     if not isinstance(path, str) or len(path) > 400:
         return "not a path"
+    try:
+        longest = max(len(part.encode("utf-8")) for part in path.split("/"))
+    except UnicodeEncodeError:
+        return "not a path"
+    if longest > 255:
+        return "a name too long for most disks"
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "not a path within the bundle"

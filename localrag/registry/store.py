@@ -164,7 +164,7 @@ class ModelStore:
         checks: list[Check] = []
         for name in names:
             if own := registered.get(name):
-                place = Path(own.path) if Path(own.path).is_dir() else Path(own.path).parent
+                place = _root(Path(own.path))
                 for file in own.files:
                     expected = Expected(file.size, file.sha256)
                     checks.append(_check(own.name, file.path, place / file.path, expected))
@@ -299,7 +299,7 @@ class ModelStore:
 
     def _checked_own(self, own: Registered) -> Path:
         place = Path(own.path)
-        root = place if place.is_dir() else place.parent
+        root = _root(place)
         files: list[InstalledFile] = []
         for file in own.files:
             path = root / file.path
@@ -347,6 +347,11 @@ def _is_there(path: Path) -> bool:
         return False
 
 
+def _root(place: Path) -> Path:
+    """The folder that a model's files are named from: itself, or that of its only file."""
+    return place if _is_there(place) and place.is_dir() else place.parent
+
+
 def _fitting(installed: Installed | None, file: ModelFile) -> InstalledFile | None:
     """The record of a file, unless this version of localrag wants other bytes there."""
     record = installed.find(file.path) if installed else None
@@ -373,7 +378,7 @@ def _unchanged(record: InstalledFile | None, path: Path) -> bool:
 def _check(model: str, file: str, path: Path, expected: Expected) -> Check:
     from localrag.messages import tr
 
-    if not path.is_file():
+    if not (_is_there(path) and path.is_file()):
         return Check(model, file, tr("not there"))
     if not expected.known:
         return Check(model, file, tr("never checked: pull the model"))
