@@ -105,6 +105,14 @@ def interrupt(after: float) -> threading.Timer:
     return timer
 
 
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """What a shell starts in the background ignores Ctrl-C; these tests are about it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 only_posix = pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
 
 
