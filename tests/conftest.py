@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from localrag import network
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -72,6 +74,8 @@ class _NoSkips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the check where CI runs."""
+    """Keep libraries from reporting, and register the check where CI runs."""
+    # PyMuPDF imports ONNX Runtime, which looks a host of its maker up; tests import it first.
+    network.quieten()
     if os.environ.get("CI") == "true":
         config.pluginmanager.register(_NoSkips())

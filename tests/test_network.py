@@ -284,6 +284,14 @@ def test_libraries_are_told_not_to_report_before_they_are_loaded(
     with pytest.raises(ModelError):
         open_session(tmp_path / "none.onnx")
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    from localrag.errors import ParsingError
+    from localrag.parsing import parse_file
+
+    (tmp_path / "none.pdf").write_bytes(b"%PDF-")
+    with pytest.raises(ParsingError):  # PyMuPDF imports ONNX Runtime
+        parse_file(tmp_path / "none.pdf")
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
 
 def test_an_attempt_says_where_it_comes_from(tmp_path: Path) -> None:

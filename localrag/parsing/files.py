@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from localrag import network
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -117,6 +118,7 @@ def _parser(path: Path, tick: Callable[[], None], *, hidden_text: bool) -> Parse
     # A parser's library is imported only when a file needs it: PyMuPDF takes half a second.
     suffix = path.suffix.lower()
     if suffix in _PDF:
+        network.quieten()  # PyMuPDF imports ONNX Runtime
         from localrag.parsing.pdf import PdfParser
 
         return PdfParser(tick, hidden_text=hidden_text)
