@@ -372,6 +372,10 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
         from localrag.config_faults import check_patterns
 
         check_patterns("hosted.redact", settings.hosted.redact)
+    if settings.hosted.private:
+        from localrag.config_faults import check_paths
+
+        check_paths("hosted.private", settings.hosted.private)
     return settings
 
 

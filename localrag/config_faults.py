@@ -157,3 +157,16 @@ def check_patterns(key: str, patterns: Sequence[str]) -> None:
                 pattern=pattern,
                 reason=error,
             ) from error
+
+
+def check_paths(key: str, patterns: Sequence[str]) -> None:
+    """Raises `ConfigError` for the first that can match no path: better said than trusted."""
+    for pattern in patterns:
+        if re.search(r"://|(?:^|[/\\])\$|(?:^|[/\\])\.\.(?:[/\\]|$)", pattern):
+            raise ConfigError(
+                "{key} holds {pattern}, which matches no document.",
+                hint="Name a folder or a file, such as contracts/* or /home/ada/contracts; "
+                "variables, addresses and .. are not followed.",
+                key=key,
+                pattern=pattern,
+            )

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from localrag import __version__
 from localrag.bundle import (
+    installer,
     licences,
     manifest,
     own_wheel,
@@ -293,7 +294,7 @@ def _documents(folder: Path, request: Request) -> None:
 def _base(request: Request) -> tuple[Manifest, Base] | None:
     if request.since is None:
         return None
-    data = manifest.read_bytes(request.since)
+    data = _manifest_of(request.since)
     old = manifest.decode(data, request.since)
     if old.base is not None:
         raise UsageError(
@@ -310,6 +311,20 @@ def _base(request: Request) -> tuple[Manifest, Base] | None:
             wanted=f"{request.target.name}, Python {request.target.python}",
         )
     return old, Base(manifest_sha256=hashlib.sha256(data).hexdigest())
+
+
+def _manifest_of(place: Path) -> bytes:
+    """The manifest of a bundle, a folder or a .zip, or of what is a manifest itself."""
+    if place.is_dir() or place.suffix == ".json":
+        return manifest.read_bytes(place)
+    try:
+        archive = installer.opened(place)
+        data = installer.manifest_of(archive)
+    except installer.Problem as problem:
+        raise BundleError("{problem}", problem=problem) from None
+    if isinstance(archive, installer.Archive):
+        archive.close()
+    return data
 
 
 def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File, ...]:

@@ -67,6 +67,8 @@ MARGIN = 200 << 20
 """Bytes of the disk that an installation leaves free."""
 
 _PART = 1 << 20
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError)
+"""What reading a spoilt archive may raise."""
 _HEX = re.compile(r"[0-9a-f]{64}")
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?")
@@ -185,6 +187,8 @@ def _manifest(raw: bytes) -> Manifest:
     machine = (target["system"], target["machine"], target["python"])
     if not all(isinstance(word, str) and not _UNSAFE.search(word) for word in words + machine):
         raise ValueError("a text is missing")
+    if not re.fullmatch(r"3\.[0-9]{1,2}", target["python"]):  # it becomes a program's name
+        raise ValueError("python")
     if base is not None and not _HEX.fullmatch(base["manifest_sha256"]):
         raise ValueError("base")
     entries, seen = [], {MANIFEST.casefold(), SIGNATURE.casefold()}
@@ -378,7 +382,7 @@ def opened(path: Path) -> Place:
         )
     try:
         return Archive(path)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, zlib.error) as error:
+    except _DAMAGED as error:
         raise Problem(
             "{path} is no archive that can be read: {reason}.",
             "Copy the bundle again from where it was made.",
@@ -402,7 +406,7 @@ def verify(
     Raises `Problem`, with `faults` (path, what) where files differ.
     """
     bundle = opened(path)
-    raw = _small(bundle, MANIFEST, MANIFEST_LIMIT)
+    raw = manifest_of(bundle)
     signature = _small(bundle, SIGNATURE, SIGNATURE_LIMIT, missing=b"")
     signer = verify_signature(raw, signature, key) if key is not None else ""
     manifest = parse_manifest(raw)
@@ -415,11 +419,14 @@ def verify(
     if old is not None:
         faults += _faults(old, [one for one in manifest.entries if one.in_base], tell)
     if faults:
-        shown = [f"{printable(name)} ({tr(fault)})" for name, fault in faults[:6]]
+        shown = [
+            tr("{name} ({fault})", name=printable(name), fault=tr(fault))
+            for name, fault in faults[:6]
+        ]
         problem = Problem(
             "The bundle is not as it was made: {files}{more}.",
             "Copy it again from where it was made; nothing was installed.",
-            files=", ".join(shown),
+            files=tr(", ").join(shown),
             more=tr(" and {count} more", count=len(faults) - 6) if len(faults) > 6 else "",
         )
         problem.faults = faults
@@ -427,11 +434,16 @@ def verify(
     return checked
 
 
+def manifest_of(place: Place) -> bytes:
+    """The bytes of a bundle's manifest, as they are."""
+    return _small(place, MANIFEST, MANIFEST_LIMIT)
+
+
 def _base(manifest: Manifest, path: Path) -> Place:
     if manifest.base is None:
         raise Problem("This bundle is whole.", "Leave --base out.")
     base = opened(path)
-    raw = _small(base, MANIFEST, MANIFEST_LIMIT)
+    raw = manifest_of(base)
     if hashlib.sha256(raw).hexdigest() != manifest.base:
         raise Problem(
             "{path} is not the bundle that this one builds upon.",
@@ -451,7 +463,7 @@ def _faults(place: Place, entries: Sequence[Entry], tell: Tell) -> list[tuple[st
             faults.append((entry.path, "not of its size"))
         else:
             tell(entry.path)
-            with contextlib.suppress(zipfile.BadZipFile, zlib.error, EOFError):
+            with contextlib.suppress(*_DAMAGED):
                 with place.open(entry.path) as stream:
                     if _digest(stream) == entry.sha256:
                         continue
@@ -479,7 +491,7 @@ def _small(place: Place, name: str, limit: int, missing: bytes | None = None) ->
             path=place.path,
             name=name,
         ) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
+    except _DAMAGED:
         found = b""
     if len(found) > limit:
         raise _unusual(name)
@@ -731,7 +743,7 @@ class Installer:
                 with self.checked.source(entry).open(entry.path) as stream:
                     with zipfile.ZipFile(stream) as wheel:
                         size += entry.bytes + sum(info.file_size for info in wheel.infolist())
-            except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
+            except _DAMAGED as error:
                 raise Problem(
                     "The package {name} cannot be read: {reason}.",
                     "Copy the bundle again from where it was made.",
@@ -786,17 +798,14 @@ class Installer:
         return waiting
 
     def _fetch(self, entry: Entry, path: Path) -> None:
-        """Bring a file of the bundle to `path`: by a second name, or copied and checked."""
+        """Copy a file of the bundle to `path`, and check what was copied."""
         if _is_file(path, entry):
             return
         if path.exists() or path.is_symlink():
             path.unlink()
-        source = self.checked.source(entry)
-        if source.link(entry.path, path):
-            return
         digest, size = hashlib.sha256(), 0
         try:
-            with source.open(entry.path) as stream, path.open("wb") as copy:
+            with self.checked.source(entry).open(entry.path) as stream, path.open("wb") as copy:
                 while size <= entry.bytes:
                     part = stream.read(_PART)
                     if not part:
@@ -807,10 +816,14 @@ class Installer:
                 copy.flush()
                 os.fsync(copy.fileno())
         except OSError:
-            path.unlink()  # a full disk, say: give back what it took
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()  # a full disk, say: give back what it took
             raise
+        except _DAMAGED:
+            digest = hashlib.sha256()  # of an archive that is not what was checked any more
         if digest.hexdigest() != entry.sha256:
-            path.unlink()
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
             raise Problem(
                 "{name} changed while it was read.",
                 "Check the disk or stick that the bundle lies on, and copy the bundle again.",
@@ -865,7 +878,10 @@ class Installer:
         self.tell(tr("Unpacking {count} packages, which takes minutes ...", count=len(self.wheels)))
         paths = []
         for entry, file in self.wheels:
-            self._fetch(entry, scratch / file)
+            # A second name is enough for what is deleted again. What stays must be a copy: the
+            # bundle's folder may be written over later, while the installation is in use.
+            if not self.checked.source(entry).link(entry.path, scratch / file):
+                self._fetch(entry, scratch / file)
             paths.append(str(scratch / file))
         pip = next((path for path in paths if Path(path).name.startswith("pip-")), None)
         try:
@@ -978,19 +994,27 @@ def is_whole(environment: Path, packages: int) -> bool:
     if not sites or not Path(python_of(environment)).exists():
         return False
     records = sorted(sites[0].glob("*.dist-info/RECORD"))
-    for record in records:
-        with record.open(encoding="utf-8", newline="") as stream:
-            for row in csv.reader(stream):
-                if len(row) == 3 and row[1].startswith("sha256="):
-                    try:
-                        with (sites[0] / row[0]).open("rb") as file:
-                            digest = bytes.fromhex(_digest(file))
-                    except OSError:
-                        return False
-                    expected = base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
-                    if row[1][len("sha256=") :].rstrip("=") != expected:
-                        return False
-    return len(records) >= packages
+    try:
+        return len(records) >= packages and all(_is_as_recorded(one) for one in records)
+    except (OSError, ValueError, csv.Error):  # a file is missing, or the record itself is spoilt
+        return False
+
+
+def _is_as_recorded(record: Path) -> bool:
+    """Whether a package's files have the hashes of its RECORD, which names at least one."""
+    hashed = 0
+    with record.open(encoding="utf-8", newline="") as stream:
+        for row in csv.reader(stream):
+            if len(row) != 3:
+                return False
+            path, expected, _ = row
+            if expected.startswith("sha256="):
+                with (record.parent.parent / path).open("rb") as file:
+                    digest = base64.urlsafe_b64encode(bytes.fromhex(_digest(file)))
+                if expected[len("sha256=") :].rstrip("=") != digest.decode("ascii").rstrip("="):
+                    return False
+                hashed += 1
+    return hashed > 0
 
 
 def python_of(environment: Path) -> str:
@@ -1096,7 +1120,7 @@ def tr(template: str, **values: object) -> str:
 CHINESE = {
     "This bundle holds only what changed since another one.": "这个离线包只含有相对另一个离线包的改动。",
     "Name that one too: --base OLD_BUNDLE.": "请同时指明那个离线包：--base 旧离线包。",
-    "{name} is not the manifest of a bundle, or is damaged: {reason}.": "{name} 不是离线包的清单，或者已损坏：{reason}。",
+    "{name} is not the manifest of a bundle, or is damaged: {reason}.": "{name} 不是离线包的清单，或者已损坏（原因：{reason}）。",
     "Copy the bundle again from where it was made.": "请从制作处重新复制离线包。",
     "The bundle has format {found}; this installer reads format {known}.": "离线包的格式是 {found}，本安装程序能读格式 {known}。",
     "Use the install.py that lies in the bundle.": "请使用离线包里自带的 install.py。",
@@ -1106,10 +1130,12 @@ CHINESE = {
     "The archive packs {name} in a way that localrag never does.": "压缩包中 {name} 的打包方式不是 localrag 所用的。",
     "There is no bundle at {path}.": "{path} 处没有离线包。",
     "Name the bundle's folder or .zip.": "请指明离线包的文件夹或 .zip 文件。",
-    "{path} is no archive that can be read: {reason}.": "{path} 不是可读取的压缩包：{reason}。",
+    "{path} is no archive that can be read: {reason}.": "{path} 不是可读取的压缩包（原因：{reason}）。",
     "The bundle is not as it was made: {files}{more}.": "离线包与制作时不符：{files}{more}。",
     "Copy it again from where it was made; nothing was installed.": "请从制作处重新复制；没有安装任何内容。",
     " and {count} more": "，另有 {count} 个",
+    ", ": "、",
+    "{name} ({fault})": "{name}（{fault}）",
     "missing": "缺失",
     "not of its size": "大小不符",
     "altered": "内容被改动",
@@ -1123,9 +1149,9 @@ CHINESE = {
     "It is part of OpenSSH: on Linux the package is openssh-client, on Windows an optional feature of the system's settings, and macOS has it.": "它属于 OpenSSH：Linux 上的软件包是 openssh-client，Windows 上是系统设置里的可选功能，macOS 自带。",
     "The bundle is not signed, and --key asks for a signature.": "离线包没有签名，而 --key 要求签名。",
     "Do not install it, unless you know from elsewhere who made it.": "除非另有途径确知是谁制作的，请勿安装。",
-    "The bundle's signature is not one of the key {key}: {reason}": "离线包的签名不是密钥 {key} 所签：{reason}",
+    "The bundle's signature is not one of the key {key}: {reason}": "离线包的签名不是密钥 {key} 所签（原因：{reason}）。",
     "Do not install it: it comes from somebody else, or was changed since.": "请勿安装：它来自别人，或者后来被改动过。",
-    "The key {path} cannot be read: {reason}.": "无法读取密钥 {path}：{reason}。",
+    "The key {path} cannot be read: {reason}.": "无法读取密钥 {path}（原因：{reason}）。",
     "Name a public key, such as id_ed25519.pub.": "请指明公钥文件，例如 id_ed25519.pub。",
     "{path} is no public key of OpenSSH.": "{path} 不是 OpenSSH 公钥。",
     "The bundle is for {wanted}; this machine, or its Python, is {found}.": "离线包适用于 {wanted}，而本机（或其 Python）是 {found}。",
@@ -1141,7 +1167,7 @@ CHINESE = {
     "Name an empty or a new folder with --to.": "请用 --to 指明空文件夹或新文件夹。",
     "The installation needs {needed} in {folder}, and {free} are free.": "安装需要 {folder} 有 {needed} 空间，现有 {free}。",
     "Free some space, or name a folder on another disk with --to.": "请腾出空间，或用 --to 指明别的磁盘上的文件夹。",
-    "The package {name} cannot be read: {reason}.": "无法读取软件包 {name}：{reason}。",
+    "The package {name} cannot be read: {reason}.": "无法读取软件包 {name}（原因：{reason}）。",
     "Fetching {name} ({size}) ...": "正在取出 {name}（{size}）……",
     "{name} changed while it was read.": "{name} 在读取期间发生了变化。",
     "Check the disk or stick that the bundle lies on, and copy the bundle again.": "请检查离线包所在的磁盘或 U 盘，并重新复制离线包。",
@@ -1150,17 +1176,17 @@ CHINESE = {
     "Unpacking {count} packages, which takes minutes ...": "正在解开 {count} 个软件包，需要几分钟……",
     "This Python cannot make an environment with pip.": "这个 Python 无法创建带 pip 的环境。",
     "On Debian and Ubuntu install the package python{wanted}-venv, or use a bundle that holds pip.": "在 Debian 和 Ubuntu 上请安装软件包 python{wanted}-venv，或使用自带 pip 的离线包。",
-    "The packages cannot be installed: {reason}": "无法安装软件包：{reason}",
+    "The packages cannot be installed: {reason}": "无法安装软件包（原因：{reason}）。",
     "What was installed before is as it was.": "先前安装的内容保持原样。",
-    "What was installed does not start: {reason}": "装好的程序无法启动：{reason}",
+    "What was installed does not start: {reason}": "装好的程序无法启动（原因：{reason}）。",
     "{name} uses instructions that this processor does not have.": "{name} 用到了本机处理器没有的指令。",
     "Make the bundle anew with a package of {name} that runs on every processor.": "请重新制作离线包，使用能在各种处理器上运行的 {name} 软件包。",
-    "The package {name} does not run here: {reason}": "软件包 {name} 无法在本机运行：{reason}",
+    "The package {name} does not run here: {reason}": "软件包 {name} 无法在本机运行（原因：{reason}）。",
     "Copy the bundle again, or make one for this machine.": "请重新复制离线包，或为本机制作一个。",
     "Another installation into {folder} is running.": "另一个安装程序正在向 {folder} 安装。",
     "Wait until it has finished, or stop it.": "请等它完成，或将其停止。",
     "Error: {problem}": "错误：{problem}",
-    "{path}: {reason}.": "{path}：{reason}。",
+    "{path}: {reason}.": "处理 {path} 时出错（原因：{reason}）。",
     "Check the free space, and whether you may read and write there; then run it again.": "请检查剩余空间以及读写权限，然后重新运行。",
     "Stopped. Run it again to go on.": "已停止。再次运行即可继续。",
     "Nobody is there to ask.": "没有人可以确认。",
@@ -1173,7 +1199,7 @@ CHINESE = {
     "check only, install nothing": "只检查，不安装",
     "install without being asked": "不经询问直接安装",
     "Checking {path} ...": "正在检查 {path}……",
-    "Every file is as it was made: {count} files, {size}, localrag {version} for {target}; {seconds:.1f} s.": "每个文件都与制作时一致：{count} 个文件，{size}，localrag {version}，适用于 {target}；{seconds:.1f} 秒。",
+    "Every file is as it was made: {count} files, {size}, localrag {version} for {target}, Python {python}; {seconds:.1f} s.": "每个文件都与制作时一致：{count} 个文件，{size}，localrag {version}，适用于 {target}，Python {python}；{seconds:.1f} 秒。",
     "{count} files lie in the bundle that this one builds upon, and were not looked at.": "{count} 个文件在此增量包所依据的离线包里，没有检查。",
     "Signed: {signer}": "签名有效：{signer}",
     "It is signed, but the signature was not checked: name the public key with --key.": "离线包有签名，但没有检查：请用 --key 指明公钥。",
@@ -1288,12 +1314,13 @@ def _report(checked: Checked, seconds: float) -> None:
     looked = [one for one in manifest.entries if not one.in_base or checked.base is not None]
     say(
         tr(
-            "Every file is as it was made: {count} files, {size}, localrag {version} for {target}; "
-            "{seconds:.1f} s.",
+            "Every file is as it was made: {count} files, {size}, localrag {version} for {target}, "
+            "Python {python}; {seconds:.1f} s.",
             count=len(looked),
             size=megabytes(sum(one.bytes for one in looked)),
             version=manifest.localrag,
-            target=f"{manifest.system}-{manifest.machine}, Python {manifest.python}",
+            target=f"{manifest.system}-{manifest.machine}",
+            python=manifest.python,
             seconds=seconds,
         )
     )

@@ -162,7 +162,7 @@ def read_bytes(place: Path) -> bytes:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BundleError(
             "{path} is not there: this is no bundle, or one that was not finished.",
-            hint="Name the folder that holds manifest.json; unpack a .zip first.",
+            hint="Name the bundle's folder or .zip, or its manifest.json.",
             path=path,
         ) from error
     except OSError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from localrag.bundle import manifest
 from localrag.bundle.manifest import MANIFEST
 from localrag.errors import BundleError
 
@@ -57,21 +58,36 @@ def unfinished(place: Path) -> Iterator[Path]:
 
 
 def _ours(folder: Path) -> bool:
-    """Whether a killed process left this: before its first file, in between, or at the end."""
+    """Whether a killed process left this: before its first file, in between, or at the end.
+
+    At the end means without the marker, just before the folder got its name: it holds a bundle.
+    """
+    if folder.is_symlink():
+        return False
     names = {path.name for path in folder.iterdir()}
-    return not names or MARKER in names or MANIFEST in names
+    if not names or MARKER in names:
+        return True
+    try:
+        manifest.read(folder)
+    except BundleError:
+        return False
+    return True
 
 
 def _delete(folder: Path) -> None:
     """Delete it, and what it is known by last: this too may be cut short."""
     if not folder.exists():
         return
-    for path in sorted(folder.iterdir(), key=lambda path: path.name in (MARKER, MANIFEST)):
+    for path in sorted(folder.iterdir(), key=_last):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
     folder.rmdir()
+
+
+def _last(path: Path) -> int:
+    return {MANIFEST: 1, MARKER: 2}.get(path.name, 0)
 
 
 def pack(folder: Path, name: str, target: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note
+from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -23,7 +23,14 @@ SHOWN = 5
 
 
 @click.command(help=tr("Add files and folders; unchanged files are skipped."))
-@click.argument("paths", nargs=-1, required=True, metavar=tr("PATH..."), type=click.Path())
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar=tr("PATH..."),
+    type=click.Path(),
+    callback=no_empty_path,
+)
 @click.option("--prune", is_flag=True, help=tr("Remove files of these folders that are gone."))
 @library_option
 @json_option

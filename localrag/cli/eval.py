@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,7 @@ def run(
     from localrag.evaluation.report import report_json
     from localrag.evaluation.scoring import JUDGED
 
+    _check_outputs(dataset, page, table)
     samples = evenly(read_dataset(dataset), count)
     named = work.named_settings(configs)
     wanted = [metric for metric in metrics or METRICS if not (no_judge and metric in JUDGED)]
@@ -308,6 +310,27 @@ def _write_page(path: Path, report: Report) -> None:
             reason=error.strerror,
         ) from error
     note(tr("The page is in {path}.", path=path))
+
+
+def _check_outputs(dataset: Path, page: Path | None, table: Path | None) -> None:
+    """Raises `UsageError` for a file that cannot or must not be written, before hours are spent."""
+    from localrag.errors import UsageError
+
+    taken = {dataset.resolve()}
+    for path in filter(None, (page, table)):
+        if path.resolve() in taken:
+            raise UsageError(
+                "{path} would be overwritten by the report.",
+                hint="Give the report a name of its own.",
+                path=path,
+            )
+        taken.add(path.resolve())
+        if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise UsageError(
+                "The report cannot be written to {path}.",
+                hint="Give the path of a file in a folder that exists and that you may write to.",
+                path=path,
+            )
 
 
 def _write_table(path: Path, report: Report) -> None:

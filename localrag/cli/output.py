@@ -61,7 +61,22 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
+def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths as they are: an empty one would mean the current folder, and all that is in it."""
+    from localrag.errors import UsageError
+
+    if not all(path.strip() for path in value):
+        raise UsageError(
+            "One of the paths is empty.",
+            hint="Perhaps a variable of the shell is not set. The current folder is written as a "
+            "dot.",
+        )
+    return value
+
+
 def _library_path(context: click.Context, _: click.Parameter, value: str | None) -> Path:
+    if value is not None:
+        no_empty_path(context, _, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
     chosen = chosen or os.environ.get("LOCALRAG_LIBRARY")
     if chosen:

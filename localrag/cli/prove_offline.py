@@ -17,6 +17,7 @@ from localrag.messages import tr
 
 @click.command(
     name="prove-offline",
+    short_help=tr("Watch the network while localrag works, and report every attempt."),
     help=tr(
         "Add, search, ask and evaluate on sample documents with the network watched, and report "
         "every attempt to connect. Exit code 1 if there was one, or if a stage could not run."

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note
+from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note
 from localrag.messages import tr
 
 
 @click.command(help=tr("Take files, or all files below a folder, out of the library."))
-@click.argument("sources", nargs=-1, required=True, metavar=tr("PATH..."), type=click.Path())
+@click.argument(
+    "sources",
+    nargs=-1,
+    required=True,
+    metavar=tr("PATH..."),
+    type=click.Path(),
+    callback=no_empty_path,
+)
 @library_option
 @json_option
 def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:

@@ -303,15 +303,21 @@ def _writing(folder: Path | None) -> Iterator[None]:
         ) from error
 
 
-def _created(folder: Path | None) -> Any:
-    from tantivy import Index, SchemaBuilder
+def _schema() -> Any:
+    from tantivy import SchemaBuilder
 
     builder = SchemaBuilder()
     builder.add_integer_field("id", stored=True, indexed=True, fast=True)
     # "raw" takes each value as one term; "freq" keeps counts and no positions. Stored, so that
     # a removal can write the rest anew without cutting it again.
     builder.add_text_field("terms", stored=True, tokenizer_name="raw", index_option="freq")
-    index = Index(builder.build(), path=str(folder) if folder else None)
+    return builder.build()
+
+
+def _created(folder: Path | None) -> Any:
+    from tantivy import Index
+
+    index = Index(_schema(), path=str(folder) if folder else None)
     index.config_reader(reload_policy="manual")
     return index
 
@@ -323,6 +329,8 @@ def _opened(folder: Path) -> Any:
         _check_footers(folder)
         with _lockable(folder) as place:
             index = Index.open(str(place))
+            if index.schema != _schema():
+                raise DamagedIndexError("its fields are not those of localrag")
             index.config_reader(reload_policy="manual")
             index.searcher()
     except (ValueError, OSError, KeyError, TypeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ class PrivateSources:
     """Patterns for paths, with `*`, `?` and `[...]`; `*` stands for folders too.
 
     A pattern counts from the start of any name in a path and to the end of any: "contracts",
-    "contracts/*" and "/home/ada/contracts" all mean everything below that folder. Small and
-    capital letters are one, and a document that has several paths is private if one of them is:
-    in doubt, nothing is sent.
+    "./contracts", "contracts/*" and "/home/ada/contracts" all mean everything below that folder.
+    Small and capital letters are one, brackets also stand for themselves, links count as what
+    they lead to as well, and a document that has several paths is private if one of them is: in
+    doubt, nothing is sent.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
@@ -29,7 +31,12 @@ class PrivateSources:
 
     def holds(self, path: str) -> bool:
         """Whether the document at a path is private."""
-        return self._matches is not None and self._matches("/" + _plain(path)) is not None
+        if self._matches is None:
+            return False
+        if self._matches("/" + _plain(path)):
+            return True
+        # A document that was added over a link.
+        return self._matches("/" + _plain(os.path.realpath(path))) is not None
 
     def documents(self, library: Library) -> frozenset[str]:
         """Ids of the private documents of a library."""
@@ -50,9 +57,13 @@ def _forms(pattern: str) -> list[str]:
     forms = []
     for name in names:
         plain = _plain(name).strip("/")
-        forms += [translate(f"*/{plain}"), translate(f"*/{plain}/*")] if plain else []
+        if plain in ("", ".", ".."):
+            continue
+        forms += [translate(f"*/{plain}"), translate(f"*/{plain}/*")]
+        forms.append(f"(?s:.*/{re.escape(plain)}(?:/.*)?)\\Z")
     return forms
 
 
 def _plain(path: str) -> str:
-    return unicodedata.normalize("NFC", path).replace("\\", "/").casefold()
+    """One way of writing a path: no doubled separators, no `.` for here."""
+    return posixpath.normpath(unicodedata.normalize("NFC", path).replace("\\", "/").casefold())

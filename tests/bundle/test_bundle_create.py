@@ -20,7 +20,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
 
-from localrag.bundle import creating, manifest, placing, targets
+from localrag.bundle import creating, installer, manifest, placing, targets
 from localrag.bundle.creating import Created, Request
 from localrag.bundle.manifest import Target
 from localrag.cli.group import cli
@@ -324,6 +324,58 @@ def test_a_folder_of_somebody_else_is_never_deleted(
     assert theirs.exists()
 
 
+@pytest.mark.parametrize("text", ['{"name": "my extension"}', "", '{"format": 1, "files": []}'])
+def test_a_manifest_of_something_else_does_not_make_a_folder_ours(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip, text: str
+) -> None:
+    theirs = tmp_path / "made.partial"
+    theirs.mkdir()
+    (theirs / "manifest.json").write_text(text)
+    (theirs / "thesis.txt").touch()
+    with pytest.raises(BundleError, match="no unfinished bundle"):
+        create(tmp_path / "made", request_, store, pip)
+    assert files_of(theirs) == {"manifest.json": text.encode(), "thesis.txt": b""}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only where anybody may make links")
+def test_a_link_to_a_bundle_is_not_ours(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    sound = create(tmp_path / "sound", request_, store, pip).path
+    (tmp_path / "made.partial").symlink_to(sound)
+    with pytest.raises(BundleError, match="no unfinished bundle"):
+        create(tmp_path / "made", request_, store, pip)
+    assert manifest.read(sound).files == manifest.hash_files(sound)
+
+
+def test_a_bundle_that_was_about_to_get_its_name_is_known_until_it_is_gone(
+    tmp_path: Path,
+    store: ModelStore,
+    request_: Request,
+    pip: FakePip,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Deleting it is cut short at every file in turn; the next run goes on."""
+    left = tmp_path / "made.partial"
+    create(tmp_path / "sound", request_, store, pip).path.rename(left)
+    real, cuts = Path.unlink, 0
+
+    def cut(path: Path, missing_ok: bool = False) -> None:
+        real(path, missing_ok)
+        if path.parent == left:
+            raise KeyboardInterrupt
+
+    while any(left.iterdir()):
+        with monkeypatch.context() as context:
+            context.setattr(Path, "unlink", cut)
+            with pytest.raises(KeyboardInterrupt), placing.unfinished(tmp_path / "made"):
+                raise KeyboardInterrupt
+        cuts += 1
+        assert cuts < 20
+    assert cuts > 3
+    create(tmp_path / "made", request_, store, pip)
+
+
 def test_two_at_once_do_not_meet_in_one_folder(
     tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
 ) -> None:
@@ -400,6 +452,27 @@ def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
     (old / "manifest.json").write_text("{}")
     with pytest.raises(BundleError, match="is not the manifest"):
         create(tmp_path / "x", replace(request_, since=old), store, pip)
+
+
+def test_a_delta_builds_upon_an_archive_too(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+) -> None:
+    old = create(tmp_path / "old", replace(request_, archive=True), store, pip).path
+    newer = make_wheel(tmp_path / "own", "localrag", "2.0", requires=("one", "llama-cpp-python"))
+    wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
+    delta = create(tmp_path / "new", wanted, store, pip).path
+    assert [path.name for path in (delta / "wheels").iterdir()] == [newer.name]
+    assert not (delta / "models").exists()
+    checked = installer.verify(delta, old)
+    assert checked.base is not None
+    assert len(checked.models()) == 2
+    old.write_bytes(b"no archive")
+    with pytest.raises(BundleError, match="is no archive that can be read"):
+        create(tmp_path / "x", wanted, store, pip)
+    with zipfile.ZipFile(old, "w") as empty:
+        empty.writestr("x", b"")
+    with pytest.raises(BundleError, match=r"holds no manifest\.json"):
+        create(tmp_path / "x", wanted, store, pip)
 
 
 def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
+import zlib
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +102,70 @@ def test_damage_is_repaired_by_a_second_run(bundle: Path, there: Path) -> None:
     assert launch(there, "--version")[0] == "localrag 9.9.9"
 
 
+def test_a_bundle_that_is_written_over_does_not_change_the_installation(
+    bundle: Path, there: Path
+) -> None:
+    """As `cp` does it: into the file that is there, and so into every name that it has."""
+    assert install(bundle, there) == 0
+    for path in bundle.rglob("*"):
+        if path.is_file():
+            with path.open("r+b") as stream:
+                stream.write(b"of a newer bundle")
+    assert (there / "models/tiny/model.gguf").read_bytes() == b"weights" * 1000
+    assert (there / "models/other/deep/model.onnx").read_bytes() == b"other weights"
+    assert launch(there, "--version")[0] == "localrag 9.9.9"
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        b"\xff\xfe",
+        b"a\x00b,sha256=x,1\n",
+        b"a" * 200_000,
+        b"\x00" * 500,
+        b"",
+        b"helper/__init__.py,sha256=\xe4\xbd\xa0,1\n",
+        b"..,sha256=x,1\n",
+    ],
+    ids=["encoding", "null byte", "field too long", "zeros", "empty", "hash", "folder"],
+)
+def test_a_damaged_record_is_repaired(bundle: Path, there: Path, spoilt: bytes) -> None:
+    assert install(bundle, there) == 0
+    environment = next((there / "venv").iterdir())
+    assert installer.is_whole(environment, 3)
+    record = next(environment.rglob("helper-1.0.dist-info/RECORD"))
+    sound = record.read_bytes()
+    record.write_bytes(spoilt)
+    assert not installer.is_whole(environment, 3)
+    assert install(bundle, there) == 0
+    assert next((there / "venv").rglob("helper-1.0.dist-info/RECORD")).read_bytes() == sound
+
+
+@pytest.mark.parametrize("error", [zipfile.BadZipFile("x"), zlib.error("x"), EOFError("x")])
+def test_an_archive_that_spoils_after_the_check_is_named(
+    bundle: Path,
+    there: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    packed = zipped(bundle, tmp_path / "bundle.zip")
+    run = installer.Installer.run
+
+    def spoilt(self: installer.Archive, name: str) -> None:
+        raise error
+
+    def running(self: installer.Installer) -> Path:
+        monkeypatch.setattr(installer.Archive, "open", spoilt)
+        return run(self)
+
+    monkeypatch.setattr(installer.Installer, "run", running)
+    assert install(packed, there) == 1
+    assert "models/other/deep/model.onnx changed while it was read" in capsys.readouterr().err
+    assert not list(there.rglob("*.part"))
+
+
 def test_an_upgrade_keeps_what_is_the_users(bundle: Path, there: Path, tmp_path: Path) -> None:
     assert install(bundle, there) == 0
     mine = {
@@ -154,6 +220,7 @@ def cutting(real: Callable[..., Any], count: int) -> Callable[..., Any]:
 
 STEPS: list[tuple[Any, str]] = [
     (os, "link"),
+    (os, "fsync"),
     (os, "replace"),
     (shutil, "rmtree"),
     (installer, "_run"),

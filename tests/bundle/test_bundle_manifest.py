@@ -134,7 +134,7 @@ def test_a_later_format_says_what_to_use(tmp_path: Path) -> None:
 def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="not finished"):
         manifest.read(tmp_path)
-    with pytest.raises(BundleError, match=r"unpack a \.zip"):
+    with pytest.raises(BundleError, match=r"folder or \.zip, or its manifest"):
         manifest.read(tmp_path / "none.zip")
 
 

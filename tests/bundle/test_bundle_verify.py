@@ -141,6 +141,10 @@ def test_paths_that_lead_elsewhere_are_refused(bundle: Path, path: object) -> No
         lambda m: m.update(files=[7]),
         lambda m: m.update(files=None),
         lambda m: m.update(localrag="\x1b[2J"),
+        lambda m: m["target"].update(python="2.7"),
+        lambda m: m["target"].update(python="3.11 -c pass"),
+        lambda m: m["target"].update(python="3.11\n"),
+        lambda m: m["target"].update(python="V:Company/3.11"),
         lambda m: m["files"].append(m["files"][0]),
         lambda m: m["files"].append(m["files"][0] | {"path": "wheels"}),
     ],
@@ -276,6 +280,24 @@ def test_it_runs_from_the_bundle_alone(bundle: Path) -> None:
     assert done.returncode == 1
     assert "docs/README.md (missing)" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_wrong_is_said_in_whole_chinese_sentences(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LOCALRAG_LANG", "zh")
+    assert installer.main([str(bundle), "--verify-only"]) == 0
+    assert re.search(r"适用于 [a-z]+-\w+，Python 3\.\d+；", capsys.readouterr().out)
+    (bundle / "docs/README.md").write_bytes(b"more")
+    (bundle / "models/tiny/model.gguf").unlink()
+    said = problem(bundle)
+    assert "：docs/README.md（大小不符）、models/tiny/model.gguf（缺失）。请" in said
+    (tmp_path / "x.zip").write_bytes(b"no archive")
+    said = problem(tmp_path / "x.zip")
+    assert "不是可读取的压缩包（原因：File is not a zip file）。请" in said
 
 
 # The file itself

@@ -271,3 +271,17 @@ def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> 
     assert [row["has_answer"] for row in rows] == [True, True, False]
     assert all(row["source"] == "garden-handbook.en.md" and row["page"] == 1 for row in rows)
     assert all(row["question"].endswith("?") for row in rows)
+
+
+@pytest.mark.parametrize("options", [("--html", "q.jsonl"), ("--csv", "no/such/folder.csv")])
+def test_a_report_never_takes_the_place_of_the_questions(
+    options: tuple[str, str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(json.dumps(MILL) + "\n", encoding="utf-8")
+    before = questions.read_bytes()
+    target = str(tmp_path / options[1])
+    done = localrag(environment, "eval", "run", questions, "--no-judge", options[0], target)
+    assert done.returncode == 2, done.stderr
+    assert target in done.stderr
+    assert questions.read_bytes() == before

@@ -24,6 +24,12 @@ from localrag.stores.private import PrivateSources
         ("合同/*", "/home/ada/合同/租约.pdf"),
         ("re\u0301sume\u0301s", "/home/ada/r\u00e9sum\u00e9s/one.pdf"),
         (" contracts ", "/home/ada/contracts/rent.pdf"),
+        ("./contracts", "/home/ada/contracts/rent.pdf"),
+        ("contracts//2026", "/home/ada/contracts/2026/rent.pdf"),
+        ("ada/./contracts", "/home/ada/contracts/rent.pdf"),
+        ("[secret]", "/home/ada/[secret]/rent.pdf"),
+        ("/home/ada/[secret]", "/home/ada/[secret]/2026/rent.pdf"),
+        ("[st]ecret", "/home/ada/tecret/rent.pdf"),
     ],
 )
 def test_private(pattern: str, path: str) -> None:
@@ -65,3 +71,18 @@ def test_home_and_here_and_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     except OSError:
         pytest.skip("only where links can be made")
     assert PrivateSources([str(tmp_path / "link")]).holds(path)
+
+
+def test_a_document_that_was_added_over_a_link(tmp_path: Path) -> None:
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (folder / "rent.pdf").touch()
+    try:
+        (tmp_path / "link").symlink_to(folder, target_is_directory=True)
+        (tmp_path / "one.pdf").symlink_to(folder / "rent.pdf")
+    except OSError:
+        pytest.skip("only where links can be made")
+    private = PrivateSources([str(folder)])
+    assert private.holds(str(tmp_path / "link" / "rent.pdf"))
+    assert private.holds(str(tmp_path / "one.pdf"))
+    assert not private.holds(str(tmp_path / "other.pdf"))

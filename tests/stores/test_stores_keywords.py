@@ -206,3 +206,19 @@ def test_damaged_folder_is_noticed(tmp_path: Path) -> None:
         TantivyKeywords(tmp_path)
     (tmp_path / "index.json").write_text("{")
     assert len(TantivyKeywords(tmp_path)) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"id"', '"ix"'), ('"record":"freq"', '"record":"basic"')]
+)
+def test_an_index_of_other_fields_is_built_anew(old: str, new: str, tmp_path: Path) -> None:
+    index = TantivyKeywords(tmp_path)
+    index.update((), [(1, ["tea"])], (1, 1))
+    pointer = read_pointer(tmp_path)
+    assert pointer is not None
+    described = tmp_path / pointer.folder / "meta.json"
+    text = described.read_text("utf-8").replace('": ', '":')
+    assert old in text
+    described.write_text(text.replace(old, new), "utf-8")
+    with pytest.raises(DamagedIndexError, match="fields"):
+        TantivyKeywords(tmp_path)
