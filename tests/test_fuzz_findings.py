@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes import HashEmbedder
@@ -13,7 +15,13 @@ from fakes import HashEmbedder
 from localrag.bundle.installer import Problem, parse_manifest
 from localrag.chunking import WindowChunker, passage_text
 from localrag.config import load_settings
-from localrag.errors import ConfigError, ModelCorruptError, ModelNotFoundError, UsageError
+from localrag.errors import (
+    ConfigError,
+    LibraryError,
+    ModelCorruptError,
+    ModelNotFoundError,
+    UsageError,
+)
 from localrag.evaluation.beir import read_retrieval_set
 from localrag.evaluation.dataset import read_dataset
 from localrag.indexing import Indexer
@@ -159,3 +167,25 @@ def test_scratch_folders_go_also_where_the_clock_was_set(hours: int, tmp_path: P
     sweep(tmp_path, keep=used)
     assert not left.exists()
     assert used.exists()
+
+
+def test_a_disk_that_turns_read_only_while_old_indexes_are_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(tmp_path))
+
+    embedding = EmbeddingIdentity("stand-in", "stand-in", 8)
+    with Library.open(
+        tmp_path / "library",
+        create=True,
+        embedding=embedding,
+        tokenize=Tokenizer(),
+        passage_text=passage_text,
+    ) as library:
+        library.sync()
+        monkeypatch.setattr("localrag.stores.following.sweep", refused)
+        pointing = SimpleNamespace(folder="bm25-0")
+        monkeypatch.setattr("localrag.stores.following.read_pointer", lambda _: pointing)
+        with pytest.raises(LibraryError, match="Read-only file system"):
+            library.keywords.sweep()

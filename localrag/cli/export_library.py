@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from localrag.cli.output import emit_json, json_option, library_option, printable
+from localrag.errors import UsageError
 from localrag.messages import tr
+
+
+def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Path:
+    """The path that was given; an empty one, from a variable that is not set, is refused."""
+    if not text:
+        raise UsageError("The name of the file is empty.", hint="Name a file.")
+    return Path(text)
 
 
 @click.command(
@@ -18,7 +26,7 @@ from localrag.messages import tr
         "library of it on another machine, without embedding again."
     ),
 )
-@click.argument("archive", metavar=tr("FILE"), type=click.Path(path_type=Path))
+@click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
 @library_option
 @json_option
 def export_library(archive: Path, library: Path, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from localrag.cli.export_library import named
 from localrag.cli.output import emit_json, json_option, library_option, note, printable
 from localrag.messages import tr
 
@@ -18,7 +19,7 @@ from localrag.messages import tr
         "is embedded again."
     ),
 )
-@click.argument("archive", metavar=tr("FILE"), type=click.Path(path_type=Path))
+@click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
 @library_option
 @json_option
 def import_library(archive: Path, library: Path, as_json: bool) -> None:

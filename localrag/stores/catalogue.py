@@ -74,12 +74,7 @@ class Catalogue:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                if self._seen() != before:
-                    raise LibraryError(
-                        "The catalogue {path} was changed by somebody else while it was read.",
-                        hint="Run the same command again.",
-                        path=self.path,
-                    )
+                self._expect_unchanged(before)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
@@ -114,10 +109,13 @@ class Catalogue:
         """Write one committed state to the new file `path`, without pages that are free.
 
         By VACUUM INTO and not by the backup API, which copies free pages too, and in them what
-        was removed.
+        was removed. Goes where the catalogue can only be read, too.
         """
         with self._translated():
-            self._writer().execute("VACUUM INTO ?", (str(path),))
+            before, connection = self._seen(), self._connect()
+            connection.execute("PRAGMA query_only = OFF")  # it would hold for the new file too
+            connection.execute("VACUUM INTO ?", (str(path.absolute()),))
+            self._expect_unchanged(before)
 
     def close(self) -> None:
         """Close all connections; the last process to do so folds the write-ahead log in."""
@@ -151,6 +149,14 @@ class Catalogue:
             return ()
         states = [path.stat() for path in (self.path, self._log()) if path.exists()]
         return tuple((state.st_size, state.st_mtime_ns) for state in states)
+
+    def _expect_unchanged(self, before: tuple[tuple[int, int], ...]) -> None:
+        if self._seen() != before:
+            raise LibraryError(
+                "The catalogue {path} was changed by somebody else while it was read.",
+                hint="Run the same command again.",
+                path=self.path,
+            )
 
     def _log(self) -> Path:
         return self.path.with_name(f"{self.path.name}-wal")

@@ -198,7 +198,8 @@ class LibraryKeywords:
         if self._persistent and pointer is not None:
             # A scratch folder shares files with the index that the removed was in. Readers need
             # theirs by name for a moment only.
-            sweep(self._directory, keep=self._directory / pointer.folder, scratch_life=10.0)
+            with in_our_words(self._directory.parent):
+                sweep(self._directory, keep=self._directory / pointer.folder, scratch_life=10.0)
 
     def _reference(self) -> RankBm25Keywords:
         index = self._index if isinstance(self._index, RankBm25Keywords) else RankBm25Keywords()

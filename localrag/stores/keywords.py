@@ -329,8 +329,6 @@ def _opened(folder: Path) -> Any:
         _check_footers(folder)
         with _lockable(folder) as place:
             index = Index.open(str(place))
-            if index.schema != _schema():
-                raise DamagedIndexError("its fields are not those of localrag")
             index.config_reader(reload_policy="manual")
             index.searcher()
     except (ValueError, OSError, KeyError, TypeError) as error:
@@ -339,6 +337,8 @@ def _opened(folder: Path) -> Any:
         if type(error).__name__ != "PanicException":  # tantivy's own, which is no Exception
             raise
         raise DamagedIndexError(str(error)) from error
+    if index.schema != _schema():
+        raise DamagedIndexError("its fields are not those of localrag")
     return index
 
 

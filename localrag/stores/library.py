@@ -350,6 +350,8 @@ class Library:
                 shutil.rmtree(self.directory / "keywords", ignore_errors=True)
             # A state says as much as the passage that it stands for.
             shutil.rmtree(self.directory / KV_FOLDER, ignore_errors=True)
+            if (self.directory / KV_FOLDER).exists():  # in use, or not ours to delete
+                return False
             self.sync()
             self.keywords.sweep()
             with self._catalogue.write() as transaction:

@@ -10,10 +10,11 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,7 +30,8 @@ from localrag.stores.files import sync_directory
 from localrag.stores.following import PassageText, Tokenize
 from localrag.stores.library import KeywordEngine, Library
 from localrag.stores.locking import OnWait, WriteLock
-from localrag.stores.opening import CATALOGUE, PATIENCE, expect_catalogue, identity, may_create
+from localrag.stores.media import is_read_only
+from localrag.stores.opening import CATALOGUE, expect_catalogue, identity, may_create
 from localrag.stores.reads import PURGE_DUE
 from localrag.stores.records import Counts, EmbeddingIdentity
 from localrag.stores.strangers import Stranger
@@ -68,30 +70,38 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def export_library(directory: Path, archive: Path) -> Manifest:
     """Write the library in `directory` to the new file `archive`; writers may go on meanwhile.
 
-    What is exported is one committed state. Raises LibraryNotFoundError, LibraryDamagedError,
-    and UsageError where there is a file of that name.
+    What is exported is one committed state; nothing is written in `directory`. Raises
+    LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a file of that name
+    or no folder to write it to.
     """
-    if archive.exists():
+    if os.path.lexists(archive):
+        raise _there_already(archive)
+    if not archive.parent.is_dir():
         raise UsageError(
-            "There is a file {path} already.", hint="Give the export a new name.", path=archive
+            "There is no folder {path}.",
+            hint="Make it first, or name a file in another folder.",
+            path=archive.parent,
         )
     expect_catalogue(directory)
     if not (directory / CATALOGUE).is_file():
         may_create(directory, create=False)
-    scratch = archive.with_name(f"{archive.name}.part")
-    if scratch.is_dir():  # left by a process that was killed
-        shutil.rmtree(scratch)
     try:
-        scratch.mkdir()
-        counts, embedding = _snapshot(directory, scratch / CATALOGUE)
-        manifest = _manifest(scratch / CATALOGUE, counts, embedding)
-        packed = scratch / "archive.zip"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
-            new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-            new.write(scratch / CATALOGUE, CATALOGUE)
-        with packed.open("rb+") as file:
-            os.fsync(file.fileno())
-        packed.replace(archive)
+        # A new folder each time: what has that name already is somebody else's.
+        with tempfile.TemporaryDirectory(
+            prefix=f".{archive.name[:40]}.",
+            dir=archive.parent.absolute(),
+            ignore_cleanup_errors=True,
+        ) as folder:
+            scratch = Path(folder)
+            counts, embedding = _snapshot(directory, scratch / CATALOGUE)
+            manifest = _manifest(scratch / CATALOGUE, counts, embedding)
+            packed = scratch / "archive.zip"
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+                new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+                new.write(scratch / CATALOGUE, CATALOGUE)
+            with packed.open("rb+") as file:
+                os.fsync(file.fileno())
+            _put(packed, archive)
         sync_directory(archive.parent)
     except OSError as error:
         raise LibraryError(
@@ -100,23 +110,39 @@ def export_library(directory: Path, archive: Path) -> Manifest:
             path=archive,
             reason=error.strerror or error,
         ) from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return manifest
+
+
+def _put(packed: Path, archive: Path) -> None:
+    """Give the file its name, unless another has got that name meanwhile."""
+    try:
+        os.link(packed, archive)
+    except FileExistsError:
+        raise _there_already(archive) from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(archive):
+            raise _there_already(archive) from None
+        packed.rename(archive)
+
+
+def _there_already(archive: Path) -> UsageError:
+    return UsageError(
+        "There is a file {path} already.", hint="Give the export a new name.", path=archive
+    )
 
 
 def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
     """One committed state as a file of its own, without what is derived, due or half done."""
-    catalogue = Catalogue(directory / CATALOGUE)
+    catalogue = Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))
     try:
-        if catalogue.needs_migration():
-            with WriteLock(directory).hold(PATIENCE):
-                catalogue.migrate()
+        older = catalogue.needs_migration()
         catalogue.copy_to(copy)
     finally:
         catalogue.close()
     copied = Catalogue(copy)
     try:
+        if older:  # the copy, so that this goes where the library can only be read
+            copied.migrate()
         with copied.write() as transaction:
             transaction.drop_staging()
             transaction.forget_removals()
@@ -166,7 +192,8 @@ def import_library(
     """
     if not archive.is_file():
         raise UsageError("There is no file {path}.", hint="Name an export.", path=archive)
-    empty = not directory.is_dir() or not any(directory.iterdir())
+    made = not directory.exists()
+    empty = made or (directory.is_dir() and not any(directory.iterdir()))
     try:
         with zipfile.ZipFile(archive) as packed:
             manifest = _read_manifest(packed, archive)
@@ -185,8 +212,8 @@ def import_library(
                 tell(tr("Building the search indexes ..."))
                 library.sync()
     except BaseException as error:
-        if empty and not _has_documents(directory):
-            shutil.rmtree(directory, ignore_errors=True)
+        if empty:
+            _unmake(directory, made=made)
         if isinstance(error, zipfile.BadZipFile | zlib.error | NotImplementedError | EOFError):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
@@ -213,12 +240,37 @@ def import_library(
     return manifest
 
 
-def _has_documents(directory: Path) -> bool:
-    """Whether the rows have been committed."""
-    if not (directory / CATALOGUE).is_file():
+def _unmake(directory: Path, *, made: bool) -> None:
+    """Take away the empty library that an import began, unless somebody else uses it by now."""
+    if not directory.is_dir():
+        return
+    catalogue, lock = directory / CATALOGUE, directory / "write.lock"
+    with WriteLock(directory).try_hold() as held:
+        if not held or (catalogue.exists() and not _is_unused(catalogue)):
+            return
+        with suppress(OSError):  # Windows: opened by somebody this very moment
+            catalogue.unlink(missing_ok=True)
+            if os.name != "nt":  # who waits for the file that goes tries again with a new one
+                lock.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty
+        if os.name == "nt":  # there, only once it is free; refused while another holds it
+            lock.unlink(missing_ok=True)
+        if made:
+            directory.rmdir()
+
+
+def _is_unused(catalogue: Path) -> bool:
+    """Whether it holds no documents and no process has it open, waiting to write, say."""
+    try:
+        with closing(sqlite3.connect(catalogue, timeout=0.2, isolation_level=None)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if "documents" in tables and any(connection.execute("SELECT 1 FROM documents LIMIT 1")):
+                return False
+            # Only the one connection that is left may end write-ahead logging.
+            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+            return bool(mode == "delete")
+    except sqlite3.Error:
         return False
-    with closing(sqlite3.connect(directory / CATALOGUE)) as connection:
-        return bool(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
 
 
 def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None:
@@ -271,7 +323,7 @@ def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
                 known=FORMAT,
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(archive, error) from error
     if manifest.bytes != by_name[CATALOGUE].file_size:
         raise _damaged(archive, tr("its catalogue is not of the size that it says"))

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "stores"))
 from library_fixtures import add, document, open_library
 
 from localrag.cli.group import cli
+from localrag.errors import UsageError
 from localrag.text.tokenize import Tokenizer
 
 
@@ -72,3 +73,22 @@ def test_they_are_listed() -> None:
     assert code == 0
     assert "export " in output
     assert "import " in output
+
+
+def refused(*arguments: str) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_an_export_needs_a_name_in_a_folder_that_is_there(folder: Path, tmp_path: Path) -> None:
+    said = str(refused("export", str(tmp_path / "none" / "x.zip"), "--library", str(folder)))
+    assert f"There is no folder {tmp_path / 'none'}." in said
+    assert "disk space" not in said
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_an_empty_name_is_refused(folder: Path, command: str) -> None:
+    assert "The name of the file is empty." in str(refused(command, "", "--library", str(folder)))

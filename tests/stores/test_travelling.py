@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 import zipfile
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ from localrag.errors import (
     LocalragError,
     UsageError,
 )
-from localrag.stores import strangers
+from localrag.stores import strangers, travelling
 from localrag.stores.checking import check_library
 from localrag.stores.migrations import migrate
 from localrag.stores.travelling import export_library, import_library
@@ -372,7 +376,7 @@ def test_exports_overwrite_nothing(library: Path, archive: Path, tmp_path: Path)
     assert archive.read_bytes() == before
     with pytest.raises(LibraryNotFoundError):
         export_library(tmp_path / "none", tmp_path / "y.zip")
-    with pytest.raises(LibraryError, match="cannot be exported"):
+    with pytest.raises(UsageError, match=r"no folder .*no folder\."):
         export_library(library, tmp_path / "no folder" / "y.zip")
     with pytest.raises(UsageError, match="no file"):
         bring(tmp_path / "y.zip", tmp_path / "there")
@@ -387,13 +391,11 @@ class Cut(BaseException):
 def test_an_import_that_was_cut_off_is_completed_by_the_next(
     library: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    from localrag.stores import travelling
-
     def cut(*_: Any) -> None:
         raise Cut
 
     monkeypatch.setattr(travelling, where, cut)
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a kill cleans nothing up
+    monkeypatch.setattr(travelling, "_unmake", lambda *_, **__: None)  # nor does a kill
     with pytest.raises(Cut):
         bring(archive, tmp_path / "there")
     monkeypatch.undo()
@@ -415,3 +417,215 @@ def test_a_damaged_library_is_not_exported(library: Path, tmp_path: Path) -> Non
     with pytest.raises(LibraryDamagedError):
         export_library(library, tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
+
+
+def test_an_export_deletes_no_folder_of_somebody_else(library: Path, tmp_path: Path) -> None:
+    mine = [tmp_path / "x.zip.part" / "letter.txt", tmp_path / ".x.zip.old" / "letter.txt"]
+    for letter in mine:
+        letter.parent.mkdir()
+        letter.write_text("mine")
+    export_library(library, tmp_path / "x.zip")
+    assert [letter.read_text() for letter in mine] == ["mine", "mine"]
+    names = [".x.zip.old", "library", "x.zip", "x.zip.part"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_exports_to_one_name_the_first_stays(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def unable(*_: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not links:
+        monkeypatch.setattr(os, "link", unable)
+    export_library(library, tmp_path / "before.zip")
+    true, other = travelling._manifest, tmp_path / "x.zip"
+
+    def meanwhile(*arguments: Any) -> Any:
+        other.write_bytes(b"of the other export")
+        return true(*arguments)
+
+    monkeypatch.setattr(travelling, "_manifest", meanwhile)
+    with pytest.raises(UsageError, match="already"):
+        export_library(library, other)
+    assert other.read_bytes() == b"of the other export"
+    names = ["before.zip", "library", "x.zip"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    bring(tmp_path / "before.zip", tmp_path / "there")
+    assert answers(tmp_path / "there") == answers(library)
+
+
+def test_a_failed_export_leaves_nothing(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(zipfile.ZipFile, "write", full)
+    with pytest.raises(LibraryError, match=r"cannot be exported .*No space left"):
+        export_library(library, tmp_path / "x.zip")
+    assert [path.name for path in tmp_path.iterdir()] == ["library"]
+
+
+@pytest.mark.parametrize("where", ["more", "format"])
+def test_a_manifest_that_is_nested_without_end(archive: Path, tmp_path: Path, where: str) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        catalogue = packed.read("catalogue.sqlite")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
+        packed.writestr("manifest.json", f'{{"{where}": {"[" * 100_000}{"]" * 100_000}}}')
+        packed.writestr("catalogue.sqlite", catalogue)
+    assert "is no exported library" in refused(tmp_path / "x.zip", tmp_path / "there")
+
+
+# An import that fails takes away what it made, and nothing else
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Any]) -> None:
+    def full(*_: Any) -> None:
+        meanwhile()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(travelling, "_extract", full)
+
+
+def test_who_waits_to_write_keeps_the_library(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, waiting = tmp_path / "there", threading.Event()
+
+    def write() -> None:
+        with open_library(there) as one, one.writing(timeout=30, on_wait=lambda _: waiting.set()):
+            add(one, document("written meanwhile", source="/m.txt"))
+
+    other = threading.Thread(target=write)
+
+    def meanwhile() -> None:
+        other.start()
+        assert waiting.wait(30)
+
+    failing(monkeypatch, meanwhile)
+    with pytest.raises(LibraryError, match="cannot go on"):
+        bring(archive, there)
+    other.join()
+    with open_library(there, create=False) as one:
+        assert [source.state.path for source in one.sources()] == ["/m.txt"]
+
+
+def test_a_folder_that_was_there_stays(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    failing(monkeypatch, lambda: None)
+    with pytest.raises(LibraryError, match="cannot go on"):
+        bring(archive, tmp_path / "there")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_files_that_came_meanwhile_stay(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letter = tmp_path / "there" / "letter.txt"
+    failing(monkeypatch, lambda: letter.write_text("mine"))
+    with pytest.raises(LibraryError, match="cannot go on"):
+        bring(archive, tmp_path / "there")
+    assert list((tmp_path / "there").iterdir()) == [letter]
+
+
+def test_what_is_complete_stays_though_its_indexes_fail(
+    library: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(travelling.Library, "sync", full)
+        with pytest.raises(LibraryError, match="cannot go on"):
+            bring(archive, tmp_path / "there")
+    assert answers(tmp_path / "there") == answers(library)
+
+
+# From where nothing can be written
+
+
+@pytest.fixture
+def protected(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A library that this user may not write to; for root, the system's answer is put on."""
+    if os.geteuid() == 0:
+        true = os.access
+
+        def access(path: Any, mode: int, **options: Any) -> bool:
+            below = Path(path) == library or library in Path(path).parents
+            return False if mode & os.W_OK and below else true(path, mode, **options)
+
+        monkeypatch.setattr(os, "access", access)
+    for path in (*library.rglob("*"), library):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    yield library
+    for path in (library, *library.rglob("*")):
+        path.chmod(0o755)
+
+
+def state(directory: Path) -> dict[Path, tuple[int, bytes]]:
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_library_that_can_only_be_read_travels(protected: Path, tmp_path: Path) -> None:
+    before = state(protected)
+    export_library(protected, tmp_path / "x.zip")
+    assert state(protected) == before
+    bring(tmp_path / "x.zip", tmp_path / "there")
+    assert answers(tmp_path / "there") == answers(protected)
+
+
+def test_a_library_of_an_older_version_is_exported_and_left_alone(
+    library: Path, tmp_path: Path
+) -> None:
+    with sqlite3.connect(library / "catalogue.sqlite") as raw:
+        raw.execute("DROP TABLE checksums")
+        raw.execute("PRAGMA user_version = 1")
+    raw.close()
+    export_library(library, tmp_path / "x.zip")
+    with sqlite3.connect(library / "catalogue.sqlite") as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (1,)
+    raw.close()
+    bring(tmp_path / "x.zip", tmp_path / "there")
+    assert answers(tmp_path / "there") == answers(library)
+
+
+EXPORT = """
+import os, sys
+from pathlib import Path
+from localrag.stores.travelling import export_library
+assert not os.access(sys.argv[1], os.W_OK), "this medium can be written"
+print(export_library(Path(sys.argv[1]), Path(sys.argv[2])).documents)
+"""
+
+
+def test_from_a_medium_that_is_mounted_read_only(library: Path, tmp_path: Path) -> None:
+    place = tmp_path / "medium"
+    place.mkdir()
+    script = (
+        f"mount -t tmpfs none {place} && cp -r {library} {place}/library && "
+        f'mount -o remount,ro {place} && exec "$@"'
+    )
+    inside = ["unshare", "-rm", "sh", "-c", script, "sh"]
+    try:
+        able = subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        able = False
+    if not able:
+        pytest.skip("only where a user may mount in a namespace")
+    done = subprocess.run(
+        [*inside, sys.executable, "-c", EXPORT, f"{place}/library", f"{tmp_path}/x.zip"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
+    bring(tmp_path / "x.zip", tmp_path / "there")
+    assert answers(tmp_path / "there") == answers(library)
