@@ -6,6 +6,9 @@ import errno
 import json
 import os
 import re
+import sqlite3
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +20,7 @@ from localrag.chunking import WindowChunker, passage_text
 from localrag.config import load_settings
 from localrag.errors import (
     ConfigError,
+    LibraryDamagedError,
     LibraryError,
     ModelCorruptError,
     ModelNotFoundError,
@@ -27,7 +31,7 @@ from localrag.evaluation.dataset import read_dataset
 from localrag.indexing import Indexer
 from localrag.parsing import parse_file, worker
 from localrag.registry.store import ModelStore
-from localrag.stores.keywords import sweep
+from localrag.stores.keywords import read_pointer, sweep
 from localrag.stores.library import Library
 from localrag.stores.records import EmbeddingIdentity
 from localrag.text.tokenize import Tokenizer
@@ -189,3 +193,44 @@ def test_a_disk_that_turns_read_only_while_old_indexes_are_swept(
         monkeypatch.setattr("localrag.stores.following.read_pointer", lambda _: pointing)
         with pytest.raises(LibraryError, match="Read-only file system"):
             library.keywords.sweep()
+
+
+def test_the_pointer_of_an_index_of_brackets(tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text(DEEP, encoding="utf-8")
+    assert read_pointer(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE documents SET metadata = '3'", "UPDATE pages SET \"end\" = 'x'"]
+)
+def test_rows_that_cannot_have_been_stored(change: str, tmp_path: Path) -> None:
+    files, embedder = tmp_path / "files", HashEmbedder()
+    files.mkdir()
+    (files / "a.txt").write_text("the lantern by the harbour\n", encoding="utf-8")
+    embedding = EmbeddingIdentity(embedder.fingerprint, "hash", embedder.dimension)
+
+    def opened() -> Library:
+        return Library.open(
+            tmp_path / "library",
+            create=True,
+            embedding=embedding,
+            tokenize=Tokenizer(),
+            passage_text=passage_text,
+        )
+
+    with opened() as library:
+        Indexer(
+            library,
+            chunker=WindowChunker(100, 0),
+            chunking="windows",
+            embedder=embedder,
+            embedding=embedding,
+            detect_language=lambda _: "en",
+            parse=parse_file,
+        ).add([files])
+    with closing(sqlite3.connect(tmp_path / "library" / "catalogue.sqlite")) as connection:
+        connection.execute(change)
+        connection.commit()
+    document_id = sha256((files / "a.txt").read_bytes()).hexdigest()
+    with opened() as library, pytest.raises(LibraryDamagedError, match="cannot have been stored"):
+        library.document(document_id)

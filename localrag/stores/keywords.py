@@ -245,7 +245,7 @@ def read_pointer(directory: Path) -> Pointer | None:
         pointer = Pointer(**json.loads((directory / POINTER).read_text(encoding="utf-8")))
         # A library may come from somebody else: nothing outside its folder is opened.
         whole = _FOLDER.fullmatch(pointer.folder) and type(pointer.generation) is int
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     return pointer if whole else None
 

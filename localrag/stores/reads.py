@@ -151,11 +151,15 @@ class Snapshot:
             'SELECT "start", level, text FROM headings WHERE document = ? ORDER BY position',
             (number,),
         )
+        try:
+            cut = tuple(Page(page, text[start:end]) for page, start, end in pages)
+        except TypeError as error:
+            raise _damaged_rows(error) from error
         return Document(
             id=document_id,
             source=source[0] if source else "",
             title=title,
-            pages=tuple(Page(page, text[start:end]) for page, start, end in pages),
+            pages=cut,
             headings=tuple(Heading(*heading) for heading in headings),
             metadata=_metadata(metadata),
         )
@@ -346,10 +350,10 @@ class Snapshot:
 
 def _metadata(stored: object) -> dict[str, str]:
     try:
-        found = json.loads(str(stored))
-    except ValueError as error:
+        found = dict(json.loads(str(stored)))
+    except (ValueError, TypeError, RecursionError) as error:
         raise _damaged_rows(error) from error
-    return {str(name): str(value) for name, value in dict(found).items()}
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def _damaged_rows(reason: object) -> LibraryDamagedError:
