@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fakes import HashEmbedder
 
 from localrag.chunking import WindowChunker, passage_text
@@ -78,3 +82,21 @@ def found(library: Library, question: str, k: int = 1000) -> tuple[list[Any], li
 
 def bytes_on_disk(directory: Path) -> bytes:
     return b"".join(p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file())
+
+
+@contextmanager
+def write_protected(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A library that this user may not write to; for root, the system's answer is put on."""
+    if os.geteuid() == 0:
+        true = os.access
+
+        def access(path: Any, mode: int, **options: Any) -> bool:
+            below = Path(path) == directory or directory in Path(path).parents
+            return False if mode & os.W_OK and below else true(path, mode, **options)
+
+        monkeypatch.setattr(os, "access", access)
+    for path in (*directory.rglob("*"), directory):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    yield directory
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755)

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from library_fixtures import EMBEDDER, Words, add, document, open_library
+from library_fixtures import EMBEDDER, Words, add, document, open_library, write_protected
 
 from localrag.chunking import passage_text
 from localrag.errors import LibraryError
@@ -36,20 +36,8 @@ def shelf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def protected(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A library that this user may not write to; for root, the system's answer is put on."""
-    if os.geteuid() == 0:
-        true = os.access
-
-        def access(path: Any, mode: int, **options: Any) -> bool:
-            below = Path(path) == shelf or shelf in Path(path).parents
-            return False if mode & os.W_OK and below else true(path, mode, **options)
-
-        monkeypatch.setattr(os, "access", access)
-    for path in (*shelf.rglob("*"), shelf):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    yield shelf
-    for path in (shelf, *shelf.rglob("*")):
-        path.chmod(0o755)
+    with write_protected(shelf, monkeypatch) as directory:
+        yield directory
 
 
 def found(library: Library, word: str) -> tuple[list[str], list[str]]:

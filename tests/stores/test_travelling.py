@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library_fixtures import EMBEDDER, Words, add, bytes_on_disk, document, found, open_library
+from library_fixtures import (
+    EMBEDDER,
+    Words,
+    add,
+    bytes_on_disk,
+    document,
+    found,
+    open_library,
+    write_protected,
+)
 
 from localrag.chunking import passage_text
 from localrag.errors import (
@@ -550,20 +559,8 @@ def test_what_is_complete_stays_though_its_indexes_fail(
 
 @pytest.fixture
 def protected(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A library that this user may not write to; for root, the system's answer is put on."""
-    if os.geteuid() == 0:
-        true = os.access
-
-        def access(path: Any, mode: int, **options: Any) -> bool:
-            below = Path(path) == library or library in Path(path).parents
-            return False if mode & os.W_OK and below else true(path, mode, **options)
-
-        monkeypatch.setattr(os, "access", access)
-    for path in (*library.rglob("*"), library):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    yield library
-    for path in (library, *library.rglob("*")):
-        path.chmod(0o755)
+    with write_protected(library, monkeypatch) as directory:
+        yield directory
 
 
 def state(directory: Path) -> dict[Path, tuple[int, bytes]]:
