@@ -46,6 +46,9 @@ _RATIO_LIMIT = 200
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 _Text = Annotated[str, msgspec.Meta(max_length=1000)]
 
+_NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, UnicodeDecodeError)
+"""What a damaged archive is answered with; the last where a name in it is no text."""
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What `manifest.json` says of the catalogue beside it."""
@@ -214,7 +217,7 @@ def import_library(
     except BaseException as error:
         if empty:
             _unmake(directory, made=made)
-        if isinstance(error, zipfile.BadZipFile | zlib.error | NotImplementedError | EOFError):
+        if isinstance(error, _NO_ARCHIVE):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
             raise LibraryError(

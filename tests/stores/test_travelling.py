@@ -332,6 +332,16 @@ def test_other_files_in_the_archive(archive: Path, tmp_path: Path, name: str) ->
     assert "holds other files" in refused(archive, tmp_path / "there")
 
 
+def test_a_name_in_the_archive_that_is_no_text(tmp_path: Path) -> None:
+    named = tmp_path / "named.zip"
+    with zipfile.ZipFile(named, "w") as new:
+        new.writestr("\u00e9.txt", "x")
+    named.write_bytes(named.read_bytes().replace(b"\xc3\xa9", b"\x98\xa9"))
+    with pytest.raises(LibraryDamagedError, match="is no exported library"):
+        bring(named, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_a_bomb(archive: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(archive) as packed:
         manifest = json.loads(packed.read("manifest.json"))
