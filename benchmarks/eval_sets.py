@@ -5,7 +5,7 @@
 
 Each passage of the corpus becomes a Markdown file named by its place in the corpus, so that
 passages are cut as those of a user's files are. The questions are taken evenly from all; the
-reference is the first of the answers that the set gives, and `source` the file that holds it.
+references are all answers that the set gives, and `source` the file that holds them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
             row = {
                 "id": query["id"],
                 "question": query["text"],
-                "reference": query["answers"][0],
+                "references": query["answers"],
                 "has_answer": True,
                 "source": answered_by[query["id"]],
                 "page": 1,

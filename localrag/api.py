@@ -51,6 +51,11 @@ def _nothing(_: object) -> None:
     """Tell nobody."""
 
 
+def _as_it_is(model: factory.Model) -> factory.Model:
+    """The model itself."""
+    return model
+
+
 class LocalRAG:
     """A library of documents, and everything that can be asked of it.
 
@@ -63,9 +68,11 @@ class LocalRAG:
         settings: Settings,
         embedder: Embedder | None = None,
         on_note: Callable[[str], None] = _nothing,
+        wrap_model: Callable[[factory.Model], factory.Model] = _as_it_is,
     ) -> None:
         """Callers use `LocalRAG.open`."""
         self._on_note = on_note
+        self._wrap_model = wrap_model
         self.library = library
         self.settings = settings
         self._embedder = embedder
@@ -80,12 +87,15 @@ class LocalRAG:
         create: bool = True,
         on_damage: Callable[[Path], None] = _nothing,
         on_note: Callable[[str], None] = _nothing,
+        wrap_model: Callable[[factory.Model], factory.Model] = _as_it_is,
     ) -> Self:
         """Open the library in `directory`; with `create`, make it on the first `add`.
 
         `settings` None reads the settings file and the environment. `on_damage` is told
         which derived index was damaged and is being built anew, `on_note` what is not done
         as the settings ask, such as a reranker that does not serve the question's language.
+        `wrap_model` may put something around the language model when it is loaded, such as what
+        remembers its outcomes.
         Raises `LibraryNotFoundError` without `create`, `LibraryDamagedError`, `ConfigError`.
         """
         settings = settings or load_settings()
@@ -99,7 +109,7 @@ class LocalRAG:
             keyword_engine=settings.keywords.engine,
             note=on_damage,
         )
-        return cls(library, settings, embedder, on_note)
+        return cls(library, settings, embedder, on_note, wrap_model)
 
     def close(self) -> None:
         """Close the library and free the models."""
@@ -130,7 +140,8 @@ class LocalRAG:
     def model(self) -> factory.Model:
         """The language model, loaded on first use."""
         if self._model is None:
-            self._model = factory.make_model(self.settings, factory.make_models(), self.library)
+            model = factory.make_model(self.settings, factory.make_models(), self.library)
+            self._model = self._wrap_model(model)
         return self._model
 
     def add(

@@ -273,7 +273,7 @@ def make(
     made = 0
     with (
         CallStore(folder / work.CALLS_FILE) as store,
-        work.open_pipeline(settings, library, documents, folder) as pipeline,
+        work.open_pipeline(settings, library, documents, folder, store) as pipeline,
         work.open_judge(settings, store) as opened,
         work.writing(output) as write,
         work.Progress(tr("Drafting questions")) as progress,

@@ -88,7 +88,7 @@ def produce(
             if complete:
                 found.append((name, answers(samples, None, store, "", progress)))
                 continue
-            with work.open_pipeline(settings, library, documents, folder) as pipeline:
+            with work.open_pipeline(settings, library, documents, folder, store) as pipeline:
                 identity = pipeline.identity()
                 found.append((name, answers(samples, pipeline, store, identity, progress)))
     return found

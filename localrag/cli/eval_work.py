@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from localrag.evaluation.drafting import Passage
     from localrag.evaluation.remembered import CallStore, RememberedModel
     from localrag.evaluation.scoring import Response
+    from localrag.factory import Model
     from localrag.types import ScoredChunk
 
 CALLS_FILE = "calls.sqlite"
@@ -29,7 +30,6 @@ PLAIN_EVERY = 10.0
 """Seconds between two progress lines where the output is not a terminal."""
 
 _SAMPLE_BYTES = 1 << 20
-_HOSTED_WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,18 @@ def open_judge(settings: Settings, store: CallStore) -> Iterator[OpenJudge]:
     model = factory.make_model(settings, factory.make_models())
     try:
         remembered = RememberedModel(model.llm, model.scorer, fingerprint, store)
-        # A server answers several calls at once; a model in this process has one lock.
-        workers = 1 if model.scorer is not None else _HOSTED_WORKERS
-        yield OpenJudge(remembered, model.scorer is not None, fingerprint, workers)
+        yield OpenJudge(remembered, model.scorer is not None, fingerprint, _workers(settings))
     finally:
         model.close()
+
+
+def _workers(settings: Settings) -> int:
+    """Calls at once: one for a model in this process, which has one lock."""
+    from localrag.config import OpenAISettings
+    from localrag.llms.served import calls_at_once
+
+    llm = settings.llm
+    return calls_at_once(llm.base_url) if isinstance(llm, OpenAISettings) else 1
 
 
 def withheld_from(judging: Settings) -> Callable[[Sample, Response], bool]:
@@ -154,11 +161,13 @@ def model_fingerprint(settings: Settings) -> str:
 class LibraryPipeline:
     """A library and its settings as the pipeline under test.
 
-    `passages` and `find` leave out what the settings' language model may not read.
+    `passages` and `find` leave out what the settings' language model may not read. `model` is
+    what remembers the language model's outcomes.
     """
 
-    def __init__(self, rag: LocalRAG) -> None:
+    def __init__(self, rag: LocalRAG, model: PipelineModel) -> None:
         self._rag = rag
+        self._model = model
 
     def passages(self) -> list[Passage]:
         """All passages of the library, document by document, with file name and page."""
@@ -175,12 +184,16 @@ class LibraryPipeline:
         ]
 
     def ask(self, question: str) -> Response:
-        """The answer, the contexts that it was written from, and the seconds it took."""
+        """The answer, the contexts that it was written from, and the seconds it took.
+
+        What an earlier answer has asked the model word for word counts as long as it took then.
+        """
         from localrag.evaluation.scoring import Response
 
+        before = self._model.saved
         answer = self._rag.ask(question)
         contexts = tuple(_context(context) for context in answer.contexts)
-        return Response(answer.text, contexts, answer.seconds)
+        return Response(answer.text, contexts, answer.seconds + self._model.saved - before)
 
     def find(self, question: str) -> list[Context]:
         """The contexts that an answer would be written from."""
@@ -209,9 +222,40 @@ class LibraryPipeline:
         )
 
 
+class PipelineModel:
+    """The language model of a pipeline, its outcomes kept in `store`.
+
+    Configurations that ask it the same, such as one passage graded for relevance by a reranker
+    and by Self-RAG, pay for that once, and so does a run that was killed amid an answer.
+    """
+
+    def __init__(self, settings: Settings, store: CallStore) -> None:
+        self._settings = settings
+        self._store = store
+        self._remembered: RememberedModel | None = None
+
+    def wrap(self, model: Model) -> Model:
+        """The model with its memory around it."""
+        from dataclasses import replace
+
+        from localrag.config import settings_table
+        from localrag.evaluation.remembered import RememberedModel, key_of
+
+        table = settings_table(self._settings)["llm"]
+        fingerprint = key_of("pipeline", model_fingerprint(self._settings), table)
+        remembered = RememberedModel(model.llm, model.scorer, fingerprint, self._store)
+        self._remembered = remembered
+        return replace(model, llm=remembered, scorer=remembered if model.scorer else None)
+
+    @property
+    def saved(self) -> float:
+        """Seconds that the outcomes taken from the store once cost."""
+        return self._remembered.saved if self._remembered else 0.0
+
+
 @contextmanager
 def open_pipeline(
-    settings: Settings, library: Path, documents: Sequence[Path], cache: Path
+    settings: Settings, library: Path, documents: Sequence[Path], cache: Path, store: CallStore
 ) -> Iterator[LibraryPipeline]:
     """The library under these settings, or one of its own for `documents`, built where needed.
 
@@ -219,20 +263,24 @@ def open_pipeline(
     """
     from localrag.api import LocalRAG
 
+    model = PipelineModel(settings, store)
     if not documents:
-        with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
-            yield LibraryPipeline(rag)
+        with LocalRAG.open(
+            library, settings=settings, create=False, on_note=note, wrap_model=model.wrap
+        ) as rag:
+            yield LibraryPipeline(rag, model)
         return
     from localrag import factory
     from localrag.evaluation.remembered import key_of
 
     wanted = sorted(str(path.expanduser().resolve()) for path in documents)
     key = key_of(wanted, settings.embedding.model, factory.chunking_fingerprint(settings))
-    with LocalRAG.open(cache / "libraries" / key[:16], settings=settings, on_note=note) as rag:
+    folder = cache / "libraries" / key[:16]
+    with LocalRAG.open(folder, settings=settings, on_note=note, wrap_model=model.wrap) as rag:
         report = rag.add(documents, prune=True)
         for failed in report.failed:
             note(tr("Not read: {path}", path=failed.source))
-        yield LibraryPipeline(rag)
+        yield LibraryPipeline(rag, model)
 
 
 @contextmanager

@@ -190,7 +190,7 @@ def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
 
     By the model that is loaded already: a second one might not fit into the memory.
     """
-    from localrag.cli.eval_work import LibraryPipeline
+    from localrag.cli.eval_work import LibraryPipeline, PipelineModel
     from localrag.evaluation.dataset import Sample
     from localrag.evaluation.judge import Judge
     from localrag.evaluation.remembered import CallStore, RememberedModel
@@ -205,7 +205,8 @@ def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
     rag.settings = settings
     samples = [Sample(str(number), question) for number, question in enumerate(QUESTIONS, 1)]
     with CallStore(folder / "calls.sqlite") as store:
-        given = answers(samples, LibraryPipeline(rag), store, "samples", unheard)
+        pipeline = LibraryPipeline(rag, PipelineModel(settings, store))
+        given = answers(samples, pipeline, store, "samples", unheard)
         judging = RememberedModel(rag.model.llm, rag.model.scorer, "samples", store)
         scores = rag.model.scorer is not None
         judge = Judge(judging, judging if scores else None, reasons=False)

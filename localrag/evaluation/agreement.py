@@ -74,6 +74,23 @@ def ordering_interval(
     return _interval(lambda chosen: ordering(scores[chosen], labels[chosen]), len(labels), seed)
 
 
+def mean_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
+    """The 95% interval of the mean of scores in [0, 1], shape (n,), by percentile bootstrap.
+
+    All 0 or all 1, which a bootstrap takes for certain, have the exact bound of a proportion:
+    the other end is where so many alike would be seen in 1 of 40 samples (Clopper and Pearson,
+    "The Use of Confidence or Fiducial Limits", Biometrika 1934). Raises ValueError for no scores.
+    """
+    if not len(scores):
+        raise ValueError("an interval needs at least one score")
+    alike = float(0.025 ** (1 / len(scores)))
+    if (scores == 1).all():
+        return alike, 1.0
+    if (scores == 0).all():
+        return 0.0, 1 - alike
+    return _interval(lambda chosen: float(scores[chosen].mean()), len(scores), seed)
+
+
 def paired_difference(
     one: Sequence[float], other: Sequence[float], *, seed: int = 0
 ) -> tuple[float, float, float]:

@@ -24,7 +24,7 @@ HINT = (
 _QUESTION = ("question", "user_input", "query")
 _ANSWER = ("answer", "response")
 _CONTEXTS = ("contexts", "retrieved_contexts")
-_REFERENCE = ("ideal_answer", "ground_truth", "ground_truths", "reference")
+_REFERENCE = ("ideal_answer", "ground_truth", "ground_truths", "reference", "references")
 _ANSWERABLE = ("has_answer", "answerable")
 _FALSE = ("false", "0", "no", "否")
 
@@ -43,19 +43,24 @@ class Context:
 class Sample:
     """One question of a data set.
 
-    `answer` and `contexts` None: the pipeline under test produces them. `reference` "": there is
-    no reference answer. `answerable` None: not known. `source` and `page` (from 1) say where the
-    answer stands, "" and None where that is not known.
+    `answer` and `contexts` None: the pipeline under test produces them. `references` are answers
+    of which each is right; none where that is not known. `answerable` None: not known. `source`
+    and `page` (from 1) say where the answer stands, "" and None where that is not known.
     """
 
     id: str
     question: str
     answer: str | None = None
     contexts: tuple[Context, ...] | None = None
-    reference: str = ""
+    references: tuple[str, ...] = ()
     answerable: bool | None = None
     source: str = ""
     page: int | None = None
+
+    @property
+    def reference(self) -> str:
+        """The first reference answer, which a judge compares with; "" where there is none."""
+        return self.references[0] if self.references else ""
 
 
 def read_dataset(path: Path) -> list[Sample]:
@@ -129,9 +134,6 @@ def _sample(path: Path, number: int, row: Mapping[str, Any]) -> Sample:
         )
     contexts = _first(row, _CONTEXTS)
     # localrag's own files name the chapter in "reference" and the answer in "ideal_answer".
-    reference = _first(row, _REFERENCE)
-    if isinstance(reference, list | tuple):
-        reference = next(iter(reference), "")
     answer = _first(row, _ANSWER)
     page = str(row.get("page") or "").strip()
     identifier = row.get("id")
@@ -140,7 +142,7 @@ def _sample(path: Path, number: int, row: Mapping[str, Any]) -> Sample:
         question=question.strip(),
         answer=str(answer) if answer is not None else None,
         contexts=_contexts(contexts) if contexts is not None else None,
-        reference=str(reference or "").strip(),
+        references=_references(_first(row, _REFERENCE)),
         answerable=_truth(_first(row, _ANSWERABLE)),
         source=str(row.get("source") or ""),
         page=int(page) if page.isdigit() else None,
@@ -149,6 +151,14 @@ def _sample(path: Path, number: int, row: Mapping[str, Any]) -> Sample:
 
 def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+
+
+def _references(value: Any) -> tuple[str, ...]:
+    """One answer, or a list of them; a list in a CSV cell is written as JSON or as Python does."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = _listed(value)
+    listed = value if isinstance(value, list | tuple) else [value or ""]
+    return tuple(dict.fromkeys(text for one in listed if (text := str(one).strip())))
 
 
 def _contexts(value: Any) -> tuple[Context, ...]:

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -101,8 +102,9 @@ def key_of(*parts: object) -> str:
 class RememberedModel:
     """A language model whose every outcome is kept: an `LLM`, and a `ChoiceScorer` of `scorer`.
 
-    `seconds` counts what all outcomes cost when they were computed, whether now or earlier, and
-    `computed` how many calls the model was really asked. `fingerprint` identifies the weights.
+    `seconds` counts what all outcomes cost when they were computed, whether now or earlier;
+    `saved` is the part of it that was computed earlier, and `computed` how many calls the model
+    was really asked. `fingerprint` identifies the weights and all settings that change outcomes.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class RememberedModel:
         self._store = store
         self._lock = threading.Lock()
         self.seconds = 0.0
+        self.saved = 0.0
         self.computed = 0
 
     @property
@@ -136,14 +139,7 @@ class RememberedModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """A whole reply, from the store where the same was asked before."""
-        asked = [
-            options.max_tokens,
-            options.temperature,
-            options.seed,
-            list(options.stop),
-            options.schema,
-        ]
-        key = key_of("complete", self._fingerprint, _plain(messages), asked)
+        key = key_of("complete", self._fingerprint, _plain(messages), _asked(options))
         if (known := self._store.get(key)) is not None:
             self._count(known[1], computed=False)
             return Completion(**known[0])
@@ -161,8 +157,24 @@ class RememberedModel:
         return completion
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
-        """The reply in one piece: whoever grades does not watch it being written."""
-        yield self.complete(messages, options).text
+        """The reply as it is written, or in one piece where the same was asked before.
+
+        One that is not read to its end is not kept.
+        """
+        key = key_of("stream", self._fingerprint, _plain(messages), _asked(options))
+        if (known := self._store.get(key)) is not None:
+            self._count(known[1], computed=False)
+            yield known[0]
+            return
+        pieces: list[str] = []
+        started = time.perf_counter()
+        with closing(self._llm.stream(messages, options)) as stream:  # type: ignore[type-var]
+            for piece in stream:
+                pieces.append(piece)
+                yield piece
+        seconds = time.perf_counter() - started
+        self._store.put(key, "".join(pieces), seconds)
+        self._count(seconds, computed=True)
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -183,7 +195,19 @@ class RememberedModel:
     def _count(self, seconds: float, *, computed: bool) -> None:
         with self._lock:
             self.seconds += seconds
+            self.saved += 0.0 if computed else seconds
             self.computed += computed
+
+
+def _asked(options: Options) -> list[object]:
+    """What of the options a reply depends on."""
+    return [
+        options.max_tokens,
+        options.temperature,
+        options.seed,
+        list(options.stop),
+        options.schema,
+    ]
 
 
 def _plain(messages: Sequence[Message]) -> list[list[str]]:

@@ -135,7 +135,7 @@ def _scored_json(scored: Scored) -> dict[str, Any]:
     return {
         "id": sample.id,
         "question": sample.question,
-        "reference": sample.reference,
+        "references": list(sample.references),
         "answerable": sample.answerable,
         "answer": response.answer,
         "refused": scored.refused,

@@ -55,8 +55,14 @@ def write_csv(report: Report, file: TextIO) -> None:
                 for context in response.contexts or ()
             )
             values = [
-                *(run.name, sample.id, sample.question, sample.answerable, sample.reference),
-                *(response.answer, one.refused, response.seconds, sources),
+                *(run.name, sample.id, sample.question, sample.answerable),
+                *(
+                    " / ".join(sample.references),
+                    response.answer,
+                    one.refused,
+                    response.seconds,
+                    sources,
+                ),
                 *(one.scores[metric].value for metric in metrics),
             ]
             writer.writerow([cell(value) for value in values])

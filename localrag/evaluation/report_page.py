@@ -170,7 +170,7 @@ def _question(scored: Scored, advice: str = "") -> str:
     )
     body = [_labelled(tr("Answer"), response.answer)]
     if sample.reference:
-        body.append(_labelled(tr("Reference answer"), sample.reference))
+        body.append(_labelled(tr("Reference answer"), " / ".join(sample.references)))
     body.append(_findings(tr("Statements of the answer"), evidence.statements))
     body.append(_findings(tr("Statements of the reference answer"), evidence.reference))
     body.append(_findings(tr("Citations"), evidence.citations))

@@ -11,10 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from localrag.errors import UsageError
-from localrag.evaluation.agreement import paired_difference
+from localrag.evaluation.agreement import mean_interval, paired_difference
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.remembered import CallStore, key_of
-from localrag.evaluation.retrieval_metrics import bootstrap_interval
 from localrag.evaluation.scoring import METRICS, Response, Scored, Scorer
 
 FEWEST_QUESTIONS = 6
@@ -175,7 +174,7 @@ def summarise(metric: str, scored: Iterable[Scored]) -> Summary:
     return Summary(
         name=metric,
         mean=float(values.mean()) if len(values) else None,
-        interval=bootstrap_interval(values) if len(values) else None,
+        interval=mean_interval(values) if len(values) else None,
         scored=len(values),
         unreadable=sum(score.state == "unreadable" for score in scores),
         undefined=sum(score.state == "undefined" for score in scores),

@@ -142,10 +142,9 @@ class Scorer:
     def _unjudged(self, sample: Sample, response: Response, refused: bool, found: _Found) -> None:
         scores = found.scores
         if sample.reference and sample.answerable is not False:
-            scores["exact_match"] = _scored(
-                answer_metrics.exact_match(response.answer, sample.reference)
-            )
-            scores["f1"] = _scored(answer_metrics.f1(response.answer, sample.reference))
+            # The best over all reference answers, as SQuAD and CMRC 2018 have it.
+            scores["exact_match"] = _best(answer_metrics.exact_match, response.answer, sample)
+            scores["f1"] = _best(answer_metrics.f1, response.answer, sample)
         if sample.answerable is not None:
             scores["refusal"] = _scored(float(refused != sample.answerable))
         if response.contexts is not None and sample.answerable is not False:
@@ -280,6 +279,10 @@ def _cited_sentences(answer: str, contexts: int) -> list[tuple[str, list[int]]]:
         (sentence, [m for m in dict.fromkeys(markers) if 1 <= m <= contexts])
         for sentence, markers in found
     ]
+
+
+def _best(metric: Callable[[str, str], float], answer: str, sample: Sample) -> Score:
+    return _scored(max(metric(answer, reference) for reference in sample.references))
 
 
 def _paired(texts: Sequence[str], findings: Sequence[Finding]) -> tuple[Judged, ...]:

@@ -85,6 +85,12 @@ def server() -> Iterator[Server]:
             self.end_headers()
             self.wfile.write(payload)
 
+        def do_GET(self) -> None:
+            """As llama.cpp's server tells its slots."""
+            self.send_response(200 if self.path == "/props" else 404)
+            self.end_headers()
+            self.wfile.write(b'{"total_slots": 4}')
+
         def log_message(self, *_: Any) -> None:
             pass
 

@@ -50,10 +50,30 @@ def test_csv_with_lists_as_json_and_as_python_writes_them(tmp_path: Path) -> Non
     first, second, third = read_dataset(path)
     assert (first.id, first.question, first.answer) == ("x", "多少, 几个？", None)
     assert first.contexts == (Context("一"), Context("二"))
+    assert first.references == ("甲",)
     assert second.answerable is False
     assert second.contexts == (Context("one"), Context("its"))
     assert third.contexts == (Context("one passage"),)
     assert third.answerable is True
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("r", ("r",)),
+        (["r", "s", " r "], ("r", "s")),
+        ([], ()),
+        ("", ()),
+        ("[1] of the list", ("[1] of the list",)),
+        (1820, ("1820",)),
+    ],
+)
+def test_several_reference_answers(given: object, read: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps([{"question": "q", "references": given}]), "utf-8")
+    (sample,) = read_dataset(path)
+    assert sample.references == read
+    assert sample.reference == (read[0] if read else "")
 
 
 def test_contexts_may_say_where_they_come_from(tmp_path: Path) -> None:

@@ -11,10 +11,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes import HashEmbedder
 from judging_llm import JudgingLLM, Killed
+from scripted_llm import ScriptedLLM
 
+from localrag.cli import eval_work
+from localrag.config import Settings
 from localrag.errors import UsageError
 from localrag.evaluation.advice import bad_cases, cause_of
 from localrag.evaluation.dataset import Context, Sample
@@ -25,20 +29,22 @@ from localrag.evaluation.report import Report, report_json
 from localrag.evaluation.report_page import render_page
 from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
 from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
+from localrag.factory import Model
+from localrag.llms.base import Message, Options
 
 FRANCE = Sample(
     "1",
     "法国在哪里？首都是什么？",
     "法国位于西欧，法国的首都是巴黎。[1]",
     (Context("法国位于西欧。"), Context("长城很长。")),
-    "法国位于西欧，法国的首都是巴黎。",
+    ("法国位于西欧，法国的首都是巴黎。",),
 )
 MILL = Sample(
     "2",
     "When was the Thorn mill built?",
     "The Thorn mill was built in 1820. [1] The Thorn mill has three floors.",
     (Context("The Thorn mill was built in 1820 and has two floors."),),
-    "The Thorn mill was built in 1820.",
+    ("The Thorn mill was built in 1820.",),
     True,
 )
 MOON = Sample(
@@ -46,7 +52,7 @@ MOON = Sample(
     "Who owns the moon?",
     "The documents do not contain the answer to this question.",
     (Context("The moon is round."),),
-    "",
+    (),
     False,
 )
 SAMPLES = [FRANCE, MILL, MOON]
@@ -96,18 +102,27 @@ def test_a_refusal_is_no_statement_and_needs_no_judge() -> None:
     scored = scorer(model).score(MOON, given(MOON))
     assert {name for name, score in scored.scores.items() if score.state == "scored"} == {"refusal"}
     assert scored.scores["refusal"].value == 1.0
-    answerable = Sample("4", "q", MOON.answer, MOON.contexts, "", True)
+    answerable = Sample("4", "q", MOON.answer, MOON.contexts, (), True)
     scored = scorer(model).score(answerable, given(answerable))
     assert scored.scores["refusal"].value == 0.0
     assert scored.scores["answer_relevancy"].value == 0.0
 
 
 def test_an_evasive_answer_is_not_relevant() -> None:
-    sample = Sample("1", "How many?", "I am not sure how many.", (), "Two.")
+    sample = Sample("1", "How many?", "I am not sure how many.", (), ("Two.",))
     scored = scorer(JudgingLLM()).score(sample, given(sample))
     assert scored.scores["answer_relevancy"].value == 0.0
     assert len(scored.evidence.asked) == 3
     assert scored.evidence.asked[0][1] > 0
+
+
+def test_the_best_of_several_references_counts() -> None:
+    sample = Sample("1", "When?", references=("In the spring of 1820", "1820", "Never"))
+    found = values(Scorer(None, None).score(sample, Response("1820.", ())))
+    assert (found["exact_match"], found["f1"]) == (1.0, 1.0)
+    found = values(Scorer(None, None).score(sample, Response("In 1820", ())))
+    assert found["exact_match"] == 0.0
+    assert found["f1"] == pytest.approx(2 / 3)  # with "1820"; with the first one 4 / 7
 
 
 def test_unreadable_is_counted_and_never_averaged() -> None:
@@ -176,6 +191,47 @@ def test_other_weights_or_words_are_asked_anew(tmp_path: Path) -> None:
         assert third.calls == 1
         assert remembered.computed == 1
     assert key_of("a", ["b"]) != key_of("a", "b")
+
+
+def asks(text: str) -> tuple[list[Message], Options]:
+    return [Message("user", text)], Options(max_tokens=9)
+
+
+def test_a_stream_is_paid_for_once_and_kept_whole_or_not_at_all(tmp_path: Path) -> None:
+    model = ScriptedLLM(replies=["a whole reply", "a whole reply"])
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        first = RememberedModel(model, model, "weights", store)
+        broken = first.stream(*asks("q"))
+        assert next(broken) == "a w"
+        broken.close()  # type: ignore[attr-defined]
+        assert first.computed == 0
+        assert list(first.stream(*asks("q"))) == ["a w", "hol", "e r", "epl", "y"]
+        assert (first.computed, first.saved) == (1, 0.0)
+        again = RememberedModel(model, model, "weights", store)
+        assert list(again.stream(*asks("q"))) == ["a whole reply"]
+        assert again.computed == 0
+        assert 0 < again.saved == again.seconds == first.seconds
+    assert not model.replies
+
+
+def test_a_pipeline_pays_once_and_tells_what_it_took_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eval_work, "model_fingerprint", lambda _: "weights")
+    model = ScriptedLLM(replies=["1820", "1821"])
+    closed: list[bool] = []
+    q8 = msgspec.convert({"llm": {"backend": "llama.cpp", "kv_type": "q8_0"}}, Settings)
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        found = []
+        for settings in (Settings(), Settings(), q8):
+            memory = eval_work.PipelineModel(settings, store)
+            assert memory.saved == 0.0
+            wrapped = memory.wrap(Model(model, model, lambda: closed.append(True)))
+            found.append(("".join(wrapped.llm.stream(*asks("q"))), memory.saved > 0))
+            wrapped.close()
+            assert wrapped.scorer is wrapped.llm
+    assert found == [("1820", False), ("1820", True), ("1821", False)]
+    assert closed == [True] * 3
 
 
 def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_numbers_stay_numbers() -> None:
 def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
     scored = tuple(
         Scored(
-            Sample(text, f"{text}?", None, None, text),
+            Sample(text, f"{text}?", None, None, (text,)),
             Response(text, (Context(text, f"{text}.pdf", 3, 3),), 1.5),
             {"faithfulness": Score(-0.25, "scored"), "f1": Score(None, "undefined")},
             Evidence(),

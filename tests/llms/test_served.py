@@ -11,7 +11,7 @@ import pytest
 
 from localrag.cli.eval_work import model_fingerprint
 from localrag.config import OpenAISettings, Settings
-from localrag.llms.served import served
+from localrag.llms.served import calls_at_once, served
 
 
 class Listing(ThreadingHTTPServer):
@@ -19,6 +19,8 @@ class Listing(ThreadingHTTPServer):
 
     body: bytes = b""
     status = 200
+    properties: bytes | None = None
+    """What /props says; None: the same as /models."""
 
     @property
     def url(self) -> str:
@@ -33,7 +35,12 @@ def server() -> Iterator[Listing]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             assert isinstance(self.server, Listing)
-            assert self.path == "/v1/models"
+            assert self.path in ("/v1/models", "/props")
+            if self.path == "/props" and self.server.properties is not None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(self.server.properties)
+                return
             self.send_response(self.server.status)
             self.end_headers()
             self.wfile.write(self.server.body)
@@ -74,6 +81,37 @@ def test_of_several_models_the_one_that_is_named_counts(server: Listing) -> None
 def test_a_server_that_does_not_tell_is_no_error(server: Listing, body: bytes) -> None:
     server.body = body
     assert served(server.url, "m") == ""
+
+
+@pytest.mark.parametrize(
+    ("properties", "at_once"),
+    [
+        (b'{"total_slots": 3}', 3),
+        (b'{"total_slots": 64}', 4),
+        (b'{"total_slots": 0}', 1),
+        (b'{"total_slots": "many"}', 1),
+        (b"[]", 1),
+        (b"no json", 1),
+    ],
+)
+def test_no_more_calls_than_a_server_here_has_slots(
+    server: Listing, properties: bytes, at_once: int
+) -> None:
+    server.lists({"id": "m"})
+    server.properties = properties
+    assert calls_at_once(server.url) == at_once
+
+
+def test_calls_at_once_without_a_word_about_slots(server: Listing) -> None:
+    server.lists({"id": "m", "owned_by": "me"})
+    assert calls_at_once(server.url) == 1
+    server.lists({"id": "m", "owned_by": "vllm"})
+    assert calls_at_once(server.url) == 4
+    server.status = 404
+    assert calls_at_once(server.url) == 1
+    assert calls_at_once("http://127.0.0.1:9/v1") == 1  # nobody listens
+    assert calls_at_once("https://models.invalid/v1") == 4  # elsewhere: not asked
+    assert calls_at_once("http://[/v1") == 4
 
 
 def test_a_refusal_or_no_server_is_no_error(server: Listing) -> None:
