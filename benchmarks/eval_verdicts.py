@@ -17,7 +17,7 @@ import numpy as np
 
 from localrag.cli import eval_work as work
 from localrag.evaluation.agreement import cohens_kappa, ordering
-from localrag.evaluation.gold_set import GoldItem, gold_items
+from localrag.evaluation.judging.gold_set import GoldItem, gold_items
 from localrag.evaluation.remembered import CallStore, RememberedModel
 from localrag.llms.base import Message
 from localrag.prompts import YES_NO, render

@@ -46,8 +46,8 @@ from localrag import factory
 from localrag.config import Settings
 from localrag.embeddings.base import Embedder
 from localrag.evaluation.dataset import read_dataset
-from localrag.evaluation.judge import Judge
-from localrag.evaluation.retrieval_metrics import bootstrap_interval
+from localrag.evaluation.judging.judge import Judge
+from localrag.evaluation.retrieval.metrics import bootstrap_interval
 from localrag.evaluation.scoring import Response, Scorer
 
 TOOLS = ("ragas", "ragas-collections", "localrag", "localrag-process")

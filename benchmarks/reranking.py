@@ -31,10 +31,10 @@ import numpy as np
 from localrag import factory
 from localrag.chunking import passage_text
 from localrag.config import Settings, with_reranker
-from localrag.evaluation.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval_metrics import bootstrap_interval, ndcg
-from localrag.evaluation.retrieval_runs import RememberedQueries, WholePassages
-from localrag.evaluation.vector_cache import document_vectors
+from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
+from localrag.evaluation.retrieval.metrics import bootstrap_interval, ndcg
+from localrag.evaluation.retrieval.runs import RememberedQueries, WholePassages
+from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.prompts import YES_NO
 from localrag.rerankers.llm import GRADES, LLMReranker
 from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder

@@ -27,10 +27,10 @@ import numpy as np
 
 from localrag import factory
 from localrag.config import EmbeddingSettings, Settings
-from localrag.evaluation.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval_metrics import ndcg
-from localrag.evaluation.retrieval_runs import WholePassages
-from localrag.evaluation.vector_cache import document_vectors
+from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
+from localrag.evaluation.retrieval.metrics import ndcg
+from localrag.evaluation.retrieval.runs import WholePassages
+from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
 from localrag.retrieval.fusion import alpha_fusion, reciprocal_rank_fusion

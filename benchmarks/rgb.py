@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from localrag import factory
 from localrag.config import Settings
-from localrag.evaluation.retrieval_metrics import bootstrap_interval
+from localrag.evaluation.retrieval.metrics import bootstrap_interval
 from localrag.llms.base import Message
 from localrag.rag.base import Pipeline
 from localrag.types import Answer, Chunk, ScoredChunk

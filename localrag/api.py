@@ -35,8 +35,8 @@ from localrag.types import Answer, Chunk, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.embeddings.base import Embedder
-    from localrag.evaluation.comparison import Comparison
-    from localrag.evaluation.mode_comparison import Asked, Compared, Tell
+    from localrag.evaluation.comparisons.modes import Asked, Compared, Tell
+    from localrag.evaluation.comparisons.rerankers import Comparison
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
     from localrag.rag.base import Retrieve
@@ -328,8 +328,8 @@ class LocalRAG:
         `progress` hears the name of each reranker as its turn comes. A cross-encoder is
         left out, with a note to `on_note`, where none has been pulled.
         """
-        from localrag.evaluation.comparison import compare
-        from localrag.evaluation.comparison_verdict import ReferenceJudge
+        from localrag.evaluation.comparisons.rerankers import compare
+        from localrag.evaluation.comparisons.rerankers_verdict import ReferenceJudge
 
         def write(text: str, contexts: Sequence[ScoredChunk]) -> Answer:
             return self._answered(self.settings, text, lambda *_: list(contexts))
@@ -361,8 +361,8 @@ class LocalRAG:
         self, questions: Sequence[Asked], modes: tuple[str, str], tell: Tell = _nothing
     ) -> Iterator[Compared]:
         """Each question answered in both modes and judged; each comes as soon as it is done."""
-        from localrag.evaluation.mode_comparison import compare_modes
-        from localrag.evaluation.mode_comparison_judge import PairJudge
+        from localrag.evaluation.comparisons.modes import compare_modes
+        from localrag.evaluation.comparisons.modes_judge import PairJudge
 
         only = hosted.sendable(self.settings, self.library)
 

@@ -289,7 +289,7 @@ def read_dataset_file(case: Case) -> None:
 
 def read_retrieval_files(case: Case) -> None:
     """Read a retrieval set of which one file is the input."""
-    from localrag.evaluation.beir import read_retrieval_set
+    from localrag.evaluation.retrieval.beir import read_retrieval_set
 
     files = {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels.tsv": QRELS}
     for name, text in files.items():

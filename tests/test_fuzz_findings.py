@@ -26,8 +26,8 @@ from localrag.errors import (
     ModelNotFoundError,
     UsageError,
 )
-from localrag.evaluation.beir import read_retrieval_set
 from localrag.evaluation.dataset import read_dataset
+from localrag.evaluation.retrieval.beir import read_retrieval_set
 from localrag.indexing import Indexer
 from localrag.parsing import parse_file, worker
 from localrag.registry.store import ModelStore

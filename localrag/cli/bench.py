@@ -14,8 +14,8 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from localrag.config import Settings
-    from localrag.evaluation.beir import RetrievalSet
-    from localrag.evaluation.retrieval_runs import Run
+    from localrag.evaluation.retrieval.beir import RetrievalSet
+    from localrag.evaluation.retrieval.runs import Run
 
 RUNS = ("keyword", "dense", "rrf", "linear", "default")
 
@@ -79,7 +79,7 @@ def retrieval(
 ) -> None:
     """Measure, then print."""
     from localrag.config import load_settings
-    from localrag.evaluation.beir import read_retrieval_set
+    from localrag.evaluation.retrieval.beir import read_retrieval_set
 
     settings = load_settings()
     dataset = read_retrieval_set(folder, queries_from)
@@ -111,13 +111,13 @@ def _measure(
 ) -> list[Run]:
     from localrag import factory
     from localrag.config import with_reranker
-    from localrag.evaluation.retrieval_runs import (
+    from localrag.evaluation.retrieval.runs import (
         RememberedQueries,
         RerankedRetriever,
         WholePassages,
         run_retriever,
     )
-    from localrag.evaluation.vector_cache import document_vectors
+    from localrag.evaluation.retrieval.vector_cache import document_vectors
 
     models = factory.make_models()
     embedder = factory.make_embedder(settings, models)
@@ -220,7 +220,7 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
 
 def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
     from localrag.errors import UsageError
-    from localrag.evaluation.plot import bar_chart
+    from localrag.evaluation.retrieval.plot import bar_chart
 
     try:
         path.write_text(bar_chart(title, runs), encoding="utf-8")

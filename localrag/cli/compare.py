@@ -22,7 +22,7 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from localrag.evaluation.comparison import Comparison, Way
+    from localrag.evaluation.comparisons.rerankers import Comparison, Way
 
 
 def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
@@ -100,7 +100,7 @@ def compare(
         check_page(page)
     if modes:
         from localrag.cli.compare_modes import run
-        from localrag.evaluation.mode_comparison import asked_with, read_questions
+        from localrag.evaluation.comparisons.modes import asked_with, read_questions
 
         questions = read_questions(file) if file else [asked_with(question or "", reference)]
         run(library, questions, modes, k=k, page=page, as_json=as_json)
@@ -116,7 +116,7 @@ def compare(
             progress=lambda name: note(tr("Reranking: {name} …", name=name)),
         )
     if page:
-        from localrag.evaluation.comparison_page import render_page
+        from localrag.evaluation.comparisons.rerankers_page import render_page
 
         write_page(page, render_page(comparison))
     if as_json:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from localrag.api import LocalRAG
-    from localrag.evaluation.mode_comparison import Asked, Compared, ModeComparison, Stage
-    from localrag.evaluation.mode_comparison_judge import Verdict
+    from localrag.evaluation.comparisons.modes import Asked, Compared, ModeComparison, Stage
+    from localrag.evaluation.comparisons.modes_judge import Verdict
     from localrag.types import Answer
 
 
@@ -34,7 +34,7 @@ def run(
     from localrag.api import LocalRAG
     from localrag.config import load_settings
     from localrag.errors import LocalragError
-    from localrag.evaluation.mode_comparison import ModeComparison
+    from localrag.evaluation.comparisons.modes import ModeComparison
 
     settings = load_settings({"answer.k": k} if k else {})
     done: list[Compared] = []
@@ -51,7 +51,7 @@ def run(
     if page:
         from localrag.cli.compare import write_page
         from localrag.cli.render import step_line
-        from localrag.evaluation.mode_comparison_page import render_modes_page
+        from localrag.evaluation.comparisons.modes_page import render_modes_page
 
         write_page(page, render_modes_page(comparison, step_line))
     if as_json:
@@ -66,8 +66,8 @@ def _collect(
     rag: LocalRAG, questions: Sequence[Asked], modes: tuple[str, str], done: list[Compared]
 ) -> None:
     from localrag.cli.eval_work import duration
-    from localrag.evaluation.mode_comparison import JUDGE
-    from localrag.evaluation.mode_comparison_analysis import mode_name
+    from localrag.evaluation.comparisons.modes import JUDGE
+    from localrag.evaluation.comparisons.modes_analysis import mode_name
 
     def tell(stage: Stage) -> None:
         name = tr("judging") if stage.name == JUDGE else mode_name(stage.name)
@@ -99,9 +99,9 @@ def _collect(
 
 def comparison_json(comparison: ModeComparison) -> dict[str, Any]:
     """A comparison of modes as JSON."""
-    from localrag.evaluation.mode_comparison import SELF_RAG
-    from localrag.evaluation.mode_comparison_analysis import analysis
-    from localrag.evaluation.mode_comparison_facts import gather
+    from localrag.evaluation.comparisons.modes import SELF_RAG
+    from localrag.evaluation.comparisons.modes_analysis import analysis
+    from localrag.evaluation.comparisons.modes_facts import gather
 
     modes = comparison.modes
     return {
@@ -118,7 +118,7 @@ def comparison_json(comparison: ModeComparison) -> dict[str, Any]:
 
 def _question_json(one: Compared, modes: tuple[str, str]) -> dict[str, Any]:
     from localrag.cli.render import answer_json
-    from localrag.evaluation.mode_comparison_facts import better_way
+    from localrag.evaluation.comparisons.modes_facts import better_way
 
     better = better_way(one)
     return {
@@ -153,7 +153,7 @@ def _verdict_json(verdict: Verdict, modes: tuple[str, str]) -> dict[str, Any]:
 def _print(console: Console, comparison: ModeComparison) -> None:
     from rich.text import Text
 
-    from localrag.evaluation.mode_comparison_analysis import analysis
+    from localrag.evaluation.comparisons.modes_analysis import analysis
 
     for number, one in enumerate(comparison.questions, start=1):
         _print_question(console, number, one, comparison.modes)
@@ -168,7 +168,7 @@ def _print_question(console: Console, number: int, one: Compared, modes: tuple[s
     from rich.table import Table
     from rich.text import Text
 
-    from localrag.evaluation.mode_comparison_analysis import (
+    from localrag.evaluation.comparisons.modes_analysis import (
         basis_name,
         capitalised,
         criterion_name,
@@ -195,7 +195,7 @@ def _print_answer(console: Console, mode: str, one: Compared, way: int) -> None:
     from rich.text import Text
 
     from localrag.cli.render import marked_text
-    from localrag.evaluation.mode_comparison_analysis import (
+    from localrag.evaluation.comparisons.modes_analysis import (
         capitalised,
         decisions_line,
         mode_name,

@@ -13,7 +13,7 @@ from localrag.cli.output import emit_json, json_option, library_option, note
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.evaluation.report import Report
+    from localrag.evaluation.reports.report import Report
 
 METRICS = (
     "faithfulness",
@@ -129,7 +129,7 @@ def run(
     from localrag.cli import eval_work as work
     from localrag.evaluation.dataset import evenly, read_dataset
     from localrag.evaluation.remembered import CallStore
-    from localrag.evaluation.report import report_json
+    from localrag.evaluation.reports.report import report_json
     from localrag.evaluation.scoring import JUDGED
 
     _check_outputs(dataset, page, table)
@@ -180,11 +180,11 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     """Grade the labelled set, keep and print the agreement."""
     from localrag import factory
     from localrag.cli import eval_work as work
-    from localrag.evaluation import calibration
-    from localrag.evaluation.gold_set import gold_items
-    from localrag.evaluation.judge import Judge
+    from localrag.evaluation.judging import calibration
+    from localrag.evaluation.judging.gold_set import gold_items
+    from localrag.evaluation.judging.judge import Judge
     from localrag.evaluation.remembered import CallStore
-    from localrag.evaluation.report import trust_json
+    from localrag.evaluation.reports.report import trust_json
 
     settings = work.settings_of(judge)
     folder = cache or work.cache_folder()
@@ -257,8 +257,8 @@ def make(
     """Draft, write each question as soon as it stands."""
     from localrag.cli import eval_work as work
     from localrag.errors import UsageError
-    from localrag.evaluation.drafting import draft
-    from localrag.evaluation.judge import Judge
+    from localrag.evaluation.judging.drafting import draft
+    from localrag.evaluation.judging.judge import Judge
     from localrag.evaluation.remembered import CallStore
 
     if output is not None and output.exists():
@@ -298,7 +298,7 @@ def make(
 
 def _write_page(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
-    from localrag.evaluation.report_page import render_page
+    from localrag.evaluation.reports.page import render_page
 
     try:
         path.write_text(render_page(report), encoding="utf-8")
@@ -335,7 +335,7 @@ def _check_outputs(dataset: Path, page: Path | None, table: Path | None) -> None
 
 def _write_table(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
-    from localrag.evaluation.report_csv import write_csv
+    from localrag.evaluation.reports.csv_table import write_csv
 
     try:
         # With a mark at the beginning, without which Excel takes Chinese for Latin letters.

@@ -10,8 +10,8 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from localrag.evaluation.calibration import Trust
-    from localrag.evaluation.report import Report
+    from localrag.evaluation.judging.calibration import Trust
+    from localrag.evaluation.reports.report import Report
     from localrag.evaluation.runs import EvaluatedRun, Summary
 
 WORST = 5
@@ -22,7 +22,7 @@ def print_report(report: Report) -> None:
     """The table of metrics, what the runs differ in, how far to trust it, the worst cases."""
     from rich.table import Table
 
-    from localrag.evaluation.wording import remarks
+    from localrag.evaluation.reports.wording import remarks
 
     console = stdout_console()
     first = report.runs[0].summaries()
@@ -46,7 +46,7 @@ def print_trust(trust: Trust) -> None:
     """The judge's agreement with the labelled set."""
     from rich.table import Table
 
-    from localrag.evaluation.wording import trust_remarks
+    from localrag.evaluation.reports.wording import trust_remarks
 
     console = stdout_console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -92,8 +92,8 @@ def _cell(summary: Summary) -> str:
 def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[EvaluatedRun, ...]) -> None:
     from rich.text import Text
 
-    from localrag.evaluation.advice import bad_cases, explain
-    from localrag.evaluation.wording import trial
+    from localrag.evaluation.reports.advice import bad_cases, explain
+    from localrag.evaluation.reports.wording import trial
 
     cases = bad_cases(run, others)
     if not cases:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from localrag.config import Settings
     from localrag.evaluation.dataset import Sample
     from localrag.evaluation.remembered import CallStore
-    from localrag.evaluation.report import Report
+    from localrag.evaluation.reports.report import Report
     from localrag.evaluation.runs import EvaluatedRun
     from localrag.evaluation.scoring import Response
 
@@ -109,9 +109,9 @@ def score(
     """Every configuration's answers, scored by one judge, which is loaded once."""
     from localrag import factory
     from localrag.cli import eval_work as work
-    from localrag.evaluation.calibration import load_trust, trust_key
-    from localrag.evaluation.judge import Judge
-    from localrag.evaluation.report import Report
+    from localrag.evaluation.judging.calibration import load_trust, trust_key
+    from localrag.evaluation.judging.judge import Judge
+    from localrag.evaluation.reports.report import Report
     from localrag.evaluation.runs import evaluate
     from localrag.evaluation.scoring import Scorer
 

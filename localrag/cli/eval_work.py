@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.config import Settings
     from localrag.evaluation.dataset import Context, Sample
-    from localrag.evaluation.drafting import Passage
+    from localrag.evaluation.judging.drafting import Passage
     from localrag.evaluation.remembered import CallStore, RememberedModel
     from localrag.evaluation.scoring import Response
     from localrag.factory import Model
@@ -171,7 +171,7 @@ class LibraryPipeline:
 
     def passages(self) -> list[Passage]:
         """All passages of the library, document by document, with file name and page."""
-        from localrag.evaluation.drafting import Passage
+        from localrag.evaluation.judging.drafting import Passage
         from localrag.hosted import private_sources
 
         library = self._rag.library

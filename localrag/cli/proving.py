@@ -192,10 +192,10 @@ def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
     """
     from localrag.cli.eval_work import LibraryPipeline, PipelineModel
     from localrag.evaluation.dataset import Sample
-    from localrag.evaluation.judge import Judge
+    from localrag.evaluation.judging.judge import Judge
     from localrag.evaluation.remembered import CallStore, RememberedModel
-    from localrag.evaluation.report import Report, report_json
-    from localrag.evaluation.report_page import render_page
+    from localrag.evaluation.reports.page import render_page
+    from localrag.evaluation.reports.report import Report, report_json
     from localrag.evaluation.runs import answers, evaluate
     from localrag.evaluation.scoring import Scorer
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localrag.evaluation.dataset import Sample
-from localrag.evaluation.statements import sentences
+from localrag.evaluation.judging.statements import sentences
 from localrag.llms.base import LLM, Message, Options
 
 # Tokens of the judge's prompts beside the text they are about, counted with the starter model.

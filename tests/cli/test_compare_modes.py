@@ -15,7 +15,7 @@ from evaluation.mode_answers import compared, self_rag, standard
 from localrag import api
 from localrag.cli.group import cli
 from localrag.errors import BackendError
-from localrag.evaluation.mode_comparison import Asked, Compared, Stage
+from localrag.evaluation.comparisons.modes import Asked, Compared, Stage
 
 
 class Rag:

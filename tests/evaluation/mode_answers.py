@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localrag.evaluation.mode_comparison import Asked, Compared, ModeComparison
-from localrag.evaluation.mode_comparison_judge import CRITERIA, Verdict
+from localrag.evaluation.comparisons.modes import Asked, Compared, ModeComparison
+from localrag.evaluation.comparisons.modes_judge import CRITERIA, Verdict
 from localrag.types import Answer, Citation, SelfRAGMetrics, Step, SupportedSentence
 
 MODES = ("standard", "self-rag")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import UsageError
-from localrag.evaluation.beir import read_retrieval_set
+from localrag.evaluation.retrieval.beir import read_retrieval_set
 
 
 def write_set(folder: Path, *, key: str = "id", qrels: str = "q1\tp1\t1\nq2\tp2\t2\n") -> Path:

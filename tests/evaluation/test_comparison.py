@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.comparison import Comparison, compare
-from localrag.evaluation.comparison_page import render_page
-from localrag.evaluation.comparison_verdict import ReferenceJudge
+from localrag.evaluation.comparisons.rerankers import Comparison, compare
+from localrag.evaluation.comparisons.rerankers_page import render_page
+from localrag.evaluation.comparisons.rerankers_verdict import ReferenceJudge
 from localrag.messages import interface_language
 from localrag.rerankers.base import Notes, Reranking, best
 from localrag.types import Answer, Chunk, Citation, ScoredChunk

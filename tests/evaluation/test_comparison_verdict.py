@@ -8,7 +8,7 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import ContextOverflowError
-from localrag.evaluation.comparison_verdict import Graded, ReferenceJudge, grade, worded
+from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
 from localrag.types import Chunk, ScoredChunk
 
 QUESTION = "When was the perceptron presented?"

@@ -15,9 +15,9 @@ from judging_llm import JudgingLLM
 from localrag import factory
 from localrag.cli.eval_work import model_fingerprint
 from localrag.config import Settings
-from localrag.evaluation import calibration
-from localrag.evaluation.gold_set import METRICS, GoldItem, gold_items
-from localrag.evaluation.judge import Judge
+from localrag.evaluation.judging import calibration
+from localrag.evaluation.judging.gold_set import METRICS, GoldItem, gold_items
+from localrag.evaluation.judging.judge import Judge
 
 
 def test_the_labelled_set_is_large_balanced_and_in_both_languages() -> None:

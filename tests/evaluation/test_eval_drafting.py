@@ -10,8 +10,8 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from localrag.evaluation.dataset import read_dataset
-from localrag.evaluation.drafting import Draft, Passage, draft, spread
-from localrag.evaluation.judge import Judge
+from localrag.evaluation.judging.drafting import Draft, Passage, draft, spread
+from localrag.evaluation.judging.judge import Judge
 
 MILL = Passage(
     "The Thorn mill was built in 1820. It has two floors and ground rye for the monastery. " * 2,

@@ -8,9 +8,9 @@ import re
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.judge import ATTEMPTS, Judge, verdict_in
-from localrag.evaluation.passages import pack
-from localrag.evaluation.statements import accepted, needs_rewriting, sentences
+from localrag.evaluation.judging.judge import ATTEMPTS, Judge, verdict_in
+from localrag.evaluation.judging.passages import pack
+from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
 
 YES, NO = {"Yes": 0.9, "No": 0.1}, {"Yes": 0.2, "No": 0.8}
 

@@ -8,7 +8,7 @@ import pytest
 from localrag.evaluation import agreement
 from localrag.evaluation.answer_metrics import exact_match, f1, page_reciprocal_rank
 from localrag.evaluation.dataset import Context
-from localrag.evaluation.judge_metrics import (
+from localrag.evaluation.judging.metrics import (
     answer_relevancy,
     citation_precision,
     citation_recall,

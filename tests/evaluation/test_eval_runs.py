@@ -20,13 +20,13 @@ from scripted_llm import ScriptedLLM
 from localrag.cli import eval_work
 from localrag.config import Settings
 from localrag.errors import UsageError
-from localrag.evaluation.advice import bad_cases, cause_of
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.estimate import Speed, estimate_seconds
-from localrag.evaluation.judge import Judge
+from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.remembered import CallStore, RememberedModel, key_of
-from localrag.evaluation.report import Report, report_json
-from localrag.evaluation.report_page import render_page
+from localrag.evaluation.reports.advice import bad_cases, cause_of
+from localrag.evaluation.reports.page import render_page
+from localrag.evaluation.reports.report import Report, report_json
 from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
 from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
 from localrag.factory import Model
@@ -421,7 +421,7 @@ class Page(HTMLParser):
 def test_the_page_is_one_file_with_everything_in_it(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("localrag.messages", "localrag.evaluation.report_page"):
+    for module in ("localrag.messages", "localrag.evaluation.reports.page"):
         monkeypatch.setattr(f"{module}.interface_language", lambda: language)
     wicked = Sample(
         "4",

@@ -11,16 +11,16 @@ from mode_answers import MODES, REFUSAL, compared, comparison, self_rag, standar
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
-from localrag.evaluation.mode_comparison import (
+from localrag.evaluation.comparisons.modes import (
     Asked,
     Stage,
     asked_with,
     compare_modes,
     read_questions,
 )
-from localrag.evaluation.mode_comparison_analysis import analysis, decisions_line
-from localrag.evaluation.mode_comparison_facts import better_way, gather, kind_of
-from localrag.evaluation.mode_comparison_judge import CRITERIA, PairJudge, Verdict
+from localrag.evaluation.comparisons.modes_analysis import analysis, decisions_line
+from localrag.evaluation.comparisons.modes_facts import better_way, gather, kind_of
+from localrag.evaluation.comparisons.modes_judge import CRITERIA, PairJudge, Verdict
 from localrag.types import Answer
 
 ROOT = Path(__file__).resolve().parents[2]

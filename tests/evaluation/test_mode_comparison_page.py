@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from mode_answers import REFUSAL, compared, comparison, self_rag, standard
 
-from localrag.evaluation.mode_comparison import ModeComparison
-from localrag.evaluation.mode_comparison_page import render_modes_page
+from localrag.evaluation.comparisons.modes import ModeComparison
+from localrag.evaluation.comparisons.modes_page import render_modes_page
 from localrag.messages import interface_language
 from localrag.types import Citation, Step
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from localrag.cli.group import cli
 from localrag.evaluation.dataset import Context, Sample
-from localrag.evaluation.report import Report
-from localrag.evaluation.report_csv import cell, write_csv
+from localrag.evaluation.reports.csv_table import cell, write_csv
+from localrag.evaluation.reports.report import Report
 from localrag.evaluation.runs import EvaluatedRun
 from localrag.evaluation.scoring import Evidence, Response, Score, Scored
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from localrag.evaluation.retrieval_metrics import (
+from localrag.evaluation.retrieval.metrics import (
     METRICS,
     bootstrap_interval,
     ndcg,

@@ -10,15 +10,15 @@ import pytest
 from fakes import HashEmbedder
 
 from localrag.embeddings.base import Vectors
-from localrag.evaluation.beir import RetrievalSet
-from localrag.evaluation.plot import bar_chart
-from localrag.evaluation.retrieval_runs import (
+from localrag.evaluation.retrieval.beir import RetrievalSet
+from localrag.evaluation.retrieval.plot import bar_chart
+from localrag.evaluation.retrieval.runs import (
     RememberedQueries,
     RerankedRetriever,
     WholePassages,
     run_retriever,
 )
-from localrag.evaluation.vector_cache import document_vectors
+from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.rerankers.base import Notes, Reranking
 from localrag.types import Hit, ScoredChunk
 

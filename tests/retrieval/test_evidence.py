@@ -10,9 +10,9 @@ import pytest
 
 from localrag import factory
 from localrag.config import EmbeddingSettings, Settings
-from localrag.evaluation.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval_runs import RememberedQueries, WholePassages, run_retriever
-from localrag.evaluation.vector_cache import document_vectors
+from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
+from localrag.evaluation.retrieval.runs import RememberedQueries, WholePassages, run_retriever
+from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.retrieval.evidence import (
     WINDOW,
     EvidenceFusion,

@@ -11,14 +11,14 @@ from importlib.resources import files
 from pathlib import PurePath
 from string import Template
 
-from localrag.evaluation.comparison import Comparison, Placed, Way
+from localrag.evaluation.comparisons.rerankers import Comparison, Placed, Way
 from localrag.messages import interface_language, tr
 
 
 def filled(name: str, **values: str) -> str:
     """The page `name` with its style and these values, which are HTML already."""
-    folder = files("localrag.evaluation")
-    style = folder.joinpath("comparison.css").read_text("utf-8")
+    folder = files("localrag.evaluation.comparisons")
+    style = folder.joinpath("comparisons.css").read_text("utf-8")
     template = folder.joinpath(name).read_text("utf-8")
     return Template(template).substitute(style=style, **values)
 
@@ -26,7 +26,7 @@ def filled(name: str, **values: str) -> str:
 def render_page(comparison: Comparison) -> str:
     """The page as HTML, in the language of the interface."""
     return filled(
-        "comparison.html",
+        "rerankers.html",
         language="zh-CN" if interface_language() == "zh" else "en",
         title=escape(comparison.question),
         heading=escape(tr("One question, several orders of passages")),

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.embeddings.base import Embedder, Progress, Vectors
-from localrag.evaluation.beir import RetrievalSet
-from localrag.evaluation.retrieval_metrics import METRICS, bootstrap_interval, score_rankings
+from localrag.evaluation.retrieval.beir import RetrievalSet
+from localrag.evaluation.retrieval.metrics import METRICS, bootstrap_interval, score_rankings
 from localrag.rerankers.base import Reranking
 from localrag.retrieval.base import Retriever
 from localrag.stores.keywords import TantivyKeywords

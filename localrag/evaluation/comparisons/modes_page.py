@@ -10,9 +10,8 @@ from collections.abc import Callable
 from html import escape
 from pathlib import PurePath
 
-from localrag.evaluation.comparison_page import filled
-from localrag.evaluation.mode_comparison import Compared, ModeComparison
-from localrag.evaluation.mode_comparison_analysis import (
+from localrag.evaluation.comparisons.modes import Compared, ModeComparison
+from localrag.evaluation.comparisons.modes_analysis import (
     Section,
     analysis,
     basis_name,
@@ -23,6 +22,7 @@ from localrag.evaluation.mode_comparison_analysis import (
     outcome_name,
     verdict_line,
 )
+from localrag.evaluation.comparisons.rerankers_page import filled
 from localrag.messages import interface_language, tr
 from localrag.types import Answer, Citation, Rating, Step
 
@@ -39,7 +39,7 @@ def render_modes_page(comparison: ModeComparison, step_line: Callable[[Step], st
     `step_line` says a step of a trace to a person.
     """
     return filled(
-        "mode_comparison.html",
+        "modes.html",
         language="zh-CN" if interface_language() == "zh" else "en",
         heading=escape(tr("Two ways to answer, side by side")),
         judge=escape(tr("judged by {name}", name=comparison.judge)),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from localrag.evaluation.judge import Task
+from localrag.evaluation.judging.judge import Task
 from localrag.text.language import Language
 
 Metric = Literal["faithfulness", "answer_relevancy", "context_recall", "context_precision"]
@@ -69,7 +69,7 @@ def gold_hash() -> str:
 
 
 def _lines(language: str) -> str:
-    path = files("localrag.evaluation").joinpath(f"gold/judge_gold.{language}.jsonl")
+    path = files("localrag.evaluation.judging").joinpath(f"gold/judge_gold.{language}.jsonl")
     return path.read_text("utf-8")
 
 

@@ -11,19 +11,19 @@ from importlib.resources import files
 from pathlib import PurePath
 from string import Template
 
-from localrag.evaluation.advice import BadCase, bad_cases, explain
-from localrag.evaluation.judge import Finding, Judged
-from localrag.evaluation.report import Report
-from localrag.evaluation.report_plots import distribution_plot, interval_plot, time_plot
+from localrag.evaluation.judging.judge import Finding, Judged
+from localrag.evaluation.reports.advice import BadCase, bad_cases, explain
+from localrag.evaluation.reports.plots import distribution_plot, interval_plot, time_plot
+from localrag.evaluation.reports.report import Report
+from localrag.evaluation.reports.wording import remarks, trial, trust_remarks
 from localrag.evaluation.runs import EvaluatedRun, Summary
 from localrag.evaluation.scoring import Scored
-from localrag.evaluation.wording import remarks, trial, trust_remarks
 from localrag.messages import interface_language, tr
 
 
 def render_page(report: Report) -> str:
     """The page as HTML, in the language of the interface."""
-    template = files("localrag.evaluation").joinpath("report.html").read_text("utf-8")
+    template = files("localrag.evaluation.reports").joinpath("report.html").read_text("utf-8")
     title = tr("Evaluation of {name}", name=report.dataset)
     first = report.runs[0]
     cases = bad_cases(first, report.runs[1:])

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from localrag.evaluation.judge_metrics import Verdict
-from localrag.evaluation.passages import pack
-from localrag.evaluation.statements import SCHEMA as STATEMENTS_SCHEMA
-from localrag.evaluation.statements import accepted, needs_rewriting, sentences
+from localrag.evaluation.judging.metrics import Verdict
+from localrag.evaluation.judging.passages import pack
+from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
+from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
 from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.messages import tr
 from localrag.prompts import YES_NO, render

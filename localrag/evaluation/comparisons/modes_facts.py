@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Literal
 
 from localrag.evaluation.answer_metrics import f1
-from localrag.evaluation.mode_comparison import Compared, ModeComparison, Outcome
-from localrag.evaluation.mode_comparison_judge import CRITERIA, Criterion
+from localrag.evaluation.comparisons.modes import Compared, ModeComparison, Outcome
+from localrag.evaluation.comparisons.modes_judge import CRITERIA, Criterion
 
 Kind = Literal["factual", "no answer", "creative"]
 KINDS: tuple[Kind, ...] = ("factual", "no answer", "creative")

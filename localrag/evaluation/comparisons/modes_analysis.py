@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from localrag.evaluation.mode_comparison import SELF_RAG, ModeComparison, Outcome
-from localrag.evaluation.mode_comparison_facts import (
+from localrag.evaluation.comparisons.modes import SELF_RAG, ModeComparison, Outcome
+from localrag.evaluation.comparisons.modes_facts import (
     KINDS,
     Facts,
     Kind,
@@ -18,7 +18,7 @@ from localrag.evaluation.mode_comparison_facts import (
     WayFacts,
     gather,
 )
-from localrag.evaluation.mode_comparison_judge import CRITERIA, Basis, Criterion, Verdict
+from localrag.evaluation.comparisons.modes_judge import CRITERIA, Basis, Criterion, Verdict
 from localrag.messages import InterfaceLanguage, tr, translate
 from localrag.types import Answer
 

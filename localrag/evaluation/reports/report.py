@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localrag.evaluation.advice import BadCase, bad_cases
-from localrag.evaluation.calibration import MetricTrust, Trust
-from localrag.evaluation.judge import Judged
+from localrag.evaluation.judging.calibration import MetricTrust, Trust
+from localrag.evaluation.judging.judge import Judged
+from localrag.evaluation.reports.advice import BadCase, bad_cases
 from localrag.evaluation.runs import Difference, EvaluatedRun, Summary, differences
 from localrag.evaluation.scoring import JUDGED, Scored
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from localrag.evaluation.answer_metrics import tokens
-from localrag.evaluation.judge import Judge
+from localrag.evaluation.judging.judge import Judge
 from localrag.llms.base import LLM, Message, Options
 from localrag.prompts import render
 from localrag.rag.refusals import refuses

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from localrag.evaluation.advice import Trial
-from localrag.evaluation.calibration import Trust
-from localrag.evaluation.report import Report
+from localrag.evaluation.judging.calibration import Trust
+from localrag.evaluation.reports.advice import Trial
+from localrag.evaluation.reports.report import Report
 from localrag.evaluation.runs import Difference, differences
 from localrag.messages import tr
 

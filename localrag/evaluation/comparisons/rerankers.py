@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localrag.evaluation.comparison_verdict import Graded, ReferenceJudge, grade, worded
+from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
 from localrag.rerankers.base import Reranking
 from localrag.text.language import Language, answer_language
 from localrag.types import Answer, ScoredChunk

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from localrag.embeddings.base import Embedder
 from localrag.evaluation import agreement
-from localrag.evaluation.gold_set import METRICS, GoldItem, Metric, gold_hash
-from localrag.evaluation.judge import Finding, Judge
-from localrag.evaluation.judge_metrics import answer_relevancy
+from localrag.evaluation.judging.gold_set import METRICS, GoldItem, Metric, gold_hash
+from localrag.evaluation.judging.judge import Finding, Judge
+from localrag.evaluation.judging.metrics import answer_relevancy
 from localrag.evaluation.remembered import key_of
 
 TRUSTED_KAPPA = 0.2
@@ -118,7 +118,7 @@ def save_trust(trust: Trust, folder: Path) -> Path:
 
 def load_trust(key: str, folder: Path) -> Trust | None:
     """The calibration for that key: from `folder`, else the one that localrag brings, else None."""
-    shipped = files("localrag.evaluation").joinpath("gold", _file_name(key))
+    shipped = files("localrag.evaluation.judging").joinpath("gold", _file_name(key))
     for place in (folder / _file_name(key), shipped):
         if place.is_file():
             table: dict[str, Any] = json.loads(place.read_text("utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from localrag.evaluation.retrieval_runs import Run
+from localrag.evaluation.retrieval.runs import Run
 
 _LEFT, _WIDTH, _ROW, _TOP = 190, 460, 34, 64
 _COLOURS = ("#2f6f9f", "#b5651d")

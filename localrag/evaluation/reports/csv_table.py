@@ -12,7 +12,7 @@ import re
 import unicodedata
 from typing import TextIO
 
-from localrag.evaluation.report import Report
+from localrag.evaluation.reports.report import Report
 
 _SIGNS = frozenset("=+-@＝＋－＠")
 _BREAKS = frozenset("\t\r\n")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from localrag.errors import UsageError
+from localrag.evaluation.comparisons.modes_judge import PairJudge, Verdict
 from localrag.evaluation.dataset import read_dataset
-from localrag.evaluation.mode_comparison_judge import PairJudge, Verdict
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language, answer_language
 from localrag.types import Answer

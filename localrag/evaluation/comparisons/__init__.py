@@ -1,0 +1,1 @@
+"""One question answered in several ways, side by side."""

@@ -1,0 +1,1 @@
+"""The language model as judge, what it is asked, and how far it can be trusted."""

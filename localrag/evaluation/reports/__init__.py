@@ -1,0 +1,1 @@
+"""What an evaluation comes to, for people and for programs."""

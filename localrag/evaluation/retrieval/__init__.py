@@ -1,0 +1,1 @@
+"""Searches measured on sets with judged passages."""
