@@ -48,7 +48,13 @@ CHOICE = {
     "zh": "陈述：{statement}\n\nA：以上文字说了这一点。\nB：以上文字所说的与此不同。\n"
     "C：以上文字没有说。\n只回答 A、B 或 C。",
 }
-WORDINGS = ("confirmed", "true or false", "three choices", "details, with example")
+WORDINGS = (
+    "confirmed",
+    "confirmed, with example",
+    "true or false",
+    "three choices",
+    "details, with example",
+)
 """The first is the one that localrag uses."""
 
 
@@ -69,6 +75,9 @@ def main() -> None:
 def probability(model: RememberedModel, item: GoldItem, wording: str) -> float:
     language, text = item.language, "\n\n".join(item.contexts)
     system = render("eval_support_system", language, text=text)
+    if wording.endswith("with example"):
+        rules, rest = system.split("\n\n", 1)
+        system = f"{rules}\n\n{EXAMPLE[language]}{rest}"
     choices: tuple[str, ...] = YES_NO[language]
     task = render("eval_support", language, statement=item.statement)
     if wording == "true or false":
@@ -78,8 +87,6 @@ def probability(model: RememberedModel, item: GoldItem, wording: str) -> float:
         choices = ("A", "B", "C")
         task = CHOICE[language].format(statement=item.statement)
     elif wording == "details, with example":
-        rules, rest = system.split("\n\n", 1)
-        system = f"{rules}\n\n{EXAMPLE[language]}{rest}"
         task = DETAILS[language].format(statement=item.statement)
     messages = [Message("system", system), Message("user", task)]
     return float(model.score_choices(messages, choices, keep=1)[0])
