@@ -172,6 +172,9 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     read_instructions: bool = False
     """Whether the model also reads sentences of documents that tell language models what to do,
     such as "ignore the above": for documents about prompts."""
+    prompts: str = ""
+    """Folder with prompts in your own words, as en/answer.txt or zh/answer.txt; empty takes
+    localrag's."""
 
 
 class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -29,6 +29,7 @@ from localrag.config import (
 from localrag.embeddings.base import Embedder
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Options
+from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import Pipeline, Retrieve
 from localrag.rag.citations import PageOf
 from localrag.rag.private import Outgoing, SendableReranker
@@ -95,6 +96,12 @@ def make_tokenizer(settings: Settings) -> Tokenizer:
     """The way texts are cut into terms."""
     dictionary = settings.keywords.user_dictionary
     return Tokenizer(Path(dictionary).expanduser() if dictionary else None)
+
+
+def make_wording(settings: Settings) -> Wording:
+    """The words in which the model is asked for an answer."""
+    folder = settings.answer.prompts
+    return read_wording(Path(folder).expanduser()) if folder else Wording()
 
 
 def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
@@ -393,12 +400,13 @@ def _pipeline(
     generation = Options(
         max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
     )
+    wording = make_wording(settings)
     tokenize = make_tokenizer(settings)
     if model.outgoing is not None:
         retrieve = model.outgoing.retrieve(retrieve)
     match answer.mode:
         case "standard":
-            options = StandardOptions(answer.k, answer.min_answerable, generation)
+            options = StandardOptions(answer.k, answer.min_answerable, generation, wording)
             return StandardRAG(
                 retrieve, model.llm, model.scorer, tokenize, embedder, page_of, options, reranking
             )
@@ -428,6 +436,7 @@ def _pipeline(
                     strict=chosen.strict,
                     budget_seconds=chosen.budget_seconds,
                     generation=generation,
+                    wording=wording,
                 ),
                 reranking,
             )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, stdout_console
+from localrag.cli.output import emit_json, json_option, note, stdout_console
 from localrag.messages import tr
 
 
@@ -58,6 +59,28 @@ def unset(key: str) -> None:
 
     written = unset_in_file(key)
     click.echo(tr("{key} is back to its default ({path}).", key=key, path=written))
+
+
+@config.command(
+    help=tr(
+        "Write localrag's prompts into a folder, to change their words; answer.prompts names the "
+        "folder."
+    )
+)
+@click.argument("folder", metavar=tr("DIR"), type=click.Path(file_okay=False, path_type=Path))
+def prompts(folder: Path) -> None:
+    """Write the prompts, and say how they come into use."""
+    from localrag.prompts.own import write_prompts
+
+    for file in write_prompts(folder):
+        click.echo(file)
+    note(
+        tr(
+            "Change what you want to change and delete the others, then run: "
+            "localrag config set answer.prompts {path}",
+            path=folder.resolve(),
+        )
+    )
 
 
 def _show(as_json: bool) -> None:

@@ -205,17 +205,19 @@ class LibraryPipeline:
 
     def identity(self) -> str:
         """Stands for settings, weights and documents: all that an answer depends on."""
-        from localrag import __version__
+        from localrag import __version__, factory
         from localrag.config import settings_table
         from localrag.evaluation.remembered import key_of
 
         library = self._rag.library
+        wording = factory.make_wording(self._rag.settings)
         documents = sorted(
             (record.id, record.chunking, list(record.sources)) for record in library.documents()
         )
         return key_of(
             __version__,
             settings_table(self._rag.settings),
+            sorted([*key, text] for key, text in wording.own.items()),
             model_fingerprint(self._rag.settings),
             library.embedding.fingerprint,
             documents,

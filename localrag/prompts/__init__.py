@@ -25,7 +25,8 @@ REQUEST_KINDS: dict[PromptLanguage, tuple[str, ...]] = {
 
 
 @cache
-def _template(name: str, language: PromptLanguage) -> str:
+def template(name: str, language: PromptLanguage) -> str:
+    """The text of a prompt with its `{placeholders}`."""
     path = Path(__file__).parent / language / f"{name}.txt"
     return path.read_text(encoding="utf-8").strip("\n")
 
@@ -35,4 +36,4 @@ def render(name: str, language: PromptLanguage, /, **values: str) -> str:
 
     Values are inserted as they are: braces in a passage mean nothing here.
     """
-    return _template(name, language).format(**values)
+    return template(name, language).format(**values)

@@ -20,6 +20,7 @@ from localrag.embeddings.base import Embedder
 from localrag.errors import UsageError
 from localrag.llms.base import LLM, Message, Options
 from localrag.prompts import PromptLanguage, render
+from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize
@@ -68,6 +69,7 @@ class SelfRAGOptions:
     strict: bool
     budget_seconds: float
     generation: Options
+    wording: Wording = field(default_factory=Wording)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,8 @@ class SelfRAG:
         return Candidate(text, citations, sentences, rating, support, utility)
 
     def _write(self, run: _Run, reading: Reading) -> str:
-        task = render("write_from_passages", run.language, question=run.question.strip())
+        wording, question = self._options.wording, run.question.strip()
+        task = wording.render("write_from_passages", run.language, question=question)
         started = time.perf_counter()
         pieces: list[str] = []
         decision = f"from {len(reading.passages)} passages"
@@ -355,7 +358,7 @@ class SelfRAG:
             return
         started = time.perf_counter()
         messages = [
-            Message("system", render("without_documents", run.language)),
+            Message("system", self._options.wording.render("without_documents", run.language)),
             Message("user", run.question.strip()),
         ]
         # There is nothing to cite: whatever marker the model writes is invented.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from localrag.embeddings.base import Embedder
 from localrag.errors import UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.prompts import YES_NO, PromptLanguage, render
+from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
 from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize, hide_markers
 from localrag.rerankers.base import Reranking
@@ -27,6 +28,7 @@ class StandardOptions:
     k: int
     min_answerable: float
     generation: Options
+    wording: Wording = field(default_factory=Wording)
 
 
 class StandardRAG:
@@ -127,7 +129,8 @@ class StandardRAG:
         passages = "\n\n".join(_passage(n, context) for n, context in enumerate(contexts, start=1))
         # Passages first and the task last: both tasks share all that was read before it.
         body = render("passages", language, passages=passages, question=question.strip())
-        return [Message("system", render("system", language)), Message("user", f"{body}\n\n{task}")]
+        system = self._options.wording.render("system", language)
+        return [Message("system", system), Message("user", f"{body}\n\n{task}")]
 
     def _answerable(
         self,
@@ -156,10 +159,11 @@ class StandardRAG:
     ) -> Iterator[str]:
         # A small model that is told how to refuse does so when it need not, and copies whatever
         # example of a marker it is shown; where the logits have decided, neither is asked of it.
+        wording = self._options.wording
         if self._scorer is None:
-            task = render("answer_or_refuse", language, refusal=render("refusal", language))
+            task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
         else:
-            task = render("answer", language)
+            task = wording.render("answer", language)
         messages = self._messages(question, contexts, language, task)
         started = time.perf_counter()
         for piece in self._llm.stream(messages, self._options.generation):

@@ -16,6 +16,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, ContextOverflowError, UsageError
 from localrag.llms.base import Message, Options
+from localrag.prompts.own import Wording
 from localrag.rag.budget import Budget
 from localrag.rag.grading import Grader, Reading, from_probabilities
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
@@ -49,6 +50,12 @@ def useful(value: int) -> Scores:
     return {str(value): 1}
 
 
+OWN = Wording(
+    {
+        ("write_from_passages", "en"): "In verse: {question}",
+        ("without_documents", "en"): "Speak in verse.",
+    }
+)
 OPTIONS = SelfRAGOptions(
     k=3,
     min_retrieval=0.3,
@@ -775,3 +782,14 @@ def test_code_written_without_documents_keeps_its_brackets() -> None:
     llm = ScriptedLLM([code], [NOT_NEEDED])
     answer = run(pipeline(llm), "Write a function.")
     assert answer.text == "```python\nreturn items[0] + items[1]\n```\nDone."
+
+
+def test_own_words_are_what_the_model_reads() -> None:
+    llm = ScriptedLLM(["A verse."], [{"information": 0.1, "chat": 0.9}])
+    run(pipeline(llm, wording=OWN))
+    assert llm.history[0][0][0].content == "Speak in verse."
+    scores: list[Scores] = [{"information": 1}, yes(0.9), yes(0.1), yes(0.1), FULL, useful(5)]
+    llm = ScriptedLLM(["It was opened in 1907."], scores)
+    answer = run(pipeline(llm, wording=OWN))
+    assert answer.text.startswith("It was opened in 1907")
+    assert llm.history[0][0][1].content == f"In verse: {QUESTION}"

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
 from localrag.llms.base import Options
+from localrag.prompts import PromptLanguage
+from localrag.prompts.own import Wording
 from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.types import Answer, Chunk, ScoredChunk
 
@@ -65,6 +69,22 @@ def test_both_tasks_share_everything_up_to_the_task() -> None:
     assert scored[0] == written[0]
     shared = "Question: When was the glass house opened?\n\n"
     assert scored[1].content.split(shared)[0] == written[1].content.split(shared)[0]
+
+
+def test_own_words_are_what_the_model_reads() -> None:
+    own: dict[tuple[str, PromptLanguage], str] = {
+        ("system", "en"): "You are a gardener.",
+        ("answer", "en"): "Answer in verse.",
+        ("answer_or_refuse", "en"): "Answer in verse, or say: {refusal}",
+    }
+    for scorer, task in ((True, "Answer in verse."), (False, "Answer in verse, or say: The ")):
+        llm = ScriptedLLM(["A glass house stands [1]."], [{"Yes": 1}])
+        rag = pipeline(llm, scorer=scorer)
+        rag._options = replace(rag._options, wording=Wording(own))
+        run(rag, "When was the glass house opened?")
+        written = llm.history[0][0]
+        assert written[0].content == "You are a gardener."
+        assert f"\n\n{task}" in written[1].content
 
 
 def test_prompt_language_follows_the_question() -> None:

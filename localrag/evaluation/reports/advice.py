@@ -118,12 +118,12 @@ def explain(cause: Cause) -> tuple[str, str]:
         case "unfaithful":
             return (
                 tr("The passages were good; the answer says things that they do not say."),
-                tr("Try another prompt, Self-RAG, or a larger language model."),
+                tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
             )
         case "irrelevant":
             return (
                 tr("The answer does not speak to the question, or evades it."),
-                tr("Try another prompt, or a larger language model."),
+                tr("Try another prompt (answer.prompts), or a larger language model."),
             )
 
 
