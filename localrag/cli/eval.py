@@ -290,7 +290,7 @@ def make(
         ):
             made += 1
             write(json.dumps(one.row(), ensure_ascii=False))
-            progress(made, count, None)
+            progress.steady(made, count)
     if made < count:
         note(tr("Only {made} of {count} drafts passed the check.", made=made, count=count))
     note(tr("Drafts by a model: read and mend each before you rely on it."))
