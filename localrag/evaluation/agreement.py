@@ -88,20 +88,23 @@ def mean_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float,
         return alike, 1.0
     if (scores == 0).all():
         return 0.0, 1 - alike
-    return _interval(lambda chosen: float(scores[chosen].mean()), len(scores), seed)
+    return _resampled_means(scores, seed, 1)
 
 
 def paired_difference(
-    one: Sequence[float], other: Sequence[float], *, seed: int = 0
+    one: Sequence[float], other: Sequence[float], *, comparisons: int = 1, seed: int = 0
 ) -> tuple[float, float, float]:
     """Mean of one - other over the same questions, and its 95% bootstrap interval.
+
+    Of several `comparisons` the intervals hold together with 95% (Bonferroni: each leaves out
+    5% / comparisons; Dunn, "Multiple Comparisons Among Means", JASA 1961).
 
     Raises ValueError for lists of different length or none at all.
     """
     differences = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     if not len(differences):
         raise ValueError("a difference needs at least one question")
-    low, high = _interval(lambda chosen: float(differences[chosen].mean()), len(differences), seed)
+    low, high = _resampled_means(differences, seed, comparisons)
     return float(differences.mean()), low, high
 
 
@@ -111,4 +114,19 @@ def _interval(
     generator = np.random.default_rng(seed)
     values = [statistic(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
     low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _resampled_means(
+    values: NDArray[np.float64], seed: int, comparisons: int
+) -> tuple[float, float]:
+    """The percentile interval of a mean; with more comparisons further out, by as many samples."""
+    generator = np.random.default_rng(seed)
+    count = len(values)
+    means = [
+        values[generator.integers(count, size=(RESAMPLES, count))].mean(axis=1)
+        for _ in range(comparisons)
+    ]
+    tail = 0.025 / comparisons
+    low, high = np.quantile(np.concatenate(means), (tail, 1 - tail))
     return float(low), float(high)

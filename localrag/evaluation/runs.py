@@ -184,10 +184,12 @@ def summarise(metric: str, scored: Iterable[Scored]) -> Summary:
 def differences(runs: Sequence[EvaluatedRun]) -> list[Difference]:
     """Every pair of runs in every metric that both have a score for, the better one first.
 
-    Over the questions that both score: a bootstrap of the paired differences
-    (Efron and Tibshirani, 1993, chapter 8) is not disturbed by hard questions being hard for all.
+    Over the questions that both score: a bootstrap of the paired differences (Efron and
+    Tibshirani, 1993, chapter 8) is not disturbed by hard questions being hard for all. The
+    intervals of all pairs in a metric hold together with 95%.
     """
     found: list[Difference] = []
+    comparisons = len(runs) * (len(runs) - 1) // 2
     for place, one in enumerate(runs):
         for other in runs[place + 1 :]:
             for metric in METRICS:
@@ -195,7 +197,9 @@ def differences(runs: Sequence[EvaluatedRun]) -> list[Difference]:
                 if not pairs:
                     continue
                 mean, low, high = paired_difference(
-                    [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+                    [pair[0] for pair in pairs],
+                    [pair[1] for pair in pairs],
+                    comparisons=comparisons,
                 )
                 better, worse = one.name, other.name
                 if mean < 0:

@@ -141,6 +141,12 @@ def test_a_paired_difference_sees_what_hard_questions_hide() -> None:
     mean, low, high = agreement.paired_difference(list(hard + 0.05), list(hard))
     assert mean == pytest.approx(0.05)
     assert 0 < low <= high
+    one, other = [1.0, 0.0, 1.0, 1.0, 0.5] * 8, [0.0, 0.5, 0.5, 1.0, 0.5] * 8
+    _, low, high = agreement.paired_difference(one, other)
+    _, lower, higher = agreement.paired_difference(one, other, comparisons=10)
+    assert lower < low < 0.2 < high < higher
+    # The half width of 95% is 1.96 standard errors, that of 99.5% is 2.81.
+    assert (higher - lower) / (high - low) == pytest.approx(2.81 / 1.96, rel=0.05)
     with pytest.raises(ValueError, match="at least one"):
         agreement.paired_difference([], [])
 

@@ -27,6 +27,7 @@ from localrag.evaluation.remembered import CallStore, RememberedModel, key_of
 from localrag.evaluation.reports.advice import bad_cases, cause_of
 from localrag.evaluation.reports.page import render_page
 from localrag.evaluation.reports.report import Report, report_json
+from localrag.evaluation.reports.wording import remarks
 from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
 from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
 from localrag.factory import Model
@@ -342,6 +343,29 @@ def test_runs_within_chance_are_not_ranked() -> None:
     assert one.mean == pytest.approx(0.1)
     (one,) = differences([made("a", [0.5, None, 0.5]), made("b", [0.4, 0.9, 0.4])])
     assert one.questions == 2
+
+
+def test_of_several_runs_those_within_chance_are_named_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LOCALRAG_LANG", "en")
+    noisy = [0.1, 0.9, 0.4, 0.6, 0.5, 0.2, 0.8, 0.3]
+    runs = [
+        made("a", noisy),
+        made("b", [*noisy[1:], noisy[0]]),
+        made("c", noisy[::-1]),
+        made("best", [1.0] * 8),
+    ]
+    better, worse, also, unranked, widened = remarks(Report("d", "", None, tuple(runs)))
+    assert {text.split(" by ")[0] for text in (better, worse, also)} == {
+        f"faithfulness: best is better than {name}" for name in "abc"
+    }
+    assert unranked == (
+        "Not ranked by faithfulness, for the difference there is within chance: "
+        "a and b; a and c; b and c."
+    )
+    assert "Bonferroni" in widened
+    assert not any("Bonferroni" in text for text in remarks(Report("d", "", None, tuple(runs[:2]))))
 
 
 @pytest.mark.parametrize(("questions", "ranked"), [(1, False), (5, False), (6, True)])

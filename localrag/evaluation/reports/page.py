@@ -13,7 +13,7 @@ from string import Template
 
 from localrag.evaluation.judging.judge import Finding, Judged
 from localrag.evaluation.reports.advice import BadCase, bad_cases, explain
-from localrag.evaluation.reports.plots import distribution_plot, interval_plot, time_plot
+from localrag.evaluation.reports.plots import COLOURS, distribution_plot, interval_plot, time_plot
 from localrag.evaluation.reports.report import Report
 from localrag.evaluation.reports.wording import remarks, trial, trust_remarks
 from localrag.evaluation.runs import EvaluatedRun, Summary
@@ -51,7 +51,7 @@ def render_page(report: Report) -> str:
 
 def _legend(report: Report) -> str:
     return "".join(
-        f'<span class="key"><i class="run{number % 4}"></i>{escape(run.name)}</span>'
+        f'<span class="key"><i class="run{number % COLOURS}"></i>{escape(run.name)}</span>'
         for number, run in enumerate(report.runs)
     )
 

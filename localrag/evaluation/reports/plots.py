@@ -8,6 +8,10 @@ from html import escape
 from localrag.evaluation.runs import EvaluatedRun
 
 _LEFT, _SCALE, _ROW, _GAP, _RIGHT = 170, 420, 20, 14, 130
+COLOURS = 8
+"""Of the page, for as many runs; then they begin again."""
+_SEEN = 6
+"""Dots at one place that can be told apart; of more the number is written."""
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -27,7 +31,7 @@ def interval_plot(runs: Sequence[EvaluatedRun], title: str) -> str:
             else:
                 low, high = (_LEFT + _SCALE * _inside(end) for end in one.interval)
                 at = _LEFT + _SCALE * _inside(one.mean)
-                colour = f"run{number % 4}"
+                colour = f"run{number % COLOURS}"
                 parts.append(
                     f'<path class="{colour} line" d="M{low:.1f} {middle:.1f}H{high:.1f}"/>'
                 )
@@ -55,12 +59,16 @@ def distribution_plot(runs: Sequence[EvaluatedRun], title: str) -> str:
                 place = round(_inside(value) * 60)
                 height = stacked[place] = stacked.get(place, 0) + 1
                 # Dots that would cover each other move up a little, and then stay.
-                middle = y + _ROW - 4 - min(height - 1, 5) * 3
+                middle = y + _ROW - 4 - min(height, _SEEN) * 3 + 3
+                x = _LEFT + place * _SCALE / 60
                 parts.append(
-                    f'<circle class="run{number % 4} dot" cx="{_LEFT + place * _SCALE / 60:.1f}" '
-                    f'cy="{middle:.1f}" r="3.2"><title>{escape(scored.sample.question)}: '
-                    f"{value:.2f}</title></circle>"
+                    f'<circle class="run{number % COLOURS} dot" cx="{x:.1f}" cy="{middle:.1f}" '
+                    f'r="3.2"><title>{escape(scored.sample.question)}: {value:.2f}</title></circle>'
                 )
+            for place, count in stacked.items():
+                if count > _SEEN:
+                    x = _LEFT + place * _SCALE / 60 + 7
+                    parts.append(_text(x, y + _ROW - 6, f"×{count}", "start", "soft"))
             y += _ROW
         y += _GAP
     return _svg(title, y + 14, [*_grid(y), *parts])
@@ -82,7 +90,8 @@ def time_plot(runs: Sequence[EvaluatedRun], title: str) -> str:
         for second in seconds:
             x = _LEFT + _SCALE * second / slowest
             parts.append(
-                f'<circle class="run{number % 4} dot" cx="{x:.1f}" cy="{y + _ROW / 2:.1f}" r="4">'
+                f'<circle class="run{number % COLOURS} dot" cx="{x:.1f}" '
+                f'cy="{y + _ROW / 2:.1f}" r="4">'
                 f"<title>{second:.1f} s</title></circle>"
             )
         if seconds:

@@ -40,14 +40,22 @@ def remarks(report: Report) -> list[str]:
         if not one.ranked:
             pair = min(one.better, one.worse), max(one.better, one.worse)
             undecided.setdefault(pair, []).append(one.metric)
-    for (first, second), metrics in undecided.items():
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for pair, names in undecided.items():
+        alike.setdefault(tuple(names), []).append(pair)
+    for metrics, pairs in alike.items():
         said.append(
             tr(
-                "{first} and {second} cannot be ranked by {metrics}: their difference there is "
-                "within chance.",
-                first=first,
-                second=second,
+                "Not ranked by {metrics}, for the difference there is within chance: {pairs}.",
                 metrics=tr(", ").join(metrics),
+                pairs=tr("; ").join(tr("{one} and {other}", one=a, other=b) for a, b in pairs),
+            )
+        )
+    if len(report.runs) > 2 and found:
+        said.append(
+            tr(
+                "With so many pairs some would differ by chance: the intervals of differences are "
+                "widened for that (Bonferroni)."
             )
         )
     return said
