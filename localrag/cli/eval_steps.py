@@ -53,6 +53,7 @@ def say_estimate(
             speed,
             passages=settings.answer.k,
             passage_tokens=PASSAGE_TOKENS,
+            graded=_graded(settings),
             judged=judging is not None,
             reasons=reasons,
         )
@@ -67,6 +68,15 @@ def say_estimate(
             time=work.duration(seconds),
         )
     )
+
+
+def _graded(settings: Settings) -> int:
+    """Passages of a question that the language model grades: to rerank them, or in Self-RAG."""
+    from localrag.config import LLMReranking
+
+    reranked = settings.reranker.candidates if isinstance(settings.reranker, LLMReranking) else 0
+    # What both grade is read once.
+    return max(reranked, settings.answer.k if settings.answer.mode == "self-rag" else 0)
 
 
 def produce(

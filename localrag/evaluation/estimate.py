@@ -17,6 +17,8 @@ _REWRITTEN, _QUESTIONS, _REASON = 45, 70, 30
 _REWRITE_SHARE, _AGAINST_SHARE = 0.6, 0.3
 """Of all statements: made by the model rather than taken as they are; found not supported."""
 _ANSWER_PROMPT, _ANSWER, _ANSWER_SENTENCES = 150, 80, 2
+_GRADE = 90
+"""Tokens of a passage's grade, beside the passage."""
 
 _SAMPLE_TEXT = (
     "A mill grinds corn between two stones, of which only the upper one turns. "
@@ -57,12 +59,14 @@ def estimate_seconds(
     *,
     passages: int,
     passage_tokens: int,
+    graded: int = 0,
     judged: bool,
     reasons: bool,
 ) -> float:
     """Seconds for one configuration where nothing is remembered from an earlier run.
 
-    Where a sample brings no contexts, `passages` of `passage_tokens` each are reckoned with.
+    Where a sample brings no contexts, `passages` of `passage_tokens` each are reckoned with, and
+    `graded` passages that the model reads one by one before it answers.
     """
     reading = writing = 0.0
     for sample in samples:
@@ -72,7 +76,7 @@ def estimate_seconds(
             texts = sum(rough_tokens(context.text) for context in sample.contexts)
         spoken = _ANSWER_SENTENCES
         if sample.answer is None:
-            reading += texts + _ANSWER_PROMPT
+            reading += texts + _ANSWER_PROMPT + graded * (passage_tokens + _GRADE)
             writing += _ANSWER
         else:
             spoken = len(sentences(sample.answer))

@@ -17,7 +17,7 @@ from fakes import HashEmbedder
 from judging_llm import JudgingLLM, Killed
 from scripted_llm import ScriptedLLM
 
-from localrag.cli import eval_work
+from localrag.cli import eval_steps, eval_work
 from localrag.config import Settings
 from localrag.errors import UsageError
 from localrag.evaluation.dataset import Context, Sample
@@ -493,6 +493,11 @@ def test_an_estimate_grows_with_what_there_is_to_read() -> None:
     assert 0 < one_judged < two_judged
     assert asked == pytest.approx((5 * 190 + 150) / 50 + 80 / 10)
     assert asked < asked_judged
+    new = [Sample("1", "q")]
+    graded = estimate_seconds(
+        new, speed, passages=5, passage_tokens=190, graded=10, judged=False, reasons=False
+    )
+    assert graded == pytest.approx(asked + 10 * (190 + 90) / 50)
     assert math.isfinite(asked_judged)
 
 
@@ -500,3 +505,17 @@ def test_the_metrics_of_the_command_line_are_these() -> None:
     from localrag.cli.eval import METRICS as OFFERED
 
     assert OFFERED == METRICS
+
+
+@pytest.mark.parametrize(
+    ("table", "graded"),
+    [
+        ({}, 0),
+        ({"reranker": {"kind": "llm", "candidates": 8}}, 8),
+        ({"reranker": {"kind": "keyword"}}, 0),
+        ({"answer": {"mode": "self-rag", "k": 4}}, 4),
+        ({"answer": {"mode": "self-rag"}, "reranker": {"kind": "llm"}}, 10),
+    ],
+)
+def test_an_estimate_knows_what_the_model_grades(table: dict[str, Any], graded: int) -> None:
+    assert eval_steps._graded(msgspec.convert(table, Settings)) == graded
