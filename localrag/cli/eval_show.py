@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING
 
 from localrag.cli.output import printable, stdout_console
@@ -9,6 +10,7 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from localrag.evaluation.judging.calibration import Trust
     from localrag.evaluation.reports.report import Report
@@ -20,37 +22,71 @@ WORST = 5
 
 def print_report(report: Report) -> None:
     """The table of metrics, what the runs differ in, how far to trust it, the worst cases."""
-    from rich.table import Table
-
     from localrag.evaluation.reports.wording import remarks
 
     console = stdout_console()
-    first = report.runs[0].summaries()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column(tr("Metric"))
-    for run in report.runs:
-        table.add_column(printable(run.name), justify="right", no_wrap=True)
-    table.add_column(tr("Unreadable"), justify="right")
-    summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
-    for one in first:
-        cells = [_cell(found[one.name]) for found in summaries]
-        unreadable = "/".join(str(found[one.name].unreadable) for found in summaries)
-        table.add_row(one.name, *cells, unreadable)
-    console.print(table)
+    # More than two do not stand side by side in a terminal of 80 columns.
+    console.print(_side_by_side(report) if len(report.runs) < 3 else _one_below_the_other(report))
     for text in remarks(report):
         console.print(printable(text))
     _print_bad_cases(console, report.runs[0], report.runs[1:])
 
 
-def print_trust(trust: Trust) -> None:
-    """The judge's agreement with the labelled set."""
+def _side_by_side(report: Report) -> Table:
+    table = _table(tr("Metric"))
+    for run in report.runs:
+        table.add_column(printable(run.name), justify="right", no_wrap=True)
+    table.add_column(tr("Unreadable"), justify="right")
+    summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
+    for name in summaries[0]:
+        cells = [_cell(found[name]) for found in summaries]
+        unreadable = "/".join(str(found[name].unreadable) for found in summaries)
+        table.add_row(name, *cells, unreadable)
+    if any(seconds := [_seconds(run) for run in report.runs]):
+        table.add_row(tr("seconds to answer"), *seconds, "")
+    return table
+
+
+def _one_below_the_other(report: Report) -> Table:
+    table = _table(tr("Metric"), tr("Configuration"))
+    table.add_column(tr("Mean, 95% interval"), justify="right", no_wrap=True)
+    table.add_column(tr("Unreadable"), justify="right")
+    summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
+    for name in summaries[0]:
+        for number, (run, found) in enumerate(zip(report.runs, summaries, strict=True)):
+            one = found[name]
+            table.add_row(
+                "" if number else name, printable(run.name), _cell(one), str(one.unreadable)
+            )
+    if any(seconds := [_seconds(run) for run in report.runs]):
+        for number, (run, text) in enumerate(zip(report.runs, seconds, strict=True)):
+            table.add_row("" if number else tr("seconds to answer"), printable(run.name), text, "")
+    return table
+
+
+def _seconds(run: EvaluatedRun) -> str:
+    """The median over the answers that the pipeline wrote; "" where it wrote none."""
+    known = [one.response.seconds for one in run.scored if one.response.seconds is not None]
+    if not known:
+        return ""
+    return tr("{seconds:.1f} s (median)", seconds=median(known))
+
+
+def _table(*columns: str) -> Table:
     from rich.table import Table
 
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def print_trust(trust: Trust) -> None:
+    """The judge's agreement with the labelled set."""
     from localrag.evaluation.reports.wording import trust_remarks
 
     console = stdout_console()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column(tr("Metric"))
+    table = _table(tr("Metric"))
     for heading in (
         tr("Items"),
         tr("Accuracy"),

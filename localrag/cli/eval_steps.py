@@ -61,7 +61,7 @@ def say_estimate(
     )
     note(
         tr(
-            "{count} questions, {runs} configuration(s): about {time}; what an earlier run has "
+            "{count} question(s), {runs} configuration(s): about {time}; what an earlier run has "
             "paid for is not done again.",
             count=len(samples),
             runs=len(named),

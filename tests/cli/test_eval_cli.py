@@ -158,7 +158,7 @@ def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) 
     assert means(report)["refusal"] == 1.0
     assert all(metric["unreadable"] == 0 for metric in report["metrics"])
     assert report["calibration"] is None
-    assert "4 questions" in done.stderr
+    assert "4 question(s)" in done.stderr
     assert page.read_text("utf-8").startswith("<!doctype html>")
     shown = localrag(environment, *arguments)
     assert shown.returncode == 0, shown.stderr

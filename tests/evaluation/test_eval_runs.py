@@ -17,7 +17,7 @@ from fakes import HashEmbedder
 from judging_llm import JudgingLLM, Killed
 from scripted_llm import ScriptedLLM
 
-from localrag.cli import eval_steps, eval_work
+from localrag.cli import eval_show, eval_steps, eval_work
 from localrag.config import Settings
 from localrag.errors import UsageError
 from localrag.evaluation.dataset import Context, Sample
@@ -519,3 +519,19 @@ def test_the_metrics_of_the_command_line_are_these() -> None:
 )
 def test_an_estimate_knows_what_the_model_grades(table: dict[str, Any], graded: int) -> None:
     assert eval_steps._graded(msgspec.convert(table, Settings)) == graded
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("none", "keyword", "crossencoder", "llm", "self")])
+def test_a_report_in_a_terminal_of_80_columns(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOCALRAG_LANG", "en")
+    monkeypatch.setenv("COLUMNS", "80")
+    runs = tuple(made(name, [0.25, 0.75, 0.5]) for name in names)
+    eval_show.print_report(Report("d", "", None, runs))
+    shown = capsys.readouterr().out
+    table = shown.split("Not ranked")[0]
+    assert all(len(line) <= 80 for line in table.splitlines())
+    assert all(name in table for name in names)
+    assert table.count("0.500 [0.25, 0.75] n=3") == len(names)
+    assert table.count("2.0 s (median)") == len(names)

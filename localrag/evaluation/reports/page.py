@@ -32,7 +32,7 @@ def render_page(report: Report) -> str:
         title=escape(title),
         lead=escape(
             tr(
-                "{count} questions, {runs} configuration(s)",
+                "{count} question(s), {runs} configuration(s)",
                 count=len(first.scored),
                 runs=len(report.runs),
             )
