@@ -3,9 +3,9 @@
     python benchmarks/eval_resume.py QUESTIONS.jsonl DOCUMENTS --questions 3 --kills 4
 
 Both produce the answers and judge them, with the models of your settings, each with a cache of
-its own. The killed one gets SIGKILL after a random part of what the other one took. In the end
-the two reports must be equal but for the seconds, and the sum of the calls that both really made
-is shown: those of the killed run are more by what was under way at a kill.
+its own. The killed one gets SIGKILL after a random part of what the other one took; the outcomes
+that its cache holds by then are shown, and none of them is computed again. In the end the two
+reports must be equal but for the seconds.
 """
 
 from __future__ import annotations

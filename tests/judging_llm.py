@@ -70,8 +70,6 @@ class JudgingLLM(ScriptedLLM):
             return bool({"sure", "清"} & text)
         first = re.split("[:：]", task.split("\n")[0], maxsplit=1)[1]
         first = first.removeprefix(" Is it so that ")
-        if answer := re.search("(?:Answer: |答案：)(.*)", task):
-            first = answer[1]
         return set(tokens(first)) <= text
 
     def _spend(self) -> None:

@@ -99,6 +99,8 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "mine" / "zh" / "answer.txt") in done.stdout.splitlines()
     assert "localrag config set answer.prompts" in done.stderr
+    spaced = localrag("prompts", tmp_path / "my own")
+    assert f"answer.prompts '{tmp_path / 'my own'}'" in " ".join(spaced.stderr.split())
     again = localrag("prompts", tmp_path / "mine")
     assert again.returncode != 0
     assert "exists already" in again.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def prompts(folder: Path) -> None:
         tr(
             "Change what you want to change and delete the others, then run: "
             "localrag config set answer.prompts {path}",
-            path=folder.resolve(),
+            path=shlex.quote(str(folder.resolve())),
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,20 +128,30 @@ def run(
     """Evaluate, then print."""
     from localrag.cli import eval_steps as steps
     from localrag.cli import eval_work as work
+    from localrag.errors import UsageError
     from localrag.evaluation.dataset import evenly, read_dataset
     from localrag.evaluation.remembered import CallStore
     from localrag.evaluation.reports.report import report_json
     from localrag.evaluation.scoring import JUDGED
 
-    _check_outputs(dataset, page, table)
+    inputs = [dataset, *configs, *filter(None, [judge]), *_files_of(documents)]
+    _check_outputs(inputs, page, table)
     samples = evenly(read_dataset(dataset), count)
     named = work.named_settings(configs)
     wanted = [metric for metric in metrics or METRICS if not (no_judge and metric in JUDGED)]
+    if not wanted:
+        raise UsageError(
+            "Nothing is left to measure: {metrics} need a judge.",
+            hint="Leave out --no-judge, or choose other metrics.",
+            metrics=", ".join(metrics),
+        )
     judged = any(metric in JUDGED for metric in wanted)
     judging = work.settings_of(judge) if judged else None
     folder = cache or work.cache_folder()
     with CallStore(folder / work.CALLS_FILE) as store:
         complete = all(one.answer is not None and one.contexts is not None for one in samples)
+        if not complete:
+            work.check_library(library, documents, named)
         if judging is not None or not complete:
             steps.say_estimate(samples, named, judging, store, reasons=not no_reasons)
         responses = steps.produce(samples, named, library, documents, folder, store)
@@ -312,11 +323,16 @@ def _write_page(path: Path, report: Report) -> None:
     note(tr("The page is in {path}.", path=path))
 
 
-def _check_outputs(dataset: Path, page: Path | None, table: Path | None) -> None:
+def _files_of(documents: tuple[Path, ...]) -> Iterator[Path]:
+    for path in documents:
+        yield from path.rglob("*") if path.is_dir() else (path,)
+
+
+def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None) -> None:
     """Raises `UsageError` for a file that cannot or must not be written, before hours are spent."""
     from localrag.errors import UsageError
 
-    taken = {dataset.resolve()}
+    taken = {path.resolve() for path in inputs}
     for path in filter(None, (page, table)):
         if path.resolve() in taken:
             raise UsageError(

@@ -135,7 +135,8 @@ def withheld_from(judging: Settings) -> Callable[[Sample, Response], bool]:
 def model_fingerprint(settings: Settings) -> str:
     """Identifies the language model: the published hash, or size and both ends of the file.
 
-    Of a server: its address, the model's name, and what a local one tells of its weights.
+    With the way its state is stored, where that changes outcomes. Of a server: its address, the
+    model's name, and what a local one tells of its weights.
     """
     from localrag import factory
     from localrag.config import OpenAISettings
@@ -144,18 +145,19 @@ def model_fingerprint(settings: Settings) -> str:
     llm = settings.llm
     if isinstance(llm, OpenAISettings):
         return f"{llm.base_url} {llm.model} {served(llm.base_url, llm.model)}".rstrip()
+    stored = "" if llm.kv_type == "f16" else f" {llm.kv_type}"
     models = factory.make_models()
     spec = models.catalogue.find(llm.model)
     known = max(spec.files, key=lambda file: file.size or 0).sha256 if spec else None
     if known:
-        return known
+        return known + stored
     path = models.path(llm.model)
     digest = hashlib.sha256(str(path.stat().st_size).encode())
     with path.open("rb") as file:
         digest.update(file.read(_SAMPLE_BYTES))
         file.seek(max(0, path.stat().st_size - _SAMPLE_BYTES))
         digest.update(file.read())
-    return digest.hexdigest()
+    return digest.hexdigest() + stored
 
 
 class LibraryPipeline:
@@ -204,13 +206,19 @@ class LibraryPipeline:
         return [_context(context) for context in found]
 
     def identity(self) -> str:
-        """Stands for settings, weights and documents: all that an answer depends on."""
+        """Stands for settings, prompts, weights and documents.
+
+        The weights of a reranker in a folder of one's own are known by its path alone.
+        """
         from localrag import __version__, factory
         from localrag.config import settings_table
         from localrag.evaluation.remembered import key_of
+        from localrag.prompts import all_prompts
 
         library = self._rag.library
         wording = factory.make_wording(self._rag.settings)
+        dictionary = self._rag.settings.keywords.user_dictionary
+        words = Path(dictionary).expanduser().read_bytes() if dictionary else b""
         documents = sorted(
             (record.id, record.chunking, list(record.sources)) for record in library.documents()
         )
@@ -218,10 +226,46 @@ class LibraryPipeline:
             __version__,
             settings_table(self._rag.settings),
             sorted([*key, text] for key, text in wording.own.items()),
+            all_prompts(),
+            hashlib.sha256(words).hexdigest(),
             model_fingerprint(self._rag.settings),
             library.embedding.fingerprint,
             documents,
         )
+
+
+def check_library(
+    library: Path, documents: Sequence[Path], named: Sequence[tuple[str, Settings]]
+) -> None:
+    """Raises `UsageError` where the library cannot be what the configurations ask for.
+
+    Before anything is computed: that there is one, and that they differ in nothing that it was
+    built with.
+    """
+    from localrag import factory
+    from localrag.api import LocalRAG
+    from localrag.errors import UsageError
+
+    if documents:
+        return
+    built = {(s.embedding.model, factory.chunking_fingerprint(s)) for _, s in named}
+    if len(built) > 1:
+        raise UsageError(
+            "The configurations differ in chunking or embedding model, and a library has one "
+            "of each.",
+            hint="Name the documents with --documents: each configuration gets a library of its "
+            "own.",
+        )
+    settings = named[0][1]
+    with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+        wanted = factory.chunking_fingerprint(settings)
+        if any(record.chunking != wanted for record in rag.library.documents()):
+            note(
+                tr(
+                    "The library was cut with other settings of [chunking]: it is evaluated as it "
+                    "is. `localrag rebuild` cuts it anew."
+                )
+            )
 
 
 class PipelineModel:
@@ -240,11 +284,11 @@ class PipelineModel:
         """The model with its memory around it."""
         from dataclasses import replace
 
-        from localrag.config import settings_table
-        from localrag.evaluation.remembered import RememberedModel, key_of
+        from localrag.evaluation.remembered import RememberedModel
 
-        table = settings_table(self._settings)["llm"]
-        fingerprint = key_of("pipeline", model_fingerprint(self._settings), table)
+        if self._settings.answer.mode == "self-rag" and self._settings.self_rag.budget_seconds:
+            return model  # what fits into a budget would be more, were some of it remembered
+        fingerprint = model_fingerprint(self._settings)
         remembered = RememberedModel(model.llm, model.scorer, fingerprint, self._store)
         self._remembered = remembered
         return replace(model, llm=remembered, scorer=remembered if model.scorer else None)
@@ -276,7 +320,8 @@ def open_pipeline(
     from localrag.evaluation.remembered import key_of
 
     wanted = sorted(str(path.expanduser().resolve()) for path in documents)
-    key = key_of(wanted, settings.embedding.model, factory.chunking_fingerprint(settings))
+    cut = factory.chunking_fingerprint(settings)
+    key = key_of(wanted, settings.embedding.model, cut, settings.parsing.hidden_text)
     folder = cache / "libraries" / key[:16]
     with LocalRAG.open(folder, settings=settings, on_note=note, wrap_model=model.wrap) as rag:
         report = rag.add(documents, prune=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -106,7 +107,8 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         ) from error
     if path.suffix.lower() == ".csv":
         try:
-            yield from list(csv.DictReader(text.splitlines(keepends=True)))
+            # Not splitlines(): U+2028 and the like may stand inside a cell.
+            yield from list(csv.DictReader(io.StringIO(text, newline="")))
         except csv.Error as error:
             raise UsageError(
                 "{path} is not valid CSV: {reason}.", hint=HINT, path=path, reason=error
@@ -122,7 +124,13 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
         raise UsageError(
             "{path} is not valid JSON or JSONL: {reason}.", hint=HINT, path=path, reason=error
         ) from error
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
+        try:
+            json.dumps(row, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:  # half of a surrogate pair, as "\\ud83d" by itself
+            raise UsageError(
+                "Row {number} of {path} is no valid Unicode.", hint=HINT, number=number, path=path
+            ) from error
         yield row if isinstance(row, dict) else {}
 
 
@@ -135,22 +143,35 @@ def _sample(path: Path, number: int, row: Mapping[str, Any]) -> Sample:
     contexts = _first(row, _CONTEXTS)
     # localrag's own files name the chapter in "reference" and the answer in "ideal_answer".
     answer = _first(row, _ANSWER)
-    page = str(row.get("page") or "").strip()
     identifier = row.get("id")
     return Sample(
         id=str(number if identifier in (None, "") else identifier),
         question=question.strip(),
         answer=str(answer) if answer is not None else None,
-        contexts=_contexts(contexts) if contexts is not None else None,
+        contexts=_contexts(path, number, contexts) if contexts is not None else None,
         references=_references(_first(row, _REFERENCE)),
         answerable=_truth(_first(row, _ANSWERABLE)),
         source=str(row.get("source") or ""),
-        page=int(page) if page.isdigit() else None,
+        page=_page(row.get("page")),
     )
 
 
 def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+    return next((row[name] for name in names if not _missing(row.get(name))), None)
+
+
+def _missing(value: Any) -> bool:
+    """Nothing, or NaN, as pandas writes what is not there."""
+    return value is None or value == "" or value != value
+
+
+def _page(value: Any) -> int | None:
+    """A page number; pandas writes "3.0" where other rows have none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() and number > 0 else None
 
 
 def _references(value: Any) -> tuple[str, ...]:
@@ -161,9 +182,16 @@ def _references(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for one in listed if (text := str(one).strip())))
 
 
-def _contexts(value: Any) -> tuple[Context, ...]:
+def _contexts(path: Path, number: int, value: Any) -> tuple[Context, ...]:
     if isinstance(value, str):
         value = _listed(value)
+    if not isinstance(value, list | tuple):
+        raise UsageError(
+            "The contexts in row {number} of {path} are no list.",
+            hint=HINT,
+            number=number,
+            path=path,
+        )
     return tuple(_context(item) for item in value)
 
 
@@ -181,17 +209,17 @@ def _listed(text: str) -> list[Any]:
 
 def _context(item: Any) -> Context:
     if isinstance(item, Mapping):
-        first = int(item.get("first_page") or item.get("page") or 0)
+        first = _page(item.get("first_page")) or _page(item.get("page")) or 0
         return Context(
             text=str(item.get("text") or ""),
             source=str(item.get("source") or ""),
             first_page=first,
-            last_page=int(item.get("last_page") or first),
+            last_page=_page(item.get("last_page")) or first,
         )
     return Context(str(item))
 
 
 def _truth(value: Any) -> bool | None:
-    if value is None:
+    if _missing(value):
         return None
     return str(value).strip().lower() not in _FALSE

@@ -90,7 +90,7 @@ def estimate_seconds(
         reading += _EVASIVE + _ASKED
         writing += _QUESTIONS
         if references:
-            reading += texts + number * _USEFUL
+            reading += texts + number * references * _USEFUL
         if reasons:
             reading += statements * _AGAINST_SHARE * _STATEMENT
             writing += statements * _AGAINST_SHARE * _REASON

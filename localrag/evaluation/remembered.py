@@ -1,8 +1,8 @@
 """Calls that were paid for once: every prompt's outcome, by its content, in one SQLite file.
 
 A run that is killed has every finished call on disk and continues from there with the same
-numbers. The key is a hash of the model's fingerprint and of all that the outcome depends on, so
-changed prompts, data or models are never answered with something old.
+numbers. The key is a hash of the model's fingerprint and of the prompt itself, so that changed
+prompts, passages or models are never answered with something old.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ class RememberedModel:
     """A language model whose every outcome is kept: an `LLM`, and a `ChoiceScorer` of `scorer`.
 
     `seconds` counts what all outcomes cost when they were computed, whether now or earlier;
-    `saved` is the part of it that was computed earlier, and `computed` how many calls the model
-    was really asked. `fingerprint` identifies the weights and all settings that change outcomes.
+    `saved` is the part of it that was computed before this model was opened, and `computed` how
+    many calls the model was really asked. `fingerprint` identifies the weights and whatever else
+    changes their outcomes.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class RememberedModel:
         self._fingerprint = fingerprint
         self._store = store
         self._lock = threading.Lock()
+        self._met: set[str] = set()
         self.seconds = 0.0
         self.saved = 0.0
         self.computed = 0
@@ -141,7 +143,7 @@ class RememberedModel:
         """A whole reply, from the store where the same was asked before."""
         key = key_of("complete", self._fingerprint, _plain(messages), _asked(options))
         if (known := self._store.get(key)) is not None:
-            self._count(known[1], computed=False)
+            self._count(key, known[1], computed=False)
             return Completion(**known[0])
         started = time.perf_counter()
         completion = self._llm.complete(messages, options)
@@ -153,7 +155,7 @@ class RememberedModel:
             "finish_reason": completion.finish_reason,
         }
         self._store.put(key, value, seconds)
-        self._count(seconds, computed=True)
+        self._count(key, seconds, computed=True)
         return completion
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
@@ -163,18 +165,23 @@ class RememberedModel:
         """
         key = key_of("stream", self._fingerprint, _plain(messages), _asked(options))
         if (known := self._store.get(key)) is not None:
-            self._count(known[1], computed=False)
+            self._count(key, known[1], computed=False)
             yield known[0]
             return
         pieces: list[str] = []
-        started = time.perf_counter()
+        seconds = 0.0
         with closing(self._llm.stream(messages, options)) as stream:  # type: ignore[type-var]
-            for piece in stream:
+            while True:
+                # Without what the reader of the pieces does in between.
+                started = time.perf_counter()
+                piece = next(stream, None)
+                seconds += time.perf_counter() - started
+                if piece is None:
+                    break
                 pieces.append(piece)
                 yield piece
-        seconds = time.perf_counter() - started
         self._store.put(key, "".join(pieces), seconds)
-        self._count(seconds, computed=True)
+        self._count(key, seconds, computed=True)
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -183,19 +190,22 @@ class RememberedModel:
         assert self._scorer is not None, "a judge is given this only with a scorer"  # noqa: S101
         key = key_of("choices", self._fingerprint, _plain(messages), list(choices))
         if (known := self._store.get(key)) is not None:
-            self._count(known[1], computed=False)
+            self._count(key, known[1], computed=False)
             return np.asarray(known[0], dtype=np.float64)
         started = time.perf_counter()
         scores = self._scorer.score_choices(messages, choices, keep=keep)
         seconds = time.perf_counter() - started
         self._store.put(key, [float(score) for score in scores], seconds)
-        self._count(seconds, computed=True)
+        self._count(key, seconds, computed=True)
         return scores
 
-    def _count(self, seconds: float, *, computed: bool) -> None:
+    def _count(self, key: str, seconds: float, *, computed: bool) -> None:
         with self._lock:
             self.seconds += seconds
-            self.saved += 0.0 if computed else seconds
+            # Asked a second time, a model that keeps what it read needs hardly any time.
+            if not computed and key not in self._met:
+                self.saved += seconds
+            self._met.add(key)
             self.computed += computed
 
 

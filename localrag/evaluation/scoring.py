@@ -192,9 +192,7 @@ class Scorer:
 
     def _precision(self, judge: Judge, sample: Sample, texts: Sequence[str], found: _Found) -> None:
         language = answer_language(sample.question)
-        findings = [
-            judge.useful(sample.question, sample.reference, text, language) for text in texts
-        ]
+        findings = [judge.useful(sample.reference, text, language) for text in texts]
         found.contexts = _paired(texts, findings)
         found.scores["context_precision"] = _of(judge_metrics.context_precision, findings)
 

@@ -31,6 +31,13 @@ def template(name: str, language: PromptLanguage) -> str:
     return path.read_text(encoding="utf-8").strip("\n")
 
 
+def all_prompts() -> str:
+    """Every prompt with its name, one after the other: for what must notice a change."""
+    files = sorted(Path(__file__).parent.glob("*/*.txt"))
+    # As text: line ends differ between systems, and mean nothing to a model.
+    return "\n".join(f"{f.parent.name}/{f.name}\n{f.read_text('utf-8')}" for f in files)
+
+
 def render(name: str, language: PromptLanguage, /, **values: str) -> str:
     """The prompt `name` in `language` with `{placeholders}` filled in.
 

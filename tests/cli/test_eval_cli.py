@@ -291,3 +291,41 @@ def test_a_report_never_takes_the_place_of_the_questions(
     assert done.returncode == 2, done.stderr
     assert target in done.stderr
     assert questions.read_bytes() == before
+
+
+@pytest.mark.parametrize("role", ["--config", "--judge", "--documents"])
+def test_a_report_takes_the_place_of_nothing_that_is_read(
+    role: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "read"
+    folder.mkdir()
+    mine = folder / "mine.toml"
+    mine.write_text("[answer]\nk = 3\n", encoding="utf-8")
+    given = str(folder if role == "--documents" else mine)
+    dataset = data_set(tmp_path)
+    done = localrag(
+        environment, "eval", "run", dataset, "--no-judge", role, given, "--html", str(mine)
+    )
+    assert done.returncode == 2, done.stderr
+    assert mine.read_text("utf-8") == "[answer]\nk = 3\n"
+
+
+def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    for size in (300, 600):
+        (tmp_path / f"{size}.toml").write_text(
+            f'[chunking]\nstrategy = "windows"\nsize = {size}\noverlap = 0\n'
+        )
+    dataset = data_set(tmp_path, [{"question": "q"}])
+    configs = [f"--config={tmp_path / f'{size}.toml'}" for size in (300, 600)]
+    done = localrag(environment, "eval", "run", dataset, *configs)
+    assert done.returncode == 2, done.stderr
+    assert "--documents" in done.stderr
+
+
+def test_no_metric_is_an_error(environment: dict[str, str], tmp_path: Path) -> None:
+    arguments = ("--no-judge", "--metric", "faithfulness")
+    done = localrag(environment, "eval", "run", data_set(tmp_path), *arguments)
+    assert done.returncode == 2
+    assert "faithfulness" in done.stderr

@@ -15,6 +15,7 @@ from judging_llm import JudgingLLM
 from localrag import factory
 from localrag.cli.eval_work import model_fingerprint
 from localrag.config import Settings
+from localrag.errors import UsageError
 from localrag.evaluation.judging import calibration
 from localrag.evaluation.judging.gold_set import METRICS, GoldItem, gold_items
 from localrag.evaluation.judging.judge import Judge
@@ -41,7 +42,7 @@ def test_the_labelled_set_is_large_balanced_and_in_both_languages() -> None:
 
 
 def _asked(item: GoldItem) -> str:
-    return item.statement or item.question
+    return item.statement or item.reference or item.question
 
 
 class Right(JudgingLLM):
@@ -137,3 +138,12 @@ def test_the_starter_judge_comes_calibrated(
     assert len(kept) == 1, "an old one is of no use"
     assert [one.metric for one in trust.metrics if not one.trusted] == ["faithfulness"]
     assert all(one.unreadable == 0 for one in trust.metrics)
+
+
+def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:
+    model = Right()
+    path = calibration.save_trust(graded(Judge(model, model, reasons=False)), tmp_path)
+    for text in ("{", "[]", '{"judge": "j", "key": "k", "metrics": [{}]}'):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=path.name):
+            calibration.load_trust("key" * 8, tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import UsageError
-from localrag.evaluation.dataset import Context, evenly, read_dataset
+from localrag.evaluation.dataset import Context, Sample, evenly, read_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD = {"question": "q", "answer": "a", "contexts": ["c", "d"], "ground_truth": "r"}
@@ -109,3 +109,49 @@ def test_a_part_is_taken_evenly(tmp_path: Path) -> None:
     samples = read_dataset(path)
     assert [one.question for one in evenly(samples, 5)] == ["0", "2", "4", "6", "8"]
     assert evenly(samples, None) == evenly(samples, 10) == samples
+
+
+def rows_of(folder: Path, *rows: str) -> list[Sample]:
+    path = folder / "set.jsonl"
+    path.write_text("\n".join(rows), "utf-8")
+    return read_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"question": "q", "contexts": 5}', "no list"),
+        ('{"question": "q", "contexts": {"a": "b"}}', "no list"),
+        ('{"question": "q\\ud83d"}', "no valid Unicode"),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(row: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"ow 2 of .*set.jsonl .*{said}"):
+        rows_of(tmp_path, '{"question": "first"}', row)
+
+
+@pytest.mark.parametrize(
+    ("page", "read"),
+    [("3", 3), ("3.0", 3), (3.0, 3), ("iv", None), ("²", None), (float("nan"), None), (-1, None)],
+)
+def test_pages_as_several_tools_write_them(page: object, read: int | None, tmp_path: Path) -> None:
+    context = {"text": "t", "page": page}
+    (sample,) = rows_of(
+        tmp_path, json.dumps({"question": "q", "page": page, "contexts": [context]})
+    )
+    assert sample.page == read
+    assert sample.contexts == (Context("t", "", read or 0, read or 0),)
+
+
+def test_nan_is_what_is_missing(tmp_path: Path) -> None:
+    (sample,) = rows_of(
+        tmp_path, '{"question": "q", "answer": NaN, "reference": NaN, "has_answer": NaN}'
+    )
+    assert (sample.answer, sample.references, sample.answerable) == (None, (), None)
+
+
+def test_a_line_separator_ends_no_row_of_csv(tmp_path: Path) -> None:
+    path = tmp_path / "set.csv"
+    path.write_text("question,answer\none\u2028two,three\n", "utf-8")
+    (sample,) = read_dataset(path)
+    assert (sample.question, sample.answer) == ("one\u2028two", "three")

@@ -161,12 +161,34 @@ def test_verdicts_in_text(reply: str, verdict: bool | None) -> None:
 
 def test_useful_and_evasive() -> None:
     model = ScriptedLLM(scores=[YES, {"A": 0.7, "B": 0.3}])
-    assert reading(model).useful("q", "the reference", "the context", "en").verdict is True
+    assert reading(model).useful("the reference", "the context", "en").verdict is True
     assert reading(model).evasive("一个回答", "zh").verdict is False
     useful, evasive = (messages for messages, _ in model.scored)
     assert "the context" in useful[0].content
     assert "the reference" in useful[1].content
     assert "一个回答" in evasive[0].content
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict", "asked"),
+    [([YES], True, 1), ([NO, YES], True, 2), ([NO, NO], False, 2)],
+)
+def test_a_context_is_useful_for_a_sentence_of_the_reference(
+    scores: list[dict[str, float]], verdict: bool, asked: int
+) -> None:
+    model = ScriptedLLM(scores=scores)
+    found = reading(model).useful("Yes. It has two floors. It was built in 1820.", "text", "en")
+    assert found.verdict is verdict
+    assert len(model.scored) == asked
+    assert "It has two floors." in model.scored[0][0][1].content
+    assert "1820" not in model.scored[0][0][1].content
+
+
+@pytest.mark.parametrize("reference", ["Yes.", "1820", "**"])
+def test_a_reference_of_a_word_is_asked_about_as_it_is(reference: str) -> None:
+    model = ScriptedLLM(scores=[NO])
+    assert reading(model).useful(reference, "text", "en").verdict is False
+    assert reference.strip(".") in model.scored[0][0][1].content
 
 
 def test_three_questions_or_none() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import random
 import sqlite3
+import time
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -218,7 +219,7 @@ def test_a_stream_is_paid_for_once_and_kept_whole_or_not_at_all(tmp_path: Path) 
 def test_a_pipeline_pays_once_and_tells_what_it_took_at_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eval_work, "model_fingerprint", lambda _: "weights")
+    monkeypatch.setattr(eval_work, "model_fingerprint", lambda settings: settings.llm.kv_type)
     model = ScriptedLLM(replies=["1820", "1821"])
     closed: list[bool] = []
     q8 = msgspec.convert({"llm": {"backend": "llama.cpp", "kv_type": "q8_0"}}, Settings)
@@ -233,6 +234,40 @@ def test_a_pipeline_pays_once_and_tells_what_it_took_at_first(
             assert wrapped.scorer is wrapped.llm
     assert found == [("1820", False), ("1820", True), ("1821", False)]
     assert closed == [True] * 3
+
+
+def test_what_is_asked_twice_is_saved_once_and_only_if_it_was_computed_before(
+    tmp_path: Path,
+) -> None:
+    messages, _ = asks("q")
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        model = ScriptedLLM(scores=[{"Yes": 1}])
+        first = RememberedModel(model, model, "weights", store)
+        for _ in range(2):
+            first.score_choices(messages, ("Yes", "No"))
+        assert (first.saved, first.computed) == (0.0, 1)
+        again = RememberedModel(model, model, "weights", store)
+        for _ in range(2):
+            again.score_choices(messages, ("Yes", "No"))
+        assert 0 < again.saved == again.seconds / 2
+
+
+def test_the_reader_of_a_stream_takes_no_time_of_the_model(tmp_path: Path) -> None:
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        model = ScriptedLLM(replies=["six letters"])
+        remembered = RememberedModel(model, None, "weights", store)
+        for _ in remembered.stream(*asks("q")):
+            time.sleep(0.05)
+        assert remembered.seconds < 0.05
+
+
+def test_a_budget_is_not_spent_on_what_is_remembered(tmp_path: Path) -> None:
+    table = {"answer": {"mode": "self-rag"}, "self_rag": {"budget_seconds": 9}}
+    with CallStore(tmp_path / "calls.sqlite") as store:
+        memory = eval_work.PipelineModel(msgspec.convert(table, Settings), store)
+        model = Model(ScriptedLLM(), None, lambda: None)
+        assert memory.wrap(model) is model
+        assert memory.saved == 0.0
 
 
 def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
@@ -535,3 +570,34 @@ def test_a_report_in_a_terminal_of_80_columns(
     assert all(name in table for name in names)
     assert table.count("0.500 [0.25, 0.75] n=3") == len(names)
     assert table.count("2.0 s (median)") == len(names)
+
+
+def test_a_refusal_that_may_be_right_is_no_bad_case() -> None:
+    unknown = Sample("1", "Who owns the moon?")
+    refusing = Response("The documents do not contain the answer to this question.", ())
+    assert cause_of(Scorer(None, None).score(unknown, refusing)) is None
+    known = Sample("1", "Who owns the mill?", answerable=True)
+    assert cause_of(Scorer(None, None).score(known, refusing)) == "refused"
+
+
+def test_without_a_judge_the_page_tells_whether_another_search_helped() -> None:
+    sample = Sample("1", "When?", references=("1820",), source="a.md", page=1)
+    runs = [
+        EvaluatedRun(
+            name, (Scorer(None, None).score(sample, Response("1", (Context("t", file, 1, 1),))),)
+        )
+        for name, file in (("before", "b.md"), ("after", "a.md"))
+    ]
+    (case,) = bad_cases(runs[0], runs[1:])
+    assert case.cause == "retrieval missed"
+    (trial,) = case.trials
+    assert (trial.metric, trial.before, trial.after) == ("page_rank", 0.0, 1.0)
+
+
+def test_a_context_without_a_page_has_none_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALRAG_LANG", "en")
+    contexts = (Context("one", "notes.txt"), Context("two", "a.pdf", 7, 7))
+    scored = Scorer(None, None).score(Sample("1", "q"), Response("a", contexts))
+    page = render_page(Report("d", "", None, (EvaluatedRun("r", (scored,)),)))
+    assert "notes.txt<" in page
+    assert "a.pdf, p. 7<" in page

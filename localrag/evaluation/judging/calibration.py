@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.embeddings.base import Embedder
+from localrag.errors import UsageError
 from localrag.evaluation import agreement
 from localrag.evaluation.judging.gold_set import METRICS, GoldItem, Metric, gold_hash
 from localrag.evaluation.judging.judge import Finding, Judge
@@ -110,20 +112,32 @@ def save_trust(trust: Trust, folder: Path) -> Path:
     """Keep a calibration for the reports to come."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _file_name(trust.key)
-    temporary = path.with_suffix(".new")
+    temporary = path.with_suffix(f".{os.getpid()}.new")
     temporary.write_text(json.dumps(asdict(trust), ensure_ascii=False, indent=2) + "\n", "utf-8")
     temporary.replace(path)
     return path
 
 
 def load_trust(key: str, folder: Path) -> Trust | None:
-    """The calibration for that key: from `folder`, else the one that localrag brings, else None."""
+    """The calibration for that key: from `folder`, else the one that localrag brings, else None.
+
+    Raises `UsageError` for one that is damaged.
+    """
     shipped = files("localrag.evaluation.judging").joinpath("gold", _file_name(key))
     for place in (folder / _file_name(key), shipped):
-        if place.is_file():
+        if not place.is_file():
+            continue
+        try:
             table: dict[str, Any] = json.loads(place.read_text("utf-8"))
             metrics = tuple(_loaded(one) for one in table["metrics"])
             return Trust(table["judge"], table["key"], metrics)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(
+                "The calibration {path} cannot be read: {reason}.",
+                hint="Remove it and run `localrag eval calibrate` again.",
+                path=place,
+                reason=error,
+            ) from error
     return None
 
 
@@ -141,7 +155,7 @@ def _loaded(table: dict[str, object]) -> MetricTrust:
 
 def _finding(judge: Judge, item: GoldItem) -> Finding:
     if item.task == "useful":
-        return judge.useful(item.question, item.reference, item.contexts[0], item.language)
+        return judge.useful(item.reference, item.contexts[0], item.language)
     if item.task == "evasive":
         return judge.evasive(item.answer, item.language)
     return judge.supported(item.contexts, [item.statement], item.language)[0]

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from localrag.evaluation.judging.judge import Task
 from localrag.text.language import Language
 
 Metric = Literal["faithfulness", "answer_relevancy", "context_recall", "context_precision"]
@@ -25,6 +24,7 @@ METRICS: tuple[Metric, ...] = (
     "context_precision",
 )
 Kind = Literal["right", "subtly wrong", "unsupported"]
+Task = Literal["support", "useful", "evasive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class GoldItem:
 
     @property
     def task(self) -> Task:
-        """The kind of verdict that is asked for."""
+        """The kind of verdict that is asked for: `Judge.supported`, `useful` or `evasive`."""
         if self.metric == "answer_relevancy":
             return "evasive"
         return "useful" if self.metric == "context_precision" else "support"

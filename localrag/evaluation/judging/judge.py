@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from localrag.evaluation.answer_metrics import tokens
 from localrag.evaluation.judging.metrics import Verdict
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
@@ -35,6 +36,8 @@ _VERDICT_TOKENS = 32
 _MARGIN = 16
 """Tokens kept free: a text may have a few more tokens in its place than by itself."""
 _SHORTEST_ROOM = 64
+_SAYS_SOMETHING = 3
+"""Words or characters of a sentence that can be useful by itself."""
 
 _REASON_SCHEMA: Mapping[str, object] = {
     "type": "object",
@@ -58,7 +61,7 @@ _QUESTIONS_SCHEMA: Mapping[str, object] = {
 _BEFORE = r"\W*(?:json\W+)?(?:verdict\W+)?"
 _ALSO_NO = {"否": "否|不是"}
 
-Task = Literal["support", "useful", "evasive", "draft_answerable"]
+Task = Literal["support", "evasive", "draft_answerable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,24 @@ class Judge:
             for statement, finding in zip(statements, findings, strict=True)
         ]
 
-    def useful(self, question: str, reference: str, context: str, language: Language) -> Finding:
-        """Whether one context helps to arrive at the reference answer."""
-        values = {"question": question, "reference": reference}
-        return self._any_part("useful", context, values, language)
+    def useful(self, reference: str, context: str, language: Language) -> Finding:
+        """Whether one context helps to arrive at the reference answer.
+
+        It does where it bears out at least one sentence of it; a bare "Yes." beside others is
+        none. Asked whether the answer can be
+        found in the text, a small model says yes of many a text that only shares a subject with
+        it; whether it can be confirmed, it tells apart (`benchmarks/evaluation.md`).
+        """
+        found: Finding | None = None
+        spoken = sentences(reference)
+        whole = [sentence for sentence in spoken if len(tokens(sentence)) >= _SAYS_SOMETHING]
+        for sentence in whole or spoken or [reference]:
+            new = self._any_part("support", context, {"statement": sentence}, language)
+            found = new if found is None else _either(found, new)
+            if found.verdict:
+                break
+        assert found is not None, "a reference has at least one sentence"  # noqa: S101
+        return found
 
     def answerable(self, question: str, context: str, language: Language) -> Finding:
         """Whether the exact answer to a question stands in one context."""

@@ -60,7 +60,9 @@ def cause_of(scored: Scored) -> Cause | None:
     if missed:
         return "retrieval missed"
     if scored.refused:
-        return "refused"
+        # Without a word on whether there is an answer, a refusal may be right.
+        known = scored.sample.answerable or recall is not None or page is not None
+        return "refused" if known else None
     precision = value.get("context_precision")
     if precision is not None and precision < LOW:
         return "retrieval noisy"
@@ -79,6 +81,8 @@ def bad_cases(run: EvaluatedRun, others: Sequence[EvaluatedRun] = ()) -> list[Ba
         if cause is None:
             continue
         metric = METRIC_OF[cause]
+        if cause == "retrieval missed" and _value(scored, metric) is None:
+            metric = "page_rank"
         before = _value(scored, metric)
         trials = tuple(
             Trial(other.name, metric, before, after)

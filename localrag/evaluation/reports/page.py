@@ -193,9 +193,9 @@ def _contexts(scored: Scored) -> str:
     for place, context in enumerate(contexts):
         where = ""
         if context.source:
-            where = tr(
-                "{name}, p. {page}", name=PurePath(context.source).name, page=context.first_page
-            )
+            where = PurePath(context.source).name
+            if context.first_page:
+                where = tr("{name}, p. {page}", name=where, page=context.first_page)
         verdict = _verdict(useful[place], tr("useful"), tr("not useful")) if useful else ""
         items.append(
             f'<li>{verdict} <span class="soft">{escape(where)}</span>'
