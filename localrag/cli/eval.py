@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -281,7 +282,7 @@ def make(
     settings = work.settings_of(judge)
     none = count // 5 if unanswerable is None else min(unanswerable, count)
     folder = cache or work.cache_folder()
-    made = 0
+    made = Counter[bool]()
     with (
         CallStore(folder / work.CALLS_FILE) as store,
         work.open_pipeline(settings, library, documents, folder, store) as pipeline,
@@ -299,11 +300,20 @@ def make(
             answerable=count - none,
             unanswerable=none,
         ):
-            made += 1
+            made[one.answerable] += 1
             write(json.dumps(one.row(), ensure_ascii=False))
-            progress.steady(made, count)
-    if made < count:
-        note(tr("Only {made} of {count} drafts passed the check.", made=made, count=count))
+            progress.steady(made.total(), count)
+    if made.total() < count:
+        note(
+            tr(
+                "Fewer drafts passed the check than were wanted: {made} of {wanted} with an answer "
+                "in the documents, {without} of {none} without one.",
+                made=made[True],
+                wanted=count - none,
+                without=made[False],
+                none=none,
+            )
+        )
     note(tr("Drafts by a model: read and mend each before you rely on it."))
 
 

@@ -21,8 +21,8 @@ from localrag.text.language import Language, detect
 
 SHORTEST, LONGEST = 80, 2400
 """Characters of a passage worth asking about."""
-TRIES = 5
-"""Passages tried for each question wanted."""
+TRIES, FEWEST_TRIES = 5, 15
+"""Passages tried for each question wanted, and for all of a kind at least."""
 IN_PASSAGE = 0.7
 """Of an answer's tokens, so many must stand in the passage (or in the question)."""
 
@@ -103,7 +103,7 @@ def draft(
         start = 0 if kind else min(answerable, len(order) // 2)
         turned = [*order[start:], *order[:start]]
         made = 0
-        for passage in turned[: wanted * TRIES]:
+        for passage in turned[: max(wanted * TRIES, FEWEST_TRIES)]:
             if made == wanted:
                 break
             found = (
