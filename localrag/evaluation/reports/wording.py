@@ -25,12 +25,12 @@ def remarks(report: Report) -> list[str]:
             )
         if untrusted := report.untrusted():
             said.append(_untrusted(untrusted))
-        for name in report.own_work:
+        if report.own_work:
             said.append(
                 tr(
                     "The answers of {name} were written by the model that judges them; "
                     "models are lenient with their own work.",
-                    name=name,
+                    name=tr(", ").join(report.own_work),
                 )
             )
     found = differences(report.runs)
