@@ -77,17 +77,17 @@ def ordering_interval(
 def mean_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
     """The 95% interval of the mean of scores in [0, 1], shape (n,), by percentile bootstrap.
 
-    All 0 or all 1, which a bootstrap takes for certain, have the exact bound of a proportion:
-    the other end is where so many alike would be seen in 1 of 40 samples (Clopper and Pearson,
-    "The Use of Confidence or Fiducial Limits", Biometrika 1934). Raises ValueError for no scores.
+    Scores that are all alike, which a bootstrap takes for certain, have the bound of a proportion
+    instead: of other questions, as many might score 0 (or 1) as would still let so many alike be
+    seen in 1 of 40 samples (Clopper and Pearson, "The Use of Confidence or Fiducial Limits",
+    Biometrika 1934). Raises ValueError for no scores.
     """
     if not len(scores):
         raise ValueError("an interval needs at least one score")
-    alike = float(0.025 ** (1 / len(scores)))
-    if (scores == 1).all():
-        return alike, 1.0
-    if (scores == 0).all():
-        return 0.0, 1 - alike
+    first = float(scores[0])
+    if (scores == first).all():
+        alike = float(0.025 ** (1 / len(scores)))
+        return first * alike, 1 - (1 - first) * alike
     return _resampled_means(scores, seed, 1)
 
 

@@ -155,6 +155,8 @@ def test_the_interval_of_a_mean_is_never_without_width_by_likeness_alone() -> No
     for count, other in ((1, 0.025), (5, 0.478), (60, 0.940)):
         assert agreement.mean_interval(np.ones(count)) == pytest.approx((other, 1.0), abs=1e-3)
         assert agreement.mean_interval(np.zeros(count)) == pytest.approx((0.0, 1 - other), abs=1e-3)
+    low, high = agreement.mean_interval(np.array([0.3]))
+    assert (low, high) == pytest.approx((0.0075, 0.9825))
     low, high = agreement.mean_interval(np.array([0.0, 1.0, 1.0, 0.5] * 10))
     assert 0.45 < low < 0.625 < high < 0.8
     with pytest.raises(ValueError, match="at least one"):
