@@ -51,11 +51,6 @@ def _nothing(_: object) -> None:
     """Tell nobody."""
 
 
-def _as_it_is(model: factory.Model) -> factory.Model:
-    """The model itself."""
-    return model
-
-
 class LocalRAG:
     """A library of documents, and everything that can be asked of it.
 
@@ -68,7 +63,7 @@ class LocalRAG:
         settings: Settings,
         embedder: Embedder | None = None,
         on_note: Callable[[str], None] = _nothing,
-        wrap_model: Callable[[factory.Model], factory.Model] = _as_it_is,
+        wrap_model: Callable[[factory.Model], factory.Model] | None = None,
     ) -> None:
         """Callers use `LocalRAG.open`."""
         self._on_note = on_note
@@ -87,15 +82,14 @@ class LocalRAG:
         create: bool = True,
         on_damage: Callable[[Path], None] = _nothing,
         on_note: Callable[[str], None] = _nothing,
-        wrap_model: Callable[[factory.Model], factory.Model] = _as_it_is,
+        wrap_model: Callable[[factory.Model], factory.Model] | None = None,
     ) -> Self:
         """Open the library in `directory`; with `create`, make it on the first `add`.
 
         `settings` None reads the settings file and the environment. `on_damage` is told
         which derived index was damaged and is being built anew, `on_note` what is not done
         as the settings ask, such as a reranker that does not serve the question's language.
-        `wrap_model` may put something around the language model when it is loaded, such as what
-        remembers its outcomes.
+        `wrap_model` puts something around the language model, such as a memory of its outcomes.
         Raises `LibraryNotFoundError` without `create`, `LibraryDamagedError`, `ConfigError`.
         """
         settings = settings or load_settings()
@@ -141,7 +135,7 @@ class LocalRAG:
         """The language model, loaded on first use."""
         if self._model is None:
             model = factory.make_model(self.settings, factory.make_models(), self.library)
-            self._model = self._wrap_model(model)
+            self._model = self._wrap_model(model) if self._wrap_model else model
         return self._model
 
     def add(
