@@ -86,6 +86,21 @@ def test_an_unanswerable_question_must_be_found_nowhere() -> None:
     assert drafts(ScriptedLLM([question], [YES]), [MILL], 0, 1) == []
 
 
+def test_a_question_about_the_prompts_example_is_dropped() -> None:
+    copied = reply("石桥磨坊的建造成本是多少？")
+    assert drafts(ScriptedLLM([copied], [NO] * 3), [LAKE], 0, 1) == []
+    copied = reply("When was the Thorn Mill built?", "每年冬天")
+    assert drafts(ScriptedLLM([copied], [YES]), [LAKE], 1) == []
+
+
+def test_what_an_unanswerable_question_asks_for_changes_from_passage_to_passage() -> None:
+    model = ScriptedLLM([reply(f"Who was miller {n} of the mill?") for n in (1, 2)], [NO] * 6)
+    assert len(drafts(model, [MILL, MILL], 0, 2)) == 2
+    first, second = (messages[-1].content for messages, _ in model.history)
+    assert MILL.text in first
+    assert first != second
+
+
 def test_the_same_question_is_kept_once() -> None:
     good = reply("When was the Thorn mill built?", "The Thorn mill was built in 1820.")
     model = ScriptedLLM([good, good], [YES, YES])

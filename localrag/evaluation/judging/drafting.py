@@ -33,6 +33,7 @@ _SPEAKS_OF_TEXT = re.compile(
     r"|\baccording to\b|(?:本文|文中|上文|这段|该段|短文|材料|资料中|文章)",
     re.IGNORECASE,
 )
+_EXAMPLE = re.compile("thorn mill|石桥磨坊", re.IGNORECASE)
 _ANSWERABLE_SCHEMA: Mapping[str, object] = {
     "type": "object",
     "properties": {
@@ -103,13 +104,13 @@ def draft(
         start = 0 if kind else min(answerable, len(order) // 2)
         turned = [*order[start:], *order[:start]]
         made = 0
-        for passage in turned[: max(wanted * TRIES, FEWEST_TRIES)]:
+        for place, passage in enumerate(turned[: max(wanted * TRIES, FEWEST_TRIES)]):
             if made == wanted:
                 break
             found = (
                 _answerable(passage, llm, judge)
                 if kind
-                else _unanswerable(passage, llm, judge, find)
+                else _unanswerable(passage, place, llm, judge, find)
             )
             key = " ".join(tokens(found.question)) if found else ""
             if found and key not in asked:
@@ -126,9 +127,12 @@ def spread(passages: Sequence[Passage]) -> list[Passage]:
 
 def _answerable(passage: Passage, llm: LLM, judge: Judge) -> Draft | None:
     language = _language(passage.text)
-    value = _written("eval_draft", passage, language, llm, _ANSWERABLE_SCHEMA)
+    task = render("eval_draft_passage", language, passage=passage.text)
+    value = _written("eval_draft", task, language, llm, _ANSWERABLE_SCHEMA)
     question, answer = _text(value, "question"), _text(value, "answer")
     if not _is_question(question) or not answer or refuses(answer):
+        return None
+    if _copied(question, passage.text):
         return None
     known = set(tokens(passage.text)) | set(tokens(question))
     said = tokens(answer)
@@ -140,12 +144,17 @@ def _answerable(passage: Passage, llm: LLM, judge: Judge) -> Draft | None:
 
 
 def _unanswerable(
-    passage: Passage, llm: LLM, judge: Judge, find: Callable[[str], Sequence[str]]
+    passage: Passage, number: int, llm: LLM, judge: Judge, find: Callable[[str], Sequence[str]]
 ) -> Draft | None:
     language = _language(passage.text)
-    value = _written("eval_draft_unanswerable", passage, language, llm, _UNANSWERABLE_SCHEMA)
+    # Left to itself a small model asks for what the passage says; told what to ask for, it does.
+    details = render("eval_draft_details", language).splitlines()
+    task = render(
+        "eval_draft_missing", language, passage=passage.text, detail=details[number % len(details)]
+    )
+    value = _written("eval_draft_unanswerable", task, language, llm, _UNANSWERABLE_SCHEMA)
     question = _text(value, "question")
-    if not _is_question(question):
+    if not _is_question(question) or _copied(question, passage.text):
         return None
     for text in (passage.text, *find(question)):
         # Only a clear no will do: an answerable question taken for unanswerable is worse than none.
@@ -155,11 +164,11 @@ def _unanswerable(
 
 
 def _written(
-    name: str, passage: Passage, language: Language, llm: LLM, schema: Mapping[str, object]
+    name: str, task: str, language: Language, llm: LLM, schema: Mapping[str, object]
 ) -> dict[str, object]:
     messages = [
         Message("system", render(f"{name}_system", language)),
-        Message("user", render("eval_draft_passage", language, passage=passage.text)),
+        Message("user", task),
     ]
     if llm.count_prompt_tokens(messages) + _REPLY_TOKENS > llm.context_window:
         return {}
@@ -179,6 +188,12 @@ def _text(value: Mapping[str, object], name: str) -> str:
 def _is_question(text: str) -> bool:
     """Whether a person who has not seen the passage could ask this."""
     return text.endswith(("?", "？")) and not _SPEAKS_OF_TEXT.search(text)
+
+
+def _copied(question: str, passage: str) -> bool:
+    """Whether the question is about the prompts' example instead of the passage."""
+    found = _EXAMPLE.search(question)
+    return found is not None and found[0].lower() not in passage.lower()
 
 
 def _language(text: str) -> Language:
