@@ -169,7 +169,7 @@ def _page(value: Any) -> int | None:
     """A page number; pandas writes "3.0" where other rows have none."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and number > 0 else None
 

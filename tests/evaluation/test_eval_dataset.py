@@ -132,7 +132,16 @@ def test_a_row_that_cannot_be_is_named(row: str, said: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("page", "read"),
-    [("3", 3), ("3.0", 3), (3.0, 3), ("iv", None), ("²", None), (float("nan"), None), (-1, None)],
+    [
+        ("3", 3),
+        ("3.0", 3),
+        (3.0, 3),
+        ("iv", None),
+        ("²", None),
+        (float("nan"), None),
+        (-1, None),
+        (10**400, None),
+    ],
 )
 def test_pages_as_several_tools_write_them(page: object, read: int | None, tmp_path: Path) -> None:
     context = {"text": "t", "page": page}
