@@ -22,7 +22,7 @@ LINES = (
     ("text", "prompts", "network"),
     ("config", "messages"),
     ("config_faults", "config_values"),
-    ("errors", "types"),
+    ("errors", "types", "files"),
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}
 

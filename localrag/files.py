@@ -1,0 +1,230 @@
+"""The one way to make, open, replace and delete files: for their owner alone, never over a link.
+
+What is made is 0600, a folder 0700. A folder that its owner has opened to a group on purpose
+(group-writable and set-group-id, as `chmod g+ws` leaves it) hands that on to what is made in it.
+File systems without modes (exFAT) ignore all of it. Knows nothing of libraries or models.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+_PRIVATE = (0o600, 0o700)
+_SHARED = (0o660, 0o2770)
+_GROUP = stat.S_ISGID | stat.S_IRWXG
+
+# Windows has neither; there `lstat` alone tells links from files.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a FIFO without a writer would block for ever
+
+
+class NotPlainError(OSError):
+    """What was expected to be a file or a folder is a link, a device, a pipe or a socket."""
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether there is a file itself, and not something that leads to one."""
+    found = _status(path)
+    return found is not None and stat.S_ISREG(found.st_mode) and not _leads_elsewhere(found)
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether there is a folder itself, and not something that leads to one."""
+    found = _status(path)
+    return found is not None and stat.S_ISDIR(found.st_mode) and not _leads_elsewhere(found)
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file for reading. Raises NotPlainError for anything else, before a byte is read."""
+    if _NO_LINK:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _OPEN | _NO_LINK | _NO_WAIT)
+        except OSError:
+            if (found := _status(path)) is not None and not stat.S_ISREG(found.st_mode):
+                raise _not_plain(path) from None
+            raise
+    else:
+        if _status(path) is not None and not is_plain_file(path):
+            raise _not_plain(path)
+        descriptor = os.open(path, os.O_RDONLY | _OPEN)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_plain(path)
+    return os.fdopen(descriptor, "rb")
+
+
+def create_file(path: Path) -> BinaryIO:
+    """Make a new file and open it for writing. Raises FileExistsError for whatever is there."""
+    mode, _ = _modes(path.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN | _NO_LINK
+    descriptor = os.open(path, flags, mode)
+    try:
+        _open_to_group(path, mode)
+        return os.fdopen(descriptor, "wb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing. Raises FileExistsError for a file."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        if path.parent == path:
+            break
+        path = path.parent
+    for folder in reversed(missing):
+        _, mode = _modes(folder.parent)
+        try:
+            folder.mkdir(mode=mode & 0o777)
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+        else:
+            _open_to_group(folder, mode)
+
+
+def replace_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Let `write` fill a new file beside `path`, force it to disk, and rename it into place.
+
+    A process killed at any moment leaves the old file or the new one, never a mixture. A link at
+    `path` is replaced, and what it leads to stays as it is.
+    """
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with create_file(part) as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write what the user asked for at a path that the user named, over what is there.
+
+    A new file is 0600; one that is there keeps its mode, and a link or a device that the user
+    named is written to.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if os.path.lexists(path):
+        with path.open("wb") as file:
+            file.write(data)
+        return
+    with create_file(path) as file:
+        file.write(data)
+
+
+def delete_tree(path: Path) -> None:
+    """Delete a folder with all that is in it. Of a link only the link goes. Missing: nothing.
+
+    Links below are deleted, not followed. Raises OSError where something cannot be deleted.
+    """
+    if is_real_folder(path):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_directory(path: Path) -> None:
+    """Force a rename within `path` to disk, where the system can (Windows cannot)."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new private folder, gone when the block ends; what a killed process left is swept.
+
+    All lie in one place, the user's cache. Each is held by a lock that the system frees with its
+    process, so that a sweep deletes what nobody uses any more and nothing else.
+    """
+    from filelock import FileLock
+
+    place = _scratch_place()
+    sweep_scratch(place)
+    folder = place / secrets.token_hex(8)
+    with FileLock(folder.with_suffix(".lock"), mode=0o600):
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def sweep_scratch(place: Path) -> None:
+    """Delete the scratch folders whose processes have ended."""
+    from filelock import FileLock, Timeout
+
+    for lock in place.glob("*.lock"):
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0, mode=0o600):
+            delete_tree(lock.with_suffix(""))
+            lock.unlink(missing_ok=True)
+
+
+def _scratch_place() -> Path:
+    from platformdirs import user_cache_path
+
+    place = user_cache_path("localrag", appauthor=False) / "scratch"
+    try:
+        make_folder(place)
+    except OSError:  # a home that can only be read
+        return Path(tempfile.mkdtemp(prefix="localrag-"))
+    return place
+
+
+def _modes(folder: Path) -> tuple[int, int]:
+    """What a new file and a new folder within `folder` may be used for, and by whom."""
+    if os.name == "nt":
+        return _PRIVATE
+    try:
+        found = folder.stat().st_mode
+    except OSError:
+        return _PRIVATE
+    return _SHARED if found & _GROUP == _GROUP else _PRIVATE
+
+
+def _open_to_group(path: Path, mode: int) -> None:
+    if mode in _SHARED:  # the umask has taken the group's bits
+        path.chmod(mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _leads_elsewhere(found: os.stat_result) -> bool:
+    """Whether it is a link, or a junction on Windows."""
+    if stat.S_ISLNK(found.st_mode):
+        return True
+    if sys.platform != "win32":
+        return False
+    return bool(found.st_file_attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT)
+
+
+def _not_plain(path: Path) -> NotPlainError:
+    return NotPlainError(f"{path} is no plain file")

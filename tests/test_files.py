@@ -1,0 +1,115 @@
+"""Files are made for their owner alone, and nothing goes over a link."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localrag import files
+
+posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> object:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@posix
+def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    files.make_folder(folder)
+    files.replace_file(folder / "replaced", lambda file: file.write(b"x") and None)
+    files.write_output(folder / "written", "文")
+    assert mode(tmp_path / "a") == mode(folder) == 0o700
+    assert mode(folder / "replaced") == mode(folder / "written") == 0o600
+    assert (folder / "written").read_text(encoding="utf-8") == "文"
+    assert sorted(path.name for path in folder.iterdir()) == ["replaced", "written"]
+
+
+@posix
+def test_a_folder_opened_to_its_group_hands_that_on(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o2770)
+    files.make_folder(shared / "sub")
+    files.replace_file(shared / "sub" / "file", lambda file: None)
+    assert mode(shared / "sub") == 0o2770
+    assert mode(shared / "sub" / "file") == 0o660
+
+
+@posix
+@pytest.mark.timeout(20)
+def test_only_plain_files_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for name in ("pipe", "link"):
+        assert not files.is_plain_file(tmp_path / name)
+        with pytest.raises(files.NotPlainError):
+            files.open_plain(tmp_path / name)
+    with pytest.raises(files.NotPlainError):
+        files.open_plain(Path("/dev/zero"))
+    with pytest.raises(FileNotFoundError):
+        files.open_plain(tmp_path / "none")
+    with files.open_plain(tmp_path / "file") as file:
+        assert file.read() == b"x"
+
+
+@posix
+def test_a_link_is_replaced_and_its_target_stays(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(target)
+    files.replace_file(tmp_path / "link", lambda file: file.write(b"new") and None)
+    assert target.read_bytes() == b"mine"
+    assert (tmp_path / "link").read_bytes() == b"new"
+    with pytest.raises(FileExistsError):
+        files.create_file(tmp_path / "link")
+
+
+@posix
+def test_deleting_does_not_follow_links(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    canary.mkdir()
+    (canary / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(canary)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "inner").symlink_to(canary)
+    files.delete_tree(tmp_path / "link")
+    files.delete_tree(tree)
+    files.delete_tree(tmp_path / "never was")
+    assert (canary / "file").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["canary"]
+
+
+def test_a_scratch_folder_is_swept_when_its_process_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_scratch_place", lambda: tmp_path)
+    code = (
+        "import os, sys, pathlib\nfrom localrag import files\n"
+        "files._scratch_place = lambda: pathlib.Path(sys.argv[1])\n"
+        "with files.scratch_folder() as folder:\n"
+        "    (folder / 'text').write_text('secret')\n    os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    left = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(left) == 1
+    with files.scratch_folder() as mine, files.scratch_folder() as other:
+        assert not left[0].exists()
+        assert mine.is_dir()
+        assert other.is_dir()
+    assert list(tmp_path.iterdir()) == []
