@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+
+# `python -m localrag` would import from the current folder before anything that is installed.
+if not sys.flags.safe_path and __name__ == "__main__" and sys.path[0] == os.getcwd():  # noqa: PTH109
+    _here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    if sys.path[0] != _here:
+        del sys.path[0]
+
 from typing import NoReturn
 
 INTERRUPTED = 130
@@ -12,9 +19,11 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
-    from localrag import network
+    from localrag import network, processes
 
     network.close_doors()
+    # Libraries start programs too; relative entries would find them in the current folder.
+    os.environ["PATH"] = processes.search_path()
     _prepare_streams()
 
     import click

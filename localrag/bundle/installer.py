@@ -503,12 +503,9 @@ def _small(place: Place, name: str, limit: int, missing: bytes | None = None) ->
 
 def find_ssh_keygen() -> str:
     """The program's path; never one that lies in the folder where we happen to be."""
-    names = ("ssh-keygen.exe",) if os.name == "nt" else ("ssh-keygen",)
-    for folder in os.get_exec_path():
-        for name in names:
-            path = Path(folder, name)
-            if path.is_absolute() and path.is_file() and os.access(str(path), os.X_OK):
-                return str(path)
+    program = _find("ssh-keygen")
+    if program is not None:
+        return program
     raise Problem(
         "Signatures need ssh-keygen, which is not on this machine.",
         "It is part of OpenSSH: on Linux the package is openssh-client, on Windows an optional "
@@ -530,14 +527,9 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
         allowed.write_text("".join(lines), encoding="ascii")
         given.write_bytes(signature)
         options = ("-Y", "verify", "-I", "localrag", "-n", NAMESPACE)
-        done = subprocess.run(
-            [program, *options, "-f", str(allowed), "-s", str(given)],
-            input=raw,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    said = printable(done.stdout.decode("utf-8", "replace").strip())
+        paths = ("-f", str(allowed.absolute()), "-s", str(given.absolute()))
+        done = _run([program, *options, *paths], raw)
+    said = printable(done.stdout.strip())
     if done.returncode:
         raise Problem(
             "The bundle's signature is not one of the key {key}: {reason}",
@@ -661,18 +653,13 @@ def other_python(wanted: str) -> list[str] | None:
     names = [["py", f"-{wanted}"]] if os.name == "nt" else []
     names.append([f"python{wanted}"])
     for name, *options in names:
-        program = shutil.which(name)
-        if program is None or not Path(program).is_absolute():
+        program = _find(name)
+        if program is None:
             continue
         command = [program, *options]
         ask = "import sys; print('{}.{}'.format(*sys.version_info[:2]))"
-        done = subprocess.run(
-            [*command, "-I", "-c", ask],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        if not done.returncode and done.stdout.decode("ascii", "replace").strip() == wanted:
+        done = _run([*command, "-I", "-c", ask])
+        if not done.returncode and done.stdout.strip() == wanted:
             return command
     return None
 
@@ -1030,19 +1017,59 @@ def _is_file(path: Path, entry: Entry) -> bool:
         return _digest(stream) == entry.sha256
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"}
-    environment.update(_SILENT, PIP_CONFIG_FILE=os.devnull, PIP_NO_INDEX="1", LOCALRAG_LANG="en")
-    return subprocess.run(
+# What programs get of our environment: where things lie, and the language; nothing by which
+# Python, pip or the system's loader could be told to run something else.
+_KEPT = (
+    "PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TEMP TMP LD_LIBRARY_PATH SYSTEMROOT "
+    "SYSTEMDRIVE WINDIR COMSPEC PATHEXT USERPROFILE USERNAME APPDATA LOCALAPPDATA PROGRAMDATA "
+    "NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE LOCALRAG_LANG"
+)
+_LISTS = ("PATH", "LD_LIBRARY_PATH")
+_NEUTRAL = os.sep if os.name == "posix" else os.path.dirname(sys.executable)  # noqa: PTH120
+"""Where programs run: not in the folder at hand, from which they might load something."""
+
+
+def _environment() -> dict[str, str]:
+    kept = {}
+    for name, value in os.environ.items():
+        if name.upper() in _KEPT.split() or name[:3] == "LC_":
+            if name in _LISTS:
+                folders = value.split(os.pathsep)
+                value = os.pathsep.join(each for each in folders if os.path.isabs(each))  # noqa: PTH117
+            kept[name] = value
+    kept.update(_SILENT)
+    return kept
+
+
+def _find(name: str) -> str | None:
+    """A program's path, from the absolute folders of PATH only."""
+    for folder in _environment().get("PATH", os.defpath).split(os.pathsep):
+        path = Path(folder, f"{name}.exe" if os.name == "nt" else name)
+        if path.is_absolute() and path.is_file() and os.access(str(path), os.X_OK):
+            return str(path)
+    return None
+
+
+def _run(command: list[str], given: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; what it printed, both streams in one."""
+    environment = _environment()
+    environment.update(PIP_CONFIG_FILE=os.devnull, PIP_NO_INDEX="1", LOCALRAG_LANG="en")
+    done = subprocess.run(
         command,
+        cwd=_NEUTRAL,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
         check=False,
     )
+    said = done.stdout.decode("utf-8", "replace").replace("\r\n", "\n")
+    return subprocess.CompletedProcess(command, done.returncode, said)
+
+
+def _hand_over(command: list[str]) -> int:
+    """Run a program that talks to the user in our place; its exit code."""
+    return subprocess.call(command, cwd=_NEUTRAL, env=_environment())
 
 
 def _last(output: str) -> str:
@@ -1288,9 +1315,7 @@ def _go(options: argparse.Namespace) -> int:
         command = other_python(wanted)
         if command is not None:
             say(tr("Going on with {python}.", python=" ".join(command)))
-            return subprocess.call(
-                [*command, "-I", str(Path(__file__).resolve()), *_again(options)]
-            )
+            return _hand_over([*command, "-I", str(Path(__file__).resolve()), *_again(options)])
     to = Path(os.path.realpath(os.path.expanduser(str(options.to))))  # noqa: PTH111
     installer = Installer(checked, to, say)
     size = installer.prepare()
@@ -1349,10 +1374,10 @@ def _agreed(version: str, folder: Path, size: int) -> bool:
 
 def _again(options: argparse.Namespace) -> list[str]:
     """The same command line, for another Python."""
-    words = [str(Path(options.bundle).resolve()), f"--to={options.to}"]
-    for name in ("base", "key"):
+    words = [str(Path(options.bundle).resolve())]
+    for name in ("to", "base", "key"):
         if getattr(options, name) is not None:
-            words.append(f"--{name}={getattr(options, name)}")
+            words.append(f"--{name}={getattr(options, name).expanduser().absolute()}")
     return words + ["--yes"] * options.yes
 
 

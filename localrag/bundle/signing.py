@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
 
+from localrag import processes
 from localrag.bundle import installer
 from localrag.errors import BundleError
 
@@ -30,27 +30,29 @@ def sign(bundle: Path, key: Path) -> str:
         manifest = stream.read()
     program = installer.find_ssh_keygen()
     with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch, installer.MANIFEST)
+        copy = Path(scratch, installer.MANIFEST).absolute()
         copy.write_bytes(manifest)
-        options = ("-Y", "sign", "-n", installer.NAMESPACE, "-f", str(key.expanduser()))
-        done = subprocess.run(  # noqa: S603 - no shell; the user named the key
-            [program, *options, str(copy)], stderr=subprocess.PIPE, check=False
+        options = ("-Y", "sign", "-n", installer.NAMESPACE, "-f", str(key.expanduser().absolute()))
+        done = processes.run(
+            [program, *options, str(copy)],
+            processes.SSH,
+            stderr=processes.PIPE,
+            terminal=True,
         )
         signature = copy.with_name(installer.SIGNATURE)
         if done.returncode or not signature.is_file():
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise BundleError(
-                "The bundle cannot be signed with {key}: {reason}.",
-                hint="Name a private key of OpenSSH, such as ~/.ssh/id_ed25519; "
-                "`ssh-keygen -t ed25519` makes one.",
-                key=key,
-                reason=installer.printable(said[-1] if said else str(done.returncode)).rstrip("."),
-            )
+            raise _unsigned(key, done)
         signed = signature.read_bytes()
         check = ("-Y", "check-novalidate", "-n", installer.NAMESPACE, "-s", str(signature))
-        said_good = subprocess.run(  # noqa: S603
-            [program, *check], input=manifest, stdout=subprocess.PIPE, check=True
-        ).stdout
+        checked = processes.run(
+            [program, *check],
+            processes.SSH,
+            given=manifest,
+            stdout=processes.PIPE,
+            stderr=processes.PIPE,
+        )
+        if checked.returncode:
+            raise _unsigned(key, checked)
     if isinstance(place, installer.Folder):
         part = bundle / f".{installer.SIGNATURE}.part"
         part.write_bytes(signed)
@@ -58,7 +60,18 @@ def sign(bundle: Path, key: Path) -> str:
     else:
         place.close()
         _into_archive(bundle, signed)
-    return said_good.decode("utf-8", "replace").strip()
+    return checked.stdout.decode("utf-8", "replace").strip()
+
+
+def _unsigned(key: Path, done: processes.Ended) -> BundleError:
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return BundleError(
+        "The bundle cannot be signed with {key}: {reason}.",
+        hint="Name a private key of OpenSSH, such as ~/.ssh/id_ed25519; "
+        "`ssh-keygen -t ed25519` makes one.",
+        key=key,
+        reason=installer.printable(said[-1] if said else str(done.returncode)).rstrip("."),
+    )
 
 
 def _into_archive(bundle: Path, signature: bytes) -> None:

@@ -77,7 +77,7 @@ class Gathering:
         pip: Pip = processes.pip,
     ) -> None:
         self._target = target
-        self._folder = folder
+        self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
         self._tell = tell
         self._pip = pip

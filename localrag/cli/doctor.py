@@ -293,9 +293,9 @@ def _memory(part: str, path: Path) -> Finding:
 
 
 def _has_gpu() -> bool:
-    import shutil
+    from localrag import processes
 
-    return shutil.which("nvidia-smi") is not None
+    return processes.find("nvidia-smi") is not None
 
 
 _SAMPLE = (

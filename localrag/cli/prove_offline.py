@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
+from localrag import processes
 from localrag.cli.output import emit_json, json_option, printable
 from localrag.messages import tr
 
@@ -41,12 +41,11 @@ def watched() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="localrag-") as folder:
         report = Path(folder, "report.json")
         # Its own output would mix with ours; its report says all.
-        process = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "localrag.cli.proving", str(report)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
+        program = "from localrag.cli.proving import main; main()"
+        process = processes.run(
+            processes.python(program, str(report.absolute()), os.getcwd()),  # noqa: PTH109
+            processes.LOCALRAG,
+            stderr=processes.PIPE,
         )
         try:
             proof: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))

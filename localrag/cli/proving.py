@@ -1,6 +1,6 @@
 """The process that `localrag prove-offline` watches: every stage, on samples of its own.
 
-    python -m localrag.cli.proving REPORT.json
+    main() of this module, with REPORT.json and a folder as arguments, by `localrag.processes`
 
 Takes its network away first, where the system allows it; nothing else of localrag or of any
 library has been loaded by then.
@@ -9,6 +9,7 @@ library has been loaded by then.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localrag import network
+from localrag import network, processes
 from localrag.cli import namespace
 
 if TYPE_CHECKING:
@@ -258,12 +259,11 @@ def _samples(folder: Path) -> Path:
 
 def main() -> None:
     """Write the report, whatever happens."""
+    report, folder = sys.argv[1:3]
     watch = Watch()
+    processes.end_with_parent()
+    os.chdir(folder)  # relative paths in the settings mean what they mean to the user
     try:
         prove(watch)
     finally:
-        Path(sys.argv[1]).write_text(json.dumps(asdict(watch.proof)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        Path(report).write_text(json.dumps(asdict(watch.proof)), encoding="utf-8")

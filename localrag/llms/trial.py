@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from localrag import processes
 from localrag.errors import ModelCorruptError
 from localrag.llms.gguf import check_gguf
 
@@ -32,20 +32,10 @@ def try_open(path: Path, *, seconds: float = SECONDS, program: str = PROGRAM) ->
     what it reads or does not come to an end. What llama.cpp refuses by itself is left to it.
     """
     check_gguf(path)
-    # Its modules come from where ours do, never from the current folder (-P).
-    root = str(Path(__file__).resolve().parents[2])
-    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    command = processes.python(program, str(path.absolute()))
     try:
-        code = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-P", "-c", program, str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
-            timeout=seconds,
-            check=False,
-        ).returncode
-    except subprocess.TimeoutExpired as error:
+        code = processes.run(command, processes.LOCALRAG, seconds=seconds).returncode
+    except processes.TimedOutError as error:
         raise ModelCorruptError(
             "{path} was given up: llama.cpp did not open its vocabulary within {seconds:.0f} s.",
             hint="It may be damaged, or made to hang programs. Fetch the model from where it was "
@@ -86,6 +76,7 @@ def main() -> None:
     from localrag import network
 
     network.close_doors()
+    processes.end_with_parent()
     sys.exit(_OPENED if _opens(Path(sys.argv[1])) else _REFUSED)
 
 

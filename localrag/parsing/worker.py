@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import IO
 
 import msgspec
 
-from localrag import errors, network
+from localrag import errors, network, processes
 from localrag.errors import ParsingError
 from localrag.types import Document
 
@@ -190,15 +189,11 @@ class _Running:
     """The process, and a thread that gathers what it says: pipes have no timeout on Windows."""
 
     def __init__(self, program: str) -> None:
-        # Its modules come from where ours do, never from the current folder (-P).
-        root = str(Path(__file__).resolve().parents[2])
-        paths = [root, os.environ.get("PYTHONPATH", "")]
-        self.process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-P", "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        self.process = processes.start(
+            processes.python(program),
+            processes.PLAIN,
+            stdin=processes.PIPE,
+            stdout=processes.PIPE,
         )
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
         threading.Thread(target=self._gather, name="parsing", daemon=True).start()
@@ -233,14 +228,7 @@ class _Running:
             return 0
 
     def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:
-                    continue  # what was still to be sent to a process that is gone
+        processes.end(self.process, patience=0)
 
     def _crashed(self) -> _GivenUpError:
         self.process.kill()
@@ -296,7 +284,7 @@ def main() -> None:
 
     network.close_doors()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    processes.end_with_parent()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever a library prints must not mix with replies
     while (message := _read(source)) is not None:
@@ -359,9 +347,3 @@ def limit_memory(size: int) -> None:
     now = pages * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (now + size, hard))
-
-
-def _end_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(2.0)
-    os._exit(1)

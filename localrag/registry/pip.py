@@ -6,14 +6,13 @@ and credentials count. Never installs anything.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
+from localrag import processes
 from localrag.messages import tr
 from localrag.registry.download import SourceFailedError
 
@@ -42,9 +41,9 @@ def settings() -> PipSettings:
     """The settings that pip would download with; empty where pip is missing."""
     if find_spec("pip") is None:
         return PipSettings()
-    done = _python("-c", _ASK)
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines:
+    code, output, _ = _run(processes.python(_ASK, utf8=True))
+    lines = output.splitlines()
+    if code or not lines:
         return PipSettings()
     return msgspec.json.decode(lines[-1], type=PipSettings)
 
@@ -65,21 +64,19 @@ def download(package: str, folder: Path) -> Path:
     options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps")
     # The package's code is never run, so the Python it asks for does not matter.
     wheels_only = ("--only-binary=:all:", "--ignore-requires-python")
-    done = _python("-m", "pip", "download", "--dest", str(folder), *options, *wheels_only, package)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        said = (lines or done.stderr.splitlines() or [str(done.returncode)])[-1]
+    where = ("--dest", str(folder.absolute()))
+    code, _, errors = _run(
+        processes.module("pip", "download", *where, *options, *wheels_only, package)
+    )
+    if code:
+        lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
+        said = (lines or errors.splitlines() or [str(code)])[-1]
         raise SourceFailedError(tr("pip: {said}", said=said.removeprefix("ERROR: ").rstrip(".")))
     return next(folder.glob("*.whl"))
 
 
-def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - no shell; the packages come from our own list
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        check=False,
-    )
+def _run(command: list[str]) -> tuple[int, str, str]:
+    """The exit code, and what was printed to standard output and error."""
+    done = processes.run(command, processes.PIP, stdout=processes.PIPE, stderr=processes.PIPE)
+    output, errors = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+    return done.returncode, output, errors

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fake_wheels import FakePip, Maker, make_wheel
 
+from localrag import processes as launcher
 from localrag.bundle import own_wheel, portable, processes, targets, wheel_file
 from localrag.bundle.manifest import Target
 from localrag.bundle.wheels import TORCH_CPU_INDEX, Gathering, versions_here
@@ -333,7 +334,9 @@ def test_a_portable_wheel_in_the_cache_is_taken_without_compiling(tmp_path: Path
 
 def test_a_program_is_heard_line_by_line_and_its_end_is_told() -> None:
     heard: list[str] = []
-    code, last = processes.python("-c", "print('ä'); print('b'); exit(3)", hear=heard.append)
+    code, last = processes.heard(
+        launcher.python("print('ä'); print('b'); exit(3)", utf8=True), hear=heard.append
+    )
     assert (code, last, heard) == (3, ["ä", "b"], ["ä", "b"])
 
 
@@ -355,7 +358,7 @@ def test_an_interrupt_ends_the_program_and_what_it_started() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        processes.python("-c", parent, hear=hear)
+        processes.heard(launcher.python(parent), hear=hear)
     for _ in range(100):
         try:
             state = Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[0]

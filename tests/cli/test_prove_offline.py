@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,15 +49,27 @@ def phone_home():
 Run = Callable[..., tuple[int, dict[str, object]]]
 
 
+def environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment with all that is installed here; the folder of its own packages."""
+    venv.create(folder, symlinks=os.name != "nt")
+    paths = {name: str(folder) for name in ("base", "platbase")}
+    packages = Path(sysconfig.get_path("purelib", "venv", paths))
+    here = "\n".join(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "here.pth").write_text(here)
+    scripts = Path(sysconfig.get_path("scripts", "venv", paths))
+    monkeypatch.setattr(sys, "executable", str(scripts / Path(sys.executable).name))
+    return packages
+
+
 @pytest.fixture
 def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("LOCALRAG_LLM_MODEL", str(tmp_path / "none.gguf"))
 
     def run(plugin: str = "") -> tuple[int, dict[str, object]]:
         if plugin:
-            (tmp_path / "sitecustomize.py").write_text(LEAKY)
-            (tmp_path / "leaky_plugin.py").write_text(plugin)
-            monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+            packages = environment(tmp_path / "venv", monkeypatch)
+            (packages / "sitecustomize.py").write_text(LEAKY)
+            (packages / "leaky_plugin.py").write_text(plugin)
         result = CliRunner().invoke(cli, ["prove-offline", "--json"])
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result.exit_code, json.loads(result.output)
@@ -130,8 +144,8 @@ def test_a_leak_that_python_cannot_see_is_caught_too(
 def test_a_watched_process_that_dies_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import os, sys\nos._exit(3)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    packages = environment(tmp_path / "venv", monkeypatch)
+    (packages / "sitecustomize.py").write_text("import os, sys\nos._exit(3)\n")
     result = CliRunner().invoke(cli, ["prove-offline"])
     assert result.exit_code == 1
     assert "exit code 3" in result.output

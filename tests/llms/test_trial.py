@@ -66,7 +66,7 @@ def test_a_file_is_tried_once_and_again_when_it_has_changed(
 def test_a_failed_trial_is_not_remembered(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial.subprocess, "run", _aborting)
+    monkeypatch.setattr(trial.processes, "run", _aborting)
     for _ in range(2):
         with pytest.raises(ModelCorruptError):
             try_open_once(gguf, tmp_path / "cache")
@@ -84,7 +84,7 @@ def _aborting(*_: object, **__: object) -> _Aborted:
 def test_models_of_ones_own_are_tried_before_they_are_loaded(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: str
 ) -> None:
-    monkeypatch.setattr(trial.subprocess, "run", _aborting)
+    monkeypatch.setattr(trial.processes, "run", _aborting)
     monkeypatch.setattr(
         "localrag.llms.llama_cpp.LlamaCppModel.__init__", lambda *_, **__: pytest.fail("loaded")
     )

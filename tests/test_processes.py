@@ -1,0 +1,278 @@
+"""Programs are started in one way: isolated, elsewhere, with a named environment, ended with us."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from localrag import processes
+
+PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
+LAUNCHER = PACKAGE / "processes.py"
+INSTALLER = PACKAGE / "bundle" / "installer.py"
+"""Travels without localrag, so it has a launcher of its own."""
+
+STARTING_MODULES = {
+    *("subprocess", "_posixsubprocess", "_winapi", "multiprocessing", "pty", "popen2", "pexpect"),
+    *("concurrent.futures.process", "asyncio.subprocess", "webbrowser"),
+}
+OF_OS = ("system", "popen", "startfile", "fork", "posix_spawn", "exec", "spawn")
+"""The beginnings of the names in `os` that start a program."""
+ANYWHERE = {
+    *("Popen", "create_subprocess_exec", "create_subprocess_shell", "ProcessPoolExecutor"),
+    *("subprocess_exec", "subprocess_shell", "QProcess"),
+}
+INSTALLERS_FUNCTIONS = {"_run", "_hand_over"}
+
+
+def starts(path: Path) -> list[str]:
+    """Where a file could start a program in a way of its own."""
+    found = []
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    allowed: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        own = isinstance(node, ast.FunctionDef) and node.name in INSTALLERS_FUNCTIONS
+        if own and path == INSTALLER:
+            allowed |= set(ast.walk(node))
+    for node in ast.walk(tree):
+        names: list[str] = []
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+                names += [f"{each.name} as" for each in node.names if each.asname]
+            case ast.ImportFrom():
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+                names.append(node.module or "")
+            case ast.Call(func=ast.Name(id="__import__")):
+                names = ["subprocess"]
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                names = [name]
+            case ast.Attribute(value=ast.Name(id=owner), attr=used):
+                names = [f"{owner}.{used}", used]
+            case ast.Name(id=used):
+                names = [used]
+        if node not in allowed:
+            found += [f"{path.name}:{node.lineno}: {name}" for name in names if starting(name)]
+    if path == INSTALLER:
+        found = [each for each in found if not each.endswith((": subprocess", ".PIPE"))]
+        found = [each for each in found if not each.endswith(".CalledProcessError")]
+    return found
+
+
+def starting(name: str) -> bool:
+    """Whether a name, with its module or without, is one by which programs are started."""
+    if name in ("os as", "posix", "nt") or name in ANYWHERE:
+        return True
+    module, _, rest = name.partition(".")
+    if module == "os" and rest.startswith(OF_OS):
+        return True
+    return any(name == one or name.startswith(f"{one}.") for one in STARTING_MODULES)
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != LAUNCHER)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_program_is_started_in_another_way(path: Path) -> None:
+    assert starts(path) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import subprocess",
+        "from subprocess import run",
+        "import os; os.system('x')",
+        "import os; os.execv('x', [])",
+        "from os import spawnl; spawnl(0, 'x')",
+        "import os; start = os.posix_spawn",
+        "import os; os.fork()",
+        "import os; os.popen('x')",
+        "import multiprocessing",
+        "from concurrent.futures import ProcessPoolExecutor; ProcessPoolExecutor()",
+        "import asyncio; asyncio.create_subprocess_exec('x')",
+        "import pty",
+        "__import__('subprocess')",
+        "import importlib; importlib.import_module('subprocess')",
+        "def f():\n    import subprocess as s",
+    ],
+)
+def test_the_check_sees_other_ways(code: str, tmp_path: Path) -> None:
+    sample = tmp_path / "sample.py"
+    sample.write_text(code)
+    assert starts(sample)
+
+
+def said(program: str, *arguments: str, **more: object) -> str:
+    command = processes.python(program, *arguments)
+    done = processes.run(command, processes.PLAIN, stdout=processes.PIPE, stderr=processes.PIPE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode().strip()
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder whose modules and programs leave a note when they run."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name in ("localrag", "pip", "json", "msgspec", "sitecustomize", "usercustomize"):
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a')")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONSTARTUP", str(folder / "json.py"))
+    monkeypatch.setenv("PYTHONHOME", str(folder))
+    monkeypatch.setenv("LD_PRELOAD", str(folder / "json.py"))
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    return folder
+
+
+def test_python_is_isolated_and_finds_localrag(hostile: Path, tmp_path: Path) -> None:
+    program = (
+        "import json, os, sys, msgspec, localrag.types\n"
+        "names = sorted(os.environ)\n"
+        "print(json.dumps([os.getcwd(), localrag.__file__, sys.argv[1:], sys.path, names]))"
+    )
+    folder, origin, arguments, path, names = __import__("json").loads(said(program, "a b", "ä"))
+    assert folder == processes.NEUTRAL != str(hostile)
+    assert Path(origin) == PACKAGE / "__init__.py"
+    assert arguments == ["a b", "ä"]
+    assert str(hostile) not in path
+    assert "" not in path
+    dropped = {"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "LD_PRELOAD", "SECRET_TOKEN"}
+    assert not dropped & set(names)
+    assert "PATH" in names
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_installed_module_is_run(hostile: Path, tmp_path: Path) -> None:
+    command = processes.module("pip", "--version")
+    done = processes.run(command, processes.PIP, stdout=processes.PIPE)
+    assert done.stdout.startswith(b"pip ")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_localrag_in_the_users_own_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come before the system's, as they do without isolation, also in a grandchild."""
+    users = tmp_path / "users"
+    users.mkdir()
+    (users / "of_the_user.py").write_text("where = 'users'")
+    (users / "msgspec.py").write_text("where = 'users'")
+    monkeypatch.setattr("site.USER_SITE", str(users))
+    program = "import of_the_user, msgspec; print(msgspec.where, of_the_user.where)"
+    with pytest.raises(AssertionError, match="of_the_user"):
+        said(program)  # they are not in use here
+    monkeypatch.syspath_prepend(str(users))
+    assert said(program) == "users users"
+    again = (
+        "import sys\nfrom localrag import processes as p\n"
+        f"done = p.run(p.python({program!r}), p.PLAIN, stdout=p.PIPE)\n"
+        "print(done.stdout.decode())"
+    )
+    assert said(again) == "users users"
+
+
+def test_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").touch()
+    (tmp_path / "wheels").mkdir()
+    given = {
+        "PIP_INDEX_URL": "https://example.invalid/simple",
+        "PIP_CERT": "ca.pem",
+        "PIP_FIND_LINKS": "wheels https://example.invalid/links",
+        "https_proxy": "http://proxy:8080",
+        "CMAKE_ARGS": "-DGGML_CUDA=on",
+        "SSH_AUTH_SOCK": "/agent",
+        "OPENAI_API_KEY": "secret",
+        "PYTHONPATH": "x",
+        "LD_LIBRARY_PATH": os.pathsep.join(["", ".", "lib", str(tmp_path)]),
+        "PATH": os.pathsep.join(["", ".", "bin", str(tmp_path)]),
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    pip = processes.environment(processes.PIP)
+    assert pip["PIP_CERT"] == str(tmp_path / "ca.pem")
+    assert pip["PIP_FIND_LINKS"] == f"{tmp_path / 'wheels'} https://example.invalid/links"
+    assert pip["PATH"] == pip["LD_LIBRARY_PATH"] == str(tmp_path)
+    assert pip["HOME"] == os.environ["HOME"]
+    of_ours = {
+        "PIP": {"PIP_INDEX_URL", "PIP_CERT", "PIP_FIND_LINKS", "https_proxy"},
+        "COMPILING": {"PIP_INDEX_URL", "PIP_CERT", "PIP_FIND_LINKS", "https_proxy", "CMAKE_ARGS"},
+        "SSH": {"SSH_AUTH_SOCK"},
+        "PLAIN": set(),
+        "LOCALRAG": set(),
+    }
+    for name, wanted in of_ours.items():
+        kept = set(processes.environment(getattr(processes, name)))
+        assert kept & (given.keys() - {"PATH", "LD_LIBRARY_PATH"}) == wanted, name
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only where a file is a program by its rights")
+def test_programs_are_found_in_absolute_folders_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "ssh-keygen"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(program.parent)
+    for path in ("", ".", "../bin", f":.:{os.pathsep}"):
+        monkeypatch.setenv("PATH", path)
+        assert processes.find("ssh-keygen") is None
+    monkeypatch.setenv("PATH", f".:{program.parent}")
+    assert processes.find("ssh-keygen") == str(program)
+    with pytest.raises(ValueError, match="absolute"):
+        processes.run(["ssh-keygen"], processes.SSH)
+
+
+def test_input_and_time_limit() -> None:
+    program = "import sys; print(sys.stdin.read())"
+    command = processes.python(program)
+    done = processes.run(command, processes.PLAIN, given=b"given", stdout=processes.PIPE)
+    assert done.stdout.strip() == b"given"
+    assert said(program) == ""  # nothing to read, and nobody to wait for
+    command = processes.python("import time; time.sleep(60)")
+    with pytest.raises(processes.TimedOutError):
+        processes.run(command, processes.PLAIN, seconds=0.5)
+
+
+STARTS_ANOTHER = (
+    "import sys\nfrom localrag import processes as p\n"
+    "one = p.start(p.python('import time; from localrag.processes import end_with_parent;'\n"
+    "                       'end_with_parent(); time.sleep(60)'), p.PLAIN)\n"
+    "print(one.pid, flush=True)\nimport time; time.sleep(60)"
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: sessions")
+def test_a_program_ends_with_the_one_that_started_it() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTS_ANOTHER], stdout=subprocess.PIPE, cwd=PACKAGE.parent
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(child, 0)
+    assert os.getsid(child) == child
+    time.sleep(0.5)  # until it watches
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("it still runs")
