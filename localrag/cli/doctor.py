@@ -265,15 +265,23 @@ def _hosted(settings: Settings, directory: Path) -> Iterator[Finding]:
     log.check()
     yield Finding(part, "ok", tr("each call is logged in {path}", path=log.path))
     private = private_sources(settings)
-    count = 0
+    count = unknown = 0
     if private:
         with (
             suppress(LibraryNotFoundError),
             LocalRAG.open(directory, settings=settings, create=False) as rag,
         ):
             count = len(private.documents(rag.library))
+            unknown = private.unknown(rag.library)
     text = tr("{count} documents are private and never sent (hosted.private)", count=count)
     yield Finding(part, "warning" if private and not count else "ok", text)
+    if unknown:
+        text = tr(
+            "{count} documents of an older library count as private, because their files are gone "
+            "and it is not known where they lay; add the files again, if you have them",
+            count=unknown,
+        )
+        yield Finding(part, "warning", text)
 
 
 def _memory(part: str, path: Path) -> Finding:

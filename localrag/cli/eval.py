@@ -166,6 +166,7 @@ def run(
             folder,
             reasons=not no_reasons,
             own_work=steps.own_work(named, judging, samples),
+            library=library,
         )
     if page is not None:
         _write_page(page, report)

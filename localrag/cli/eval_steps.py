@@ -115,6 +115,7 @@ def score(
     *,
     reasons: bool,
     own_work: tuple[str, ...],
+    library: Path,
 ) -> Report:
     """Every configuration's answers, scored by one judge, which is loaded once."""
     from localrag import factory
@@ -135,7 +136,7 @@ def score(
     if judging is None:
         return Report(dataset, "", None, scored(Scorer(None, None, metrics), 1))
     embedder = factory.make_embedder(judging, factory.make_models())
-    withheld = work.withheld_from(judging)
+    withheld = work.withheld_from(judging, library)
     pairs = [pair for _, given in responses for pair in zip(samples, given, strict=True)]
     count = sum(withheld(*pair) for pair in pairs)
     if count:

@@ -6,7 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import TracebackType
@@ -115,19 +115,29 @@ def _workers(settings: Settings) -> int:
     return calls_at_once(llm.base_url) if isinstance(llm, OpenAISettings) else 1
 
 
-def withheld_from(judging: Settings) -> Callable[[Sample, Response], bool]:
+def withheld_from(judging: Settings, directory: Path) -> Callable[[Sample, Response], bool]:
     """Whether an answer may not be shown to the judge: of a private document, or unknown origin.
 
-    Without private documents, and for a judge on this machine, every answer may.
+    The library in `directory`, where there is one, knows where its documents lay. Without private
+    documents, and for a judge on this machine, every answer may.
     """
+    from localrag.api import LocalRAG
+    from localrag.errors import LibraryNotFoundError
     from localrag.hosted import private_sources
 
-    private = private_sources(judging)
+    private, names = private_sources(judging), frozenset[str]()
+    if private:
+        with (
+            suppress(LibraryNotFoundError),
+            LocalRAG.open(directory, settings=judging, create=False) as rag,
+        ):
+            names = private.names(rag.library)
 
     def withheld(sample: Sample, response: Response) -> bool:
         sources = [context.source for context in response.contexts or ()]
         unknown = not all(sources)
-        return unknown or any(map(private.holds, [*sources, sample.source]))
+        sources.append(sample.source)
+        return unknown or not names.isdisjoint(sources) or any(map(private.holds, sources))
 
     return withheld if private else lambda *_: False
 

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from localrag.chunking import Chunker, passage_text
 from localrag.embeddings.base import Embedder
 from localrag.errors import ParsingError
-from localrag.indexing.cleaning import storable, storable_path
+from localrag.indexing.cleaning import origins, storable, storable_path
 from localrag.indexing.events import (
     AddReport,
     Committed,
@@ -261,16 +261,20 @@ class Indexer:
         """Find out what to do with a file, and do all but embedding and storing it."""
         library, source = self._library, storable_path(path)
         try:
-            before = path.stat()
+            before, led = path.stat(), origins(path)
             known = library.source(source)
             if known and _is_as_read(known.state, before):
+                if not set(led) <= set(known.state.origins):
+                    run.touched.append((replace(known.state, origins=led), known.document_id))
                 run.tell(Unchanged(source))
                 return
             checked = time.time_ns()
             with run.timed("read"):
                 data = self._read(path)
                 digest = hashlib.sha256(data).hexdigest()
-            state = FileState(source, before.st_size, _storable_ns(before), checked)
+            # Links may have changed before the bytes were there.
+            led = tuple(sorted({*led, *origins(path)}))
+            state = FileState(source, before.st_size, _storable_ns(before), checked, led)
             if known and known.document_id == digest:
                 run.touched.append((state, digest))
                 run.tell(Unchanged(source))

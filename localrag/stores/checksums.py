@@ -17,7 +17,13 @@ _CONTENT = (
     'SELECT position, "start", level, text FROM headings WHERE document = ? ORDER BY position',
     "SELECT block, text FROM blocks WHERE document = ? ORDER BY block",
 )
-_SOURCES = ("SELECT path FROM sources WHERE document = ? ORDER BY path",)
+_PATHS = ("SELECT path FROM sources WHERE document = ? ORDER BY path",)
+_SOURCES = (
+    *_PATHS,
+    # No rows, and so the checksum that there was before, for what was added before there were any.
+    "SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source "
+    "WHERE s.document = ? ORDER BY o.source, o.path",
+)
 _PASSAGES = (
     "SELECT chunking FROM documents WHERE number = ?",
     "SELECT c.id, c.position, c.heading, c.first_page, c.last_page, c.start, c.end, "
@@ -37,16 +43,26 @@ def passages_checksum(sql: sqlite3.Connection, number: int) -> int:
 
 
 def sources_checksum(sql: sqlite3.Connection, number: int) -> int:
-    """The checksum of the paths under which a document was added."""
+    """The checksum of the paths under which a document was added, and of what they led to."""
     return _checksums(sql, _SOURCES, number)
 
 
 def store_checksums(sql: sqlite3.Connection, number: int) -> None:
     """Remember all checksums of a document as it stands now."""
-    checksums = (content_checksum, passages_checksum, sources_checksum)
+    first_checksums(sql, number)
+    store_sources_checksum(sql, number)
+
+
+def first_checksums(sql: sqlite3.Connection, number: int) -> None:
+    """All checksums of a document in a catalogue of schema 2, which knew no origins."""
     sql.execute(
         "INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)",
-        (number, *(checksum(sql, number) for checksum in checksums)),
+        (
+            number,
+            content_checksum(sql, number),
+            passages_checksum(sql, number),
+            _checksums(sql, _PATHS, number),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 
 from localrag.errors import LibraryDamagedError, LibraryMismatchError
-from localrag.stores.checksums import store_checksums
+from localrag.stores.checksums import first_checksums
 
 APPLICATION_ID = 0x4C524147  # "LRAG"
 
@@ -109,12 +109,26 @@ def m002_add_checksums(connection: sqlite3.Connection) -> None:
             sources INTEGER NOT NULL)"""
     )
     for (number,) in connection.execute("SELECT number FROM documents").fetchall():
-        store_checksums(connection, number)
+        first_checksums(connection, number)
+
+
+def m003_add_origins(connection: sqlite3.Connection) -> None:
+    """Where the bytes of a source lay when they were read: a path may lead over links that change.
+
+    What older versions added has no row here: what it led to then is not known.
+    """
+    connection.execute(
+        """CREATE TABLE origins(
+            source TEXT NOT NULL REFERENCES sources ON DELETE CASCADE,
+            path TEXT NOT NULL,
+            PRIMARY KEY(source, path)) WITHOUT ROWID"""
+    )
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m001_create_tables,
     m002_add_checksums,
+    m003_add_origins,
 )
 
 

@@ -188,12 +188,23 @@ class Snapshot:
         return self._sources("ORDER BY s.path")
 
     def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
+        origins: dict[str, list[str]] = {}
+        for source, path in self._sql.execute(
+            f"SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source {clause}",
+            values,
+        ):
+            origins.setdefault(source, []).append(path)
         rows = self._sql.execute(
             "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id FROM sources s "
             f"JOIN documents d ON d.number = s.document {clause}",
             values,
         )
-        return [SourceRecord(FileState(*row[:4]), row[4]) for row in rows]
+        return [
+            SourceRecord(
+                FileState(path, size, mtime, checked, tuple(sorted(origins.get(path, ())))), owner
+            )
+            for path, size, mtime, checked, owner in rows
+        ]
 
     # Chunks
 

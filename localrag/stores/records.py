@@ -29,13 +29,15 @@ class FileState:
     """A source as it was when last read: `size` in bytes, times in ns since the epoch.
 
     `checked_ns` is when it was read: a file whose `mtime_ns` is not clearly older may have
-    changed again within the same tick of the file system's clock.
+    changed again within the same tick of the file system's clock. `origins` are the paths at
+    which its bytes lay whenever they were read, and the links that led there; none: not known.
     """
 
     path: str
     size: int
     mtime_ns: int
     checked_ns: int
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from localrag.stores.writes import Transaction
 TABLES = (
     "documents",
     "sources",
+    "origins",
     "blocks",
     "pages",
     "headings",

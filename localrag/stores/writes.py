@@ -20,6 +20,7 @@ from localrag.types import PAGE_BREAK, Chunk
 
 _REFERENCES = {
     "sources": ("document", "number"),
+    "origins": ("source", "path"),
     "blocks": ("document", "number"),
     "pages": ("document", "number"),
     "headings": ("document", "number"),
@@ -131,8 +132,14 @@ class Transaction(Snapshot):
             "mtime_ns = excluded.mtime_ns, checked_ns = excluded.checked_ns",
             (state.path, state.size, state.mtime_ns, state.checked_ns, document_id),
         )
-        if before is None or before.document_id != document_id:
-            self._store_sources_checksum(document_id)
+        if before is not None and before.document_id != document_id:
+            self._sql.execute("DELETE FROM origins WHERE source = ?", (state.path,))
+        # Those of earlier readings stay: the same bytes lay there too.
+        self._sql.executemany(
+            "INSERT OR IGNORE INTO origins SELECT path, ? FROM sources WHERE path = ?",
+            ((origin, state.path) for origin in state.origins),
+        )
+        self._store_sources_checksum(document_id)
         if before is not None and before.document_id != document_id:
             self._drop_unless_held(before.document_id)
 

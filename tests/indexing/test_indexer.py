@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -433,3 +434,28 @@ def test_files_are_read_in_a_process_of_their_own(
     report = room.add(parse=None)
     assert sorted(Path(one.source).name for one in report.committed) == ["a.txt", "c.html"]
     assert [Path(one.source).name for one in report.failed] == ["b.pdf"]
+
+
+def test_where_the_bytes_lay_is_kept_also_of_what_an_older_version_added(room: Room) -> None:
+    (room.files / "deep").mkdir()
+    real = room.write("deep/one.txt", "one")
+    link = room.files / "link.txt"
+    try:
+        link.symlink_to(real)
+    except OSError:
+        pytest.skip("only where links can be made")
+
+    def led() -> tuple[str, ...]:
+        record = room.library.source(str(link))
+        assert record is not None
+        return record.state.origins
+
+    room.add(link)
+    assert led() == (str(real),)
+    with sqlite3.connect(room.library.directory / "catalogue.sqlite") as raw:
+        raw.execute("DELETE FROM origins")
+    raw.close()
+    assert led() == ()
+    report = room.add(link)
+    assert report.unchanged == (str(link),)
+    assert led() == (str(real),)

@@ -255,6 +255,7 @@ def test_a_lost_catalogue_is_no_new_library(folder: Path) -> None:
 def test_an_older_catalogue_gets_its_checksums(folder: Path) -> None:
     with sql(folder) as connection:
         connection.execute("DROP TABLE checksums")
+        connection.execute("DROP TABLE origins")
         connection.execute("PRAGMA user_version = 1")
     assert check(folder).findings == []
     with sql(folder) as connection:

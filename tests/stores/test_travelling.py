@@ -187,6 +187,7 @@ def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:
 def test_an_export_of_an_older_version(library: Path, archive: Path, tmp_path: Path) -> None:
     def older(catalogue: sqlite3.Connection) -> None:
         catalogue.execute("DROP TABLE checksums")
+        catalogue.execute("DROP TABLE origins")
         catalogue.execute("PRAGMA user_version = 1")
 
     bring(altered(archive, tmp_path / "old.zip", older), tmp_path / "there")
@@ -594,6 +595,7 @@ def test_a_library_of_an_older_version_is_exported_and_left_alone(
 ) -> None:
     with sqlite3.connect(library / "catalogue.sqlite") as raw:
         raw.execute("DROP TABLE checksums")
+        raw.execute("DROP TABLE origins")
         raw.execute("PRAGMA user_version = 1")
     raw.close()
     export_library(library, tmp_path / "x.zip")
