@@ -23,7 +23,7 @@ def main() -> NoReturn:
 
     network.close_doors()
     # Libraries start programs too; relative entries would find them in the current folder.
-    os.environ["PATH"] = processes.search_path()
+    os.environ["PATH"] = processes.search_path() or os.path.dirname(sys.executable)  # noqa: PTH120
     _prepare_streams()
 
     import click

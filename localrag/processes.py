@@ -28,10 +28,11 @@ TimedOutError = subprocess.TimeoutExpired
 # Names of variables; "*" at the end stands for any ending.
 PLAIN = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ"),
-    *("TMPDIR", "TEMP", "TMP", "XDG_*", "LD_LIBRARY_PATH", "DYLD_*LIBRARY_PATH"),
+    *("TMPDIR", "TEMP", "TMP", "XDG_*", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+    *("DYLD_FALLBACK_LIBRARY_PATH", "NIX_LD*"),
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "USERNAME"),
     *("APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES*", "NUMBER_OF_PROCESSORS"),
-    *("PROCESSOR_*",),
+    *("PROCESSOR_*", "HOMEDRIVE", "HOMEPATH", "ALLUSERSPROFILE", "COMMONPROGRAM*"),
 )
 """What any program may need: where things lie, and the user's language."""
 
@@ -105,6 +106,7 @@ del here, packages, spec, processes
 """
 
 _SECONDS_TO_END = 5.0
+_POLL = 0.2
 
 
 def python(program: str, *arguments: str, utf8: bool | None = None) -> list[str]:
@@ -167,17 +169,19 @@ def run(
     stdout: int | IO[bytes] = NOTHING,
     stderr: int | IO[bytes] = NOTHING,
     seconds: float | None = None,
+    memory: int | None = None,
     terminal: bool = False,
 ) -> Ended:
     """Run a program to its end, with `given` as its input; arguments as for `start`.
 
     `terminal` leaves it our input and our session, so that it can ask for a passphrase.
-    Raises `TimedOutError` after so many seconds. Whatever ends us ends it too.
+    Raises `TimedOutError` after so many seconds, and MemoryError when it holds more bytes than
+    `memory`, which is looked at where a program cannot limit itself. Whatever ends us ends it too.
     """
     stdin = None if terminal else NOTHING if given is None else PIPE
     process = _start(command, keep, variables, stdin, stdout, stderr, own_session=not terminal)
     try:
-        output, errors = process.communicate(given, seconds)
+        output, errors = _communicate(process, given, seconds, memory)
     except BaseException:
         end(process)
         raise
@@ -282,6 +286,26 @@ def _start(
     )
 
 
+def _communicate(
+    process: Process, given: bytes | None, seconds: float | None, memory: int | None
+) -> tuple[bytes, bytes]:
+    if memory is None or sys.platform == "linux":
+        return process.communicate(given, seconds)
+    import psutil
+
+    end = time.monotonic() + (seconds or float("inf"))
+    while True:
+        try:
+            return process.communicate(given, _POLL)
+        except subprocess.TimeoutExpired:
+            given = None  # it is on its way
+            if time.monotonic() > end:
+                raise
+        with suppress(psutil.Error):
+            if psutil.Process(process.pid).memory_info().rss > memory:
+                raise MemoryError
+
+
 def _signal(process: Process, *, force: bool) -> None:
     if sys.platform != "win32":
         number = signal.SIGKILL if force else signal.SIGTERM
@@ -307,8 +331,7 @@ def _user_packages() -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    before, star, after = pattern.partition("*")
-    return name == pattern or bool(star and name.startswith(before) and name.endswith(after))
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def _absolute_folders(paths: str) -> str:

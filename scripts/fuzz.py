@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fuzz_inputs import TARGETS, Case, mutate
 
+from localrag.confinement import limit_memory
 from localrag.errors import LocalragError, ParsingError
 from localrag.parsing import ParsingProcess
-from localrag.parsing.worker import limit_memory
 
 SECONDS, MEMORY = 20.0, 2**30
 """Limits of a run, far below those that users get: the inputs are small. Processor seconds,

@@ -19,7 +19,7 @@ LINES = (
     ("rag", "indexing"),
     ("retrieval", "rerankers"),
     ("parsing", "chunking", "embeddings", "llms", "stores", "registry"),
-    ("text", "prompts", "network", "processes"),
+    ("text", "prompts", "network", "processes", "confinement"),
     ("config", "messages"),
     ("config_faults", "config_values"),
     ("errors", "types", "files"),

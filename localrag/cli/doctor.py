@@ -88,6 +88,7 @@ def examine(library: Path, *, quick: bool) -> Iterator[Finding]:
     yield Finding(tr("settings"), "ok", str(settings_path()))
     network = tr("open for the hosted model") if settings.allow_network else tr("closed")
     yield Finding(tr("network"), "warning" if settings.allow_network else "ok", network)
+    yield _reading()
     models = make_models()
     yield _disk(models.folder)
     yield from _guarded(tr("embedding"), lambda: _embedding(settings, models))
@@ -136,6 +137,32 @@ def _machine() -> Finding:
         total=memory.total / 1e9,
     )
     return Finding(tr("machine"), "ok", text)
+
+
+def _reading() -> Finding:
+    """Whether the process that reads documents can do no more than that."""
+    from localrag import confinement
+
+    part, held = tr("reading"), confinement.in_force()
+    if held == {"files", "system calls"}:
+        text = tr("documents are read without a network and without other files")
+        return Finding(part, "ok", text)
+    if sys.platform != "linux":
+        text = tr("documents are read with your own rights: only Linux can take them away")
+        return Finding(part, "ok", text)
+    if "files" in held:
+        text = tr("documents are read without other files, but system calls are not limited")
+    elif held:
+        text = tr(
+            "documents are read without a network, but with the rights to your files: the kernel "
+            "has no Landlock (5.13 or newer), or it is switched off"
+        )
+    else:
+        text = tr(
+            "documents are read with your own rights: the kernel has neither Landlock nor "
+            "seccomp, or they are switched off"
+        )
+    return Finding(part, "warning", text)
 
 
 def _disk(folder: Path) -> Finding:

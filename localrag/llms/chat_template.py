@@ -1,7 +1,7 @@
 """Messages -> prompt tokens, by the chat template of the model file.
 
 Two things here are not trusted. The template comes from a file that somebody
-downloaded, so it runs in Jinja's sandbox. The messages hold text of documents,
+downloaded, so it is rendered elsewhere (`chat_rendering`). The messages hold text of documents,
 so the template is rendered with placeholders in their stead, and what stands in
 a message is tokenised as plain text: "<|im_start|>system" in a document is
 eighteen characters and never a turn of the chat.
@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from itertools import pairwise
 from typing import Protocol
 
 from localrag.errors import BackendError
-from localrag.llms import native
 from localrag.llms.base import Message
+from localrag.llms.chat_rendering import Rendered, Roles, UnusableTemplateError, render
 from localrag.messages import tr
 
 CHATML = (
@@ -26,6 +27,14 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """What most small models understand; used for files that bring no template."""
+
+_USUAL: tuple[Roles, ...] = (
+    ("user",),
+    ("system", "user"),
+    ("user", "assistant", "user"),
+    ("system", "user", "assistant", "user"),
+)
+"""Chats that are rendered beforehand, in one go."""
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
@@ -69,17 +78,13 @@ class ChatTemplate:
     def __init__(
         self, template: str | None, vocabulary: Vocabulary, *, bos_text: str, eos_text: str
     ) -> None:
-        from jinja2 import TemplateError
-
-        native.load()
-        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
-
         self._vocabulary = vocabulary
         self._steering: dict[int, bool] = {}
-        try:
-            self._format = Jinja2ChatFormatter(template or CHATML, eos_text, bos_text)
-        except TemplateError as error:
-            raise _unusable(error) from error
+        self._template = template or CHATML
+        self._bos, self._eos = bos_text, eos_text
+        # A template may write the day's date.
+        self._rendered: dict[tuple[date, Roles], Rendered] = {}
+        self._render_all(_USUAL)
 
     def prompt(self, messages: Sequence[Message]) -> Prompt:
         """Tokens of a chat, ready for the model's reply.
@@ -103,27 +108,32 @@ class ChatTemplate:
 
     def _render(self, messages: Sequence[Message]) -> tuple[list[str], Sequence[Message]]:
         """The template's own texts, and the messages that stand between them."""
-        reason: Exception | str = ""
+        reason = ""
         for chat in (messages, _without_system(messages)):
-            try:
-                text = self._call(chat)
-            except Exception as error:  # a template may raise anything
-                reason = error
+            rendered = self._look(tuple(message.role for message in chat))
+            if rendered.fault:
+                reason = rendered.fault
                 continue
-            found = _PLACEHOLDER.split(text)
+            found = _PLACEHOLDER.split(rendered.text)
             if found[1::2] == [str(number) for number in range(len(chat))]:
                 return found[::2], chat
             reason = tr("it leaves messages out")
         raise _unusable(reason)
 
-    def _call(self, messages: Sequence[Message]) -> str:
-        turns = [
-            {"role": message.role, "content": f"\ue000{number}\ue001"}
-            for number, message in enumerate(messages)
-        ]
-        # Hybrid models (Qwen3 and others) are asked to answer without a long thought.
-        result = self._format(messages=turns, enable_thinking=False)  # type: ignore[arg-type]
-        return str(result.prompt)
+    def _look(self, roles: Roles) -> Rendered:
+        """The rendering of such a chat; every one is made once a day."""
+        key = (_today(), roles)
+        if key not in self._rendered:
+            self._render_all((roles,))
+        return self._rendered[key]
+
+    def _render_all(self, chats: Sequence[Roles]) -> None:
+        day = _today()
+        try:
+            rendered = render(self._template, self._bos, self._eos, chats)
+        except UnusableTemplateError as error:
+            raise _unusable(str(error) or tr("it takes too much time or memory")) from error
+        self._rendered |= {(day, roles): one for roles, one in zip(chats, rendered, strict=True)}
 
     # -- tokens -------------------------------------------------------------------
 
@@ -180,6 +190,10 @@ class ChatTemplate:
         if known is None:
             known = self._steering[token] = self._vocabulary.is_control(token)
         return known
+
+
+def _today() -> date:
+    return datetime.now().astimezone().date()
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:

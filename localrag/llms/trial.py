@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from localrag import processes
+from localrag.confinement import confine
 from localrag.errors import ModelCorruptError
 from localrag.llms.gguf import check_gguf
 
@@ -76,8 +77,10 @@ def main() -> None:
     from localrag import network
 
     network.close_doors()
+    path = Path(sys.argv[1])
+    confine(path)
     processes.end_with_parent()
-    sys.exit(_OPENED if _opens(Path(sys.argv[1])) else _REFUSED)
+    sys.exit(_OPENED if _opens(path) else _REFUSED)
 
 
 def _opens(path: Path) -> bool:

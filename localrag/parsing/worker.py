@@ -1,6 +1,7 @@
 """Reading files in a process of its own: a file made to harm ends that process, not this one.
 
-One process reads many files and is started anew after it crashed or was ended. What it sends back
+One process reads many files and is started anew after it crashed or was ended. On Linux it has no
+right but to read what it is sent and what is installed (`localrag.confinement`). What it sends back
 is data, never code: MessagePack, checked against the records.
 """
 
@@ -21,6 +22,7 @@ from typing import IO
 import msgspec
 
 from localrag import errors, network, processes
+from localrag.confinement import confine, limit_memory
 from localrag.errors import ParsingError
 from localrag.types import Document
 
@@ -283,6 +285,7 @@ def main() -> None:
     import signal
 
     network.close_doors()
+    confine()  # before there is a second thread, or anything of a file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     processes.end_with_parent()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
@@ -335,15 +338,3 @@ def _sendable_values(values: Mapping[str, str]) -> dict[str, str]:
 def _sendable(text: str) -> str:
     """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
     return _LONE_SURROGATE.sub("\ufffd", text)
-
-
-def limit_memory(size: int) -> None:
-    """Let this process have so much more address space than it has now, where the system can."""
-    if sys.platform != "linux":
-        return  # the parent watches what the process holds
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    now = pages * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + size, hard))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import date, datetime
 
 import pytest
 
 from localrag.errors import BackendError
+from localrag.llms import chat_template
 from localrag.llms.base import Message
 from localrag.llms.chat_template import CHATML, ChatTemplate
 
@@ -134,3 +136,72 @@ def test_a_thought_opened_by_the_template_is_noticed() -> None:
 def test_an_unusable_or_hostile_template_is_an_error(text: str) -> None:
     with pytest.raises(BackendError, match="chat template"):
         template(text).prompt([USER])
+
+
+HOSTILE = [
+    "{% for i in range(10**9) %}{% endfor %}",
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
+    "{{ 10 ** (10 ** 10) }}",
+    "{% set x = 10 ** messages|length %}{{ x ** (10 ** 10) }}",
+    "{{ 'x' * 10 ** 10 }}",
+    "{{ messages[0]['role'] * 10 ** 10 }}",
+    "{% set n = namespace(x='xx') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "{% set n = namespace(x=['x']) %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{{ '%2000000000d' % 1 }}",
+    "{{ '{:2000000000}'.format(1) }}",
+    "{{ 'x'|center(2000000000) }}",
+    "{{ ('a' * 50000)|replace('a', 'a' * 50000) }}",
+    "{{ lipsum(n=100000000) }}",
+    "{{ range(99999)|list|batch(1)|map('list')|list * 10 ** 6 }}",
+    "{{ (['a'] * 50000)|join('b' * 100000) }}",
+    "{% for i in range(99999) %}" * 19 + "{% endfor %}" * 19,
+    "{% if " + "(" * 200000 + "1" + ")" * 200000 + " %}{% endif %}",
+    "{{ 'a' }}" * 1_000_000,
+    "{{ 'a' * 2000000 }}",
+]
+HONEST = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:40])
+def test_a_template_that_never_ends_or_fills_the_memory_is_an_error(text: str) -> None:
+    resource = pytest.importorskip("resource", reason="only on POSIX")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with pytest.raises(BackendError, match="chat template"):
+        template(text + HONEST).prompt([USER])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 6
+
+
+def test_a_chat_is_rendered_once_for_its_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = template(HONEST)
+    asked = []
+    real = chat_template.render
+
+    def counting(text: str, bos: str, eos: str, chats: list[tuple[str, ...]]) -> object:
+        asked.append(chats)
+        return real(text, bos, eos, chats)
+
+    monkeypatch.setattr(chat_template, "render", counting)
+    for content in ("one", "two"):
+        made.prompt([SYSTEM, Message("user", content)])
+        made.prompt([USER, USER, Message("user", content)])
+    assert asked == [(("user", "user", "user"),)]
+
+
+def test_the_date_of_a_template_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = template("{{ strftime_now('%Y') }} " + HONEST)
+    year = datetime.now().astimezone().year
+    assert read(made.prompt([USER]).tokens) == f"{year} Hi"
+    monkeypatch.setattr(chat_template, "_today", lambda: date(2000, 1, 1))
+    made.prompt([USER])  # is rendered anew
+    assert len({day for day, _ in made._rendered}) == 2
+
+
+def test_what_transformers_lets_templates_use() -> None:
+    text = (
+        "{%- for m in messages %}\n    {% generation %}{{ {'ä': [m['content']]}|tojson }}"
+        "{% endgeneration %}{% break %}{%- endfor %}{{ tools is none }}{{ enable_thinking }}"
+    )
+    assert read(template(text).prompt([USER]).tokens) == '{"ä": ["Hi"]}TrueFalse'

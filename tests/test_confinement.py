@@ -1,0 +1,249 @@
+"""What the process that reads documents may still do on Linux: nothing but read what it is sent."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localrag import confinement
+from localrag.cli import doctor
+from localrag.errors import ParsingError
+from localrag.parsing import ParsingProcess
+from localrag.parsing.worker import PROGRAM
+
+ATTACKING = """
+import ctypes, os, socket, subprocess, sys, threading
+import localrag.parsing.files as files
+from localrag.types import Document, Page
+
+def thread(action):
+    said = []
+    def run():
+        try:
+            said.append(action())
+        except OSError as error:
+            said.append(error)
+    one = threading.Thread(target=run)
+    one.start()
+    one.join()
+    if isinstance(said[0], OSError):
+        raise said[0]
+    return said[0]
+
+def call(number, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "system call")
+    return "done"
+
+def parse_file(path, data, tick, hidden_text):
+    target = data.decode()
+    try:
+        said = repr(eval(path.stem.replace("÷", "/"), globals() | {"target": target}))
+    except OSError as error:
+        said = "refused" if error.errno in (1, 13, 38) else repr(error)
+    return Document("id", str(path), said, (Page(1, "text"),), (), {})
+
+files.parse_file = parse_file
+"""
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ParsingProcess]:
+    missing = {"files", "system calls"} - confinement.in_force()
+    if missing:
+        pytest.skip("only where the kernel has Landlock and seccomp")
+    one = ParsingProcess(program=ATTACKING + PROGRAM)
+    yield one
+    one.close()
+
+
+def attack(process: ParsingProcess, code: str, target: object = "") -> str:
+    path = Path(code.replace("/", "÷") + ".txt")
+    return process(path, str(target).encode()).title
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / ".ssh" / "id_ed25519"
+    path.parent.mkdir()
+    path.write_text("a private key")
+    return path
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open(target).read()",
+        "thread(lambda: open(target).read())",
+        "os.listdir(os.path.dirname(target))",
+        "open(target, 'a')",
+        "open(target + '.new', 'w')",
+        "os.truncate(target, 0)",
+        "os.unlink(target)",
+        "os.rename(target, target + '.old')",
+        "os.link(target, target + '.link')",
+        "os.symlink('x', target + '.link')",
+        "os.mkdir(target + '.folder')",
+        "os.mkfifo(target + '.fifo')",
+        "os.chmod(target, 0o777)",
+        "os.utime(target, (1, 1))",
+        "os.chown(target, os.getuid(), os.getgid())",
+        "os.setxattr(target, 'user.x', b'x')",
+    ],
+)
+def test_other_files_can_be_neither_read_nor_changed(
+    process: ParsingProcess, secret: Path, code: str
+) -> None:
+    before = secret.stat()
+    assert attack(process, code, secret) == "refused"
+    assert secret.read_text() == "a private key"
+    assert secret.stat() == before
+    assert [path.name for path in secret.parent.iterdir()] == ["id_ed25519"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
+        "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)",
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+        "socket.socketpair()",
+        "thread(lambda: socket.socket())",
+        "call(425, 8, bytes(120))",  # io_uring_setup
+    ],
+)
+def test_there_is_no_network(process: ParsingProcess, code: str) -> None:
+    assert attack(process, code) == "refused"
+
+
+def test_not_even_a_server_beside_it_can_be_reached(process: ParsingProcess) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = "socket.create_connection(('127.0.0.1', int(target)))"
+        assert attack(process, code, server.getsockname()[1]) == "refused"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "subprocess.run([target])",
+        "os.execv(target, [target])",
+        "os.posix_spawn(target, [target], {})",
+        "os.fork()",
+        "os.system(target) and os.fork()",
+        "call(435, bytes(88), 88)",  # clone3
+        "os.setsid()",
+    ],
+)
+def test_no_program_and_no_process_is_started(process: ParsingProcess, code: str) -> None:
+    assert attack(process, code, sys.executable) == "refused"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.kill(os.getppid(), 0)",
+        "os.kill(-1, 0)",
+        "open('/proc/' + target + '/environ', 'rb').read()",
+        "open('/proc/self/environ', 'rb').read()",
+        "call(434, int(target), 0)",  # pidfd_open
+        "__import__('resource').prlimit(int(target), 7, (9, 9))",
+    ],
+)
+def test_other_processes_are_left_alone(process: ParsingProcess, code: str) -> None:
+    assert attack(process, code, os.getpid()) == "refused"
+
+
+def test_attacks_that_work_elsewhere_are_not_refused_for_another_reason(
+    process: ParsingProcess, secret: Path
+) -> None:
+    """The harness tells a refusal from a success and from any other error."""
+    assert attack(process, "os.getpid() and target", "x") == "'x'"
+    assert "FileNotFoundError" in attack(process, "os.stat(target)", secret.parent / "none")
+    assert "bin" not in attack(process, "open(os.__file__).read(20)")
+
+
+def test_this_process_keeps_its_rights(secret: Path) -> None:
+    assert secret.read_text() == "a private key"
+    thread = threading.Thread(target=secret.read_text)
+    thread.start()
+    thread.join()
+
+
+def test_readable_places_are_those_of_programs() -> None:
+    places = confinement.readable()
+    assert Path(confinement.__file__).parent in places
+    for private in (Path.home(), Path.home() / ".ssh", Path("/"), Path("/etc"), Path("/tmp")):
+        assert not any(private.is_relative_to(place) for place in places)
+    assert Path(__file__).resolve().parents[1] not in places
+
+
+def test_where_the_kernel_has_neither_reading_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = (
+        "from localrag import confinement\n"
+        "confinement._landlock = confinement._seccomp = lambda *_: False\n"
+    )
+    process = ParsingProcess(program=without + PROGRAM)
+    assert process(Path("a.txt"), b"some text").text == "some text"
+    process.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux")
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_numbers_are_those_of_the_kernel(machine: str) -> None:
+    """The same names on both processors; those that only x86 has are left over."""
+    header = Path("/usr/include/asm-generic/unistd.h")
+    if machine == "x86_64":
+        header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+    if not header.is_file():
+        pytest.skip("only where the kernel's headers are installed")
+    found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
+    names = {int(number): name for name, number in found}
+    numbers = (*confinement._FORBIDDEN[machine], *confinement._COMMON)
+    known = {names[number] for number in numbers if number in names}
+    assert len(known) >= len(numbers) - 4  # newer than the headers
+    wanted = "socket connect sendto execve execveat ptrace unshare setns mount io_uring_setup"
+    assert set(wanted.split()) <= known
+    assert {"read", "write", "openat", "mmap", "futex", "exit_group"}.isdisjoint(known)
+    assert names[confinement._CLONE[machine]] == "clone"
+    assert [names[each] for each in confinement._ABOUT_A_PROCESS[machine]] == [
+        "kill",
+        "tgkill",
+        "prlimit64",
+    ]
+
+
+def test_errors_of_reading_are_what_they_were(process: ParsingProcess) -> None:
+    with pytest.raises(ParsingError, match="ZeroDivisionError"):
+        attack(process, "1 // 0")
+
+
+def test_machine_is_known() -> None:
+    if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64"):
+        assert "system calls" in confinement.in_force()
+
+
+def test_doctor_says_whether_it_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    for state, sign in (
+        ({"files", "system calls"}, "ok"),
+        ({"system calls"}, "warning"),
+        (set(), "warning"),
+    ):
+        monkeypatch.setattr(confinement, "in_force", lambda state=state: state)
+        monkeypatch.setattr(sys, "platform", "linux")
+        finding = doctor._reading()
+        assert finding.state == sign
+        assert ("files" in finding.text) or not state
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert doctor._reading().state == "ok"
