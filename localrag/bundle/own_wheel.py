@@ -13,6 +13,9 @@ from pathlib import Path, PurePosixPath
 from localrag.bundle import processes
 from localrag.errors import BundleError
 
+DISTRIBUTION = "localrag-offline"
+"""Not the name of the import package: `localrag` is somebody else's on the public index."""
+
 # What an installer writes beside the wheel's own files.
 _OF_THE_INSTALLER = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"})
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -31,7 +34,7 @@ def make(folder: Path) -> Path:
             "wheel", "--no-deps", "--wheel-dir", str(folder.absolute()), str(root)
         )
         if not code:
-            return next(folder.glob("localrag-*.whl"))
+            return next(folder.glob(f"{_escaped(DISTRIBUTION)}-*.whl"))
         raise BundleError(
             "The wheel of localrag could not be built from {root}: {reason}.",
             hint="Run `pip wheel --no-deps {root}` to see why; a wheel of localrag that is ready "
@@ -40,7 +43,7 @@ def make(folder: Path) -> Path:
             reason=processes.reason(lines),
         )
     try:
-        return pack_again(distribution("localrag"), folder)
+        return pack_again(distribution(DISTRIBUTION), folder)
     except PackageNotFoundError as error:
         raise BundleError(
             "localrag is neither installed nor run from its sources, so there is no wheel of it.",
@@ -53,7 +56,8 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
 
     Raises `BundleError` where files changed since or were never listed.
     """
-    info = f"{installed.name}-{installed.version}.dist-info"
+    stem = f"{_escaped(installed.name)}-{installed.version}"
+    info = f"{stem}.dist-info"
     contents: dict[str, bytes] = {}
     for file in installed.files or ():
         path = PurePosixPath(str(file).replace("\\", "/"))
@@ -72,7 +76,7 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
     if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
         raise _changed(PurePosixPath(info, "RECORD"), "-")
     tag = _tag(contents[f"{info}/WHEEL"])
-    target = folder / f"{installed.name}-{installed.version}-{tag}.whl"
+    target = folder / f"{stem}-{tag}.whl"
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -83,6 +87,11 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
         rows.writerow([f"{info}/RECORD", "", ""])
         archive.writestr(zipfile.ZipInfo(f"{info}/RECORD", _DATE), table.getvalue())
     return target
+
+
+def _escaped(name: str) -> str:
+    """A distribution's name as file names have it."""
+    return name.replace("-", "_")
 
 
 def _tag(wheel: bytes) -> str:

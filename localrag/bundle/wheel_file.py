@@ -21,6 +21,24 @@ _LICENCE_NAME = re.compile(
 )
 
 
+def licence_of(metadata: Message) -> str:
+    """What METADATA says of the licence: an SPDX expression, a name, or "" for nothing."""
+    if expression := metadata.get("License-Expression"):
+        return str(expression)
+    classifiers = [
+        str(each).rpartition(" :: ")[2]
+        for each in metadata.get_all("Classifier", [])
+        if str(each).startswith("License ::") and not str(each).endswith("OSI Approved")
+    ]
+    said = str(metadata.get("License") or "").strip()
+    # Some put the whole text into this field; its first line is then the name at best.
+    first = said.splitlines()[0].strip() if said else ""
+    text = first.upper() == "UNKNOWN" or first.startswith("Copyright") or len(first) > 80
+    if classifiers and (text or not first):
+        return " OR ".join(classifiers)
+    return "" if text else first
+
+
 @dataclass(frozen=True)
 class Wheel:
     """A wheel; `name` is the normalised name of its distribution."""
@@ -46,20 +64,7 @@ class Wheel:
     @property
     def licence(self) -> str:
         """What it says of its licence: an SPDX expression, a name, or "" for nothing."""
-        if expression := self.metadata.get("License-Expression"):
-            return str(expression)
-        classifiers = [
-            str(each).rpartition(" :: ")[2]
-            for each in self.metadata.get_all("Classifier", [])
-            if str(each).startswith("License ::") and not str(each).endswith("OSI Approved")
-        ]
-        said = str(self.metadata.get("License") or "").strip()
-        # Some put the whole text into this field; its first line is then the name at best.
-        first = said.splitlines()[0].strip() if said else ""
-        text = first.upper() == "UNKNOWN" or first.startswith("Copyright") or len(first) > 80
-        if classifiers and (text or not first):
-            return " OR ".join(classifiers)
-        return "" if text else first
+        return licence_of(self.metadata)
 
     def licence_files(self) -> dict[str, bytes]:
         """Licence, notice and author files of the wheel, by a short path of their own."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from localrag.bundle import processes, targets, wheel_file
 from localrag.bundle.manifest import Target
+from localrag.bundle.own_wheel import DISTRIBUTION
 from localrag.bundle.wheel_file import Wheel
 from localrag.errors import BundleError, UsageError
 from localrag.messages import tr
@@ -33,7 +34,7 @@ Tell = Callable[[str], None]
 Pip = Callable[..., tuple[int, list[str]]]
 """`processes.pip`, or a stand-in for it."""
 
-ROOTS = ("localrag", "pip")
+ROOTS = (DISTRIBUTION, "pip")
 """pip itself travels too: Python on Debian cannot make an environment without it."""
 
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -137,7 +138,7 @@ class Gathering:
 
         needs: dict[str, Needs] = {}
         for root in ROOTS:
-            needs[root] = Needs(SpecifierSet(), by={"localrag"})
+            needs[root] = Needs(SpecifierSet(), by={DISTRIBUTION})
         todo: list[tuple[str, str]] = [(root, "") for root in ROOTS]
         seen: set[tuple[str, str]] = set()
         while todo:

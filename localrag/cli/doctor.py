@@ -61,6 +61,8 @@ class Finding:
 @json_option
 def doctor(quick: bool, library: Path, as_json: bool) -> None:
     """Print every finding; exit code 1 if something is a problem."""
+    from localrag.cli import at_rest
+
     findings: list[Finding] = []
     for finding in examine(library, quick=quick):
         findings.append(finding)
@@ -69,7 +71,13 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
             click.echo(f"{SIGNS[finding.state]} {line}")
     problems = sum(finding.state == "problem" for finding in findings)
     if as_json:
-        emit_json({"ok": not problems, "findings": [asdict(finding) for finding in findings]})
+        emit_json(
+            {
+                "ok": not problems,
+                "findings": [asdict(finding) for finding in findings],
+                "encryption": at_rest.as_json(at_rest.protections(library, ask=True)),
+            }
+        )
     elif problems:
         note(tr("{count} problems; each says above what to do.", count=problems))
     if problems:
@@ -91,6 +99,7 @@ def examine(library: Path, *, quick: bool) -> Iterator[Finding]:
     yield _reading()
     models = make_models()
     yield _disk(models.folder)
+    yield _encryption(library)
     yield from _guarded(tr("embedding"), lambda: _embedding(settings, models))
     yield from _guarded(tr("library"), lambda: _library(library, settings))
     yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
@@ -172,6 +181,17 @@ def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(place).free / 1e9
     text = tr("{free:.1f} GB free at {folder}", free=free, folder=folder)
     return Finding(tr("disk"), "ok" if free > 2 else "warning", text)
+
+
+def _encryption(library: Path) -> Finding:
+    from localrag.cli import at_rest
+
+    found = at_rest.protections(library, ask=True)
+    text = at_rest.sentence(found)
+    answers = {each.encrypted for _, each in found.values()}
+    if False in answers:
+        text = f"{text}. {at_rest.advice()}"
+    return Finding(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
 
 
 def _embedding(settings: Settings, models: ModelStore) -> Iterator[Finding]:

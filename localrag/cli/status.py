@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 def status(documents: bool, library: Path, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
     from localrag.api import LocalRAG
+    from localrag.cli import at_rest
 
     with LocalRAG.open(library, create=False) as rag:
         found = rag.status()
         records = rag.library.documents() if documents or as_json else []
+    encryption = at_rest.protections(library, ask=sys.platform != "linux")
     if as_json:
         emit_json(
             {
@@ -47,6 +50,7 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
                     for one in found.derived
                 ],
                 "writer": found.writer,
+                "encryption": at_rest.as_json(encryption),
                 "list": [
                     {
                         "id": record.id,
@@ -64,7 +68,7 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
         )
         return
     console = stdout_console()
-    console.print(_overview(found))
+    console.print(_overview(found, at_rest.sentence(encryption)))
     if documents:
         from rich.table import Table
 
@@ -83,7 +87,7 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
         console.print(table)
 
 
-def _overview(found: LibraryStatus) -> Table:
+def _overview(found: LibraryStatus, encryption: str) -> Table:
     from rich.filesize import decimal
     from rich.table import Table
 
@@ -108,6 +112,7 @@ def _overview(found: LibraryStatus) -> Table:
             index.name, index.name
         )
         table.add_row(tr("Index {name}", name=name), state)
+    table.add_row(tr("Encryption at rest"), encryption)
     if found.writer:
         table.add_row(tr("In use by"), found.writer)
     return table

@@ -55,8 +55,7 @@ def _from_keyring(entry: str) -> Secret:
         raise ConfigError(
             "llm.key_keyring names an entry of the system's keyring, and the package keyring is "
             "not installed.",
-            hint='Install it with `pip install "localrag[keyring]"`, or put the key into the '
-            "environment.",
+            hint="Install it with `pip install keyring`, or put the key into the environment.",
         ) from error
     try:
         found = keyring.get_password(service, user)

@@ -29,10 +29,10 @@ assert "--no-index" in sys.argv and "--no-deps" in sys.argv
 """Stands in for pip where a test is about something else: pip takes ten seconds."""
 
 
-def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> Path:
-    """A wheel of one package that pip installs."""
+def wheel(folder: Path, name: str, version: str, files: dict[str, str], package: str = "") -> Path:
+    """A wheel of one package that pip installs; the package has the wheel's name, or its own."""
     about = f"{name}-{version}.dist-info"
-    content = {f"{name}/{path}": text for path, text in files.items()}
+    content = {f"{package or name}/{path}": text for path, text in files.items()}
     content[f"{about}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     content[f"{about}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     rows = []
@@ -52,11 +52,12 @@ def make_bundle(
     version: str = "9.9.9",
     pip: Literal["quick", "real", "none"] = "quick",
     model: bytes = b"weights" * 1000,
+    distribution: str = "localrag_offline",
 ) -> Path:
-    """A bundle for this machine."""
+    """A bundle for this machine; `distribution` is what its wheel of localrag is called."""
     (folder / "wheels").mkdir(parents=True)
     code = {"__init__.py": "", "__main__.py": STAND_IN.format(version=version)}
-    wheel(folder / "wheels", "localrag", version, code)
+    wheel(folder / "wheels", distribution, version, code, "localrag")
     wheel(folder / "wheels", "helper", "1.0", {"__init__.py": "VALUE = 1\n"})
     if pip == "quick":
         code = {"__init__.py": "", "__main__.py": QUICK_PIP}

@@ -85,7 +85,7 @@ def pip() -> FakePip:
 
 @pytest.fixture
 def request_(tmp_path: Path) -> Request:
-    own = make_wheel(tmp_path / "own", "localrag", requires=("one", "llama-cpp-python"))
+    own = make_wheel(tmp_path / "own", "localrag-offline", requires=("one", "llama-cpp-python"))
     llama = make_wheel(tmp_path / "own", "llama-cpp-python", "9.9")
     return Request(target=targets.here(), wheels=(own, llama))
 
@@ -155,7 +155,7 @@ def test_every_wheel_has_its_licence_or_is_said_to_have_none(
     made = create(place, request_, store, pip)
     assert made.without_licence == ("bare",)
     index = (place / "licences" / "INDEX.txt").read_text()
-    for name in ("localrag", "llama-cpp-python", "one", "pip"):
+    for name in ("localrag-offline", "llama-cpp-python", "one", "pip"):
         assert (place / "licences" / name / "LICENSE").is_file()
         assert f"\n{name}  " in index
     assert "bare  1.0  (says nothing)  (no licence file in the wheel)" in index
@@ -172,7 +172,7 @@ def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
     text = (place / "sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listing = json.loads(text)
-    assert listing["metadata"]["component"]["purl"] == "pkg:pypi/localrag@1.0"
+    assert listing["metadata"]["component"]["purl"] == "pkg:pypi/localrag-offline@1.0"
     components = {each["name"]: each for each in listing["components"]}
     assert components.keys() == {"llama-cpp-python", "one", "bare", "pip", "tiny"}
     one = components["one"]
@@ -183,7 +183,7 @@ def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
     assert components["tiny"]["licenses"] == [{"license": {"id": "Apache-2.0"}}]
     needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
     assert needs["one==1.0"] == ["bare==1.0"]
-    assert "model:tiny" in needs["localrag==1.0"]
+    assert "model:tiny" in needs["localrag-offline==1.0"]
 
 
 def test_a_model_that_is_not_here_is_named_before_anything_is_made(
@@ -415,7 +415,9 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     create(old, request_, store, pip)
-    newer = make_wheel(tmp_path / "own", "localrag", "2.0", requires=("one", "llama-cpp-python"))
+    newer = make_wheel(
+        tmp_path / "own", "localrag-offline", "2.0", requires=("one", "llama-cpp-python")
+    )
     wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
     made = create(new, wanted, store, pip)
     delta, files = manifest.read(new), files_of(new)
@@ -424,7 +426,7 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
     assert delta.base.manifest_sha256 == digest
     assert files.keys() - {"manifest.json"} == {file.path for file in delta.carried}
     assert [path for path in files if path.startswith(("wheels/", "models/"))] == [
-        "wheels/localrag-2.0-py3-none-any.whl"
+        "wheels/localrag_offline-2.0-py3-none-any.whl"
     ]
     assert {"install.py", "README.txt", "README.zh-CN.txt"} <= files.keys()
     assert b"--base" in files["README.txt"]
@@ -458,7 +460,9 @@ def test_a_delta_builds_upon_an_archive_too(
     tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
 ) -> None:
     old = create(tmp_path / "old", replace(request_, archive=True), store, pip).path
-    newer = make_wheel(tmp_path / "own", "localrag", "2.0", requires=("one", "llama-cpp-python"))
+    newer = make_wheel(
+        tmp_path / "own", "localrag-offline", "2.0", requires=("one", "llama-cpp-python")
+    )
     wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
     delta = create(tmp_path / "new", wanted, store, pip).path
     assert [path.name for path in (delta / "wheels").iterdir()] == [newer.name]
@@ -529,7 +533,7 @@ def test_texts_for_windows_have_its_line_ends_and_its_python(
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(creating, "find_spec", lambda name: None if "cyclone" in name else name)
-    with pytest.raises(BundleError, match=r'cyclonedx\. .*pip install "localrag\[bundle\]"'):
+    with pytest.raises(BundleError, match=r"cyclonedx\. .*pip install cyclonedx-python-lib"):
         creating.need_extra()
 
 

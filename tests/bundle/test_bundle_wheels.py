@@ -37,7 +37,7 @@ def gather(
     pip = FakePip({"pip": wheel("pip", "99.0"), **known}, source_only)
     folder.mkdir()
     gathering = Gathering(target or targets.here(), folder, versions or {}, lambda _: None, pip)
-    gathering.add(make_wheel(folder.parent / "own", "localrag", requires=requires))
+    gathering.add(make_wheel(folder.parent / "own", "localrag-offline", requires=requires))
     return gathering, pip
 
 
@@ -49,7 +49,7 @@ def test_dependencies_of_dependencies_come_in_versions_here(tmp_path: Path) -> N
     gathering, pip = gather(tmp_path / "w", known, "one>=1", versions={"one": "1.5", "pip": "1"})
     wheels = gathering.complete()
     assert [(each.name, each.version) for each in wheels] == [
-        ("localrag", "1.0"),
+        ("localrag-offline", "1.0"),
         ("one", "1.5"),
         ("pip", "99.0"),
         ("two-two", "8.0"),
@@ -76,13 +76,13 @@ def test_markers_are_those_of_the_target_not_of_this_machine(tmp_path: Path) -> 
     known = {name: wheel(name) for name in ("for-windows", "for-linux", "for-new", "for-arm")}
     windows, pip = gather(tmp_path / "w", known, *requires, target=WINDOWS)
     names = {each.name for each in windows.complete()}
-    assert names == {"localrag", "pip", "for-windows", "for-new"}
+    assert names == {"localrag-offline", "pip", "for-windows", "for-new"}
     assert all("--only-binary=:all:" in call for call in pip.calls)
     assert all("--platform=win_amd64" in call for call in pip.calls)
     assert all("--python-version=3.12" in call for call in pip.calls)
     arm, pip = gather(tmp_path / "a", known, *requires, target=LINUX_ARM)
     assert {each.name for each in arm.complete()} == {
-        "localrag",
+        "localrag-offline",
         "pip",
         "for-linux",
         "for-new",
@@ -98,7 +98,7 @@ def test_extras_bring_what_they_name_and_only_that(tmp_path: Path) -> None:
     known = {"one": one, "plain": wheel("plain"), "fast": wheel("fast")}
     gathering, _ = gather(tmp_path / "w", known, "one[speed]")
     names = {each.name for each in gathering.complete()}
-    assert names == {"localrag", "pip", "one", "plain", "fast"}
+    assert names == {"localrag-offline", "pip", "one", "plain", "fast"}
 
 
 def test_a_contradiction_is_named(tmp_path: Path) -> None:
@@ -107,7 +107,9 @@ def test_a_contradiction_is_named(tmp_path: Path) -> None:
         "two": wheel("two", "3.0"),
     }
     gathering, _ = gather(tmp_path / "w", known, "one", "two")
-    with pytest.raises(BundleError, match=r"two 3\.0 is there, but localrag, one asks for two<2"):
+    with pytest.raises(
+        BundleError, match=r"two 3\.0 is there, but localrag-offline, one asks for two<2"
+    ):
         gathering.complete()
 
 
@@ -116,7 +118,12 @@ def test_pure_python_without_a_wheel_is_built_for_another_system(tmp_path: Path)
     gathering, pip = gather(
         tmp_path / "w", known, "jieba", "other", target=WINDOWS, source_only=("jieba",)
     )
-    assert {each.name for each in gathering.complete()} == {"localrag", "pip", "jieba", "other"}
+    assert {each.name for each in gathering.complete()} == {
+        "localrag-offline",
+        "pip",
+        "jieba",
+        "other",
+    }
     built = [call for call in pip.calls if call[0] == "wheel"]
     assert [call[-1] for call in built] == ["jieba"]
 
@@ -190,7 +197,7 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
     pip = WithoutCpuBuilds(known)
     (tmp_path / "w").mkdir()
     gathering = Gathering(LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda _: None, pip)
-    gathering.add(make_wheel(tmp_path, "localrag", requires=("torch",)))
+    gathering.add(make_wheel(tmp_path, "localrag-offline", requires=("torch",)))
     gathering.complete()
     with_torch = [call for call in pip.calls if "torch==2.13.0+cpu" in call]
     assert [TORCH_CPU_INDEX in call for call in with_torch] == [False, True]
@@ -271,11 +278,11 @@ def installed(tmp_path: Path) -> Distribution:
     import zipfile
 
     site = tmp_path / "site"
-    with zipfile.ZipFile(make_wheel(tmp_path / "first", "localrag", "1.0")) as archive:
+    with zipfile.ZipFile(make_wheel(tmp_path / "first", "localrag-offline", "1.0")) as archive:
         archive.extractall(site)
-    info = site / "localrag-1.0.dist-info"
+    info = site / "localrag_offline-1.0.dist-info"
     (info / "INSTALLER").write_text("pip\n")
-    record = (info / "RECORD").read_text() + "localrag-1.0.dist-info/INSTALLER,,\n"
+    record = (info / "RECORD").read_text() + "localrag_offline-1.0.dist-info/INSTALLER,,\n"
     (info / "RECORD").write_text(record + "../../bin/localrag,,\n")
     return Distribution.at(info)
 
@@ -283,7 +290,7 @@ def installed(tmp_path: Path) -> Distribution:
 def test_an_installed_localrag_is_packed_again_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     packed = own_wheel.pack_again(installed(tmp_path), tmp_path / "again")
-    assert packed.name == "localrag-1.0-py3-none-any.whl"
+    assert packed.name == "localrag_offline-1.0-py3-none-any.whl"
     first = wheel_file.read(tmp_path / "first" / packed.name)
     assert wheel_file.read(packed).metadata.items() == first.metadata.items()
     import zipfile
@@ -299,11 +306,15 @@ def test_an_installed_localrag_is_packed_again_as_it_was(tmp_path: Path) -> None
 
 def test_an_installed_localrag_that_was_changed_is_refused(tmp_path: Path) -> None:
     distribution = installed(tmp_path)
-    (tmp_path / "site" / "localrag" / "__init__.py").write_text("changed")
-    with pytest.raises(BundleError, match=r"localrag/__init__\.py is not as it was installed"):
+    (tmp_path / "site" / "localrag_offline" / "__init__.py").write_text("changed")
+    with pytest.raises(
+        BundleError, match=r"localrag_offline/__init__\.py is not as it was installed"
+    ):
         own_wheel.pack_again(distribution, tmp_path)
-    (tmp_path / "site" / "localrag" / "__init__.py").unlink()
-    with pytest.raises(BundleError, match=r"localrag/__init__\.py is not as it was installed"):
+    (tmp_path / "site" / "localrag_offline" / "__init__.py").unlink()
+    with pytest.raises(
+        BundleError, match=r"localrag_offline/__init__\.py is not as it was installed"
+    ):
         own_wheel.pack_again(distribution, tmp_path)
 
 
