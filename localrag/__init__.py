@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.config import Settings, load_settings
     from localrag.errors import LocalragError
+    from localrag.network import offline
     from localrag.stores.filters import Filter
     from localrag.types import Answer, Chunk, Citation, ScoredChunk, Step
 
@@ -18,6 +19,7 @@ _HOMES = {
     "LocalRAG": "localrag.api",
     "Settings": "localrag.config",
     "load_settings": "localrag.config",
+    "offline": "localrag.network",
     "LocalragError": "localrag.errors",
     "Filter": "localrag.stores.filters",
     "Answer": "localrag.types",
@@ -38,6 +40,7 @@ __all__ = [
     "Settings",
     "Step",
     "load_settings",
+    "offline",
 ]
 
 

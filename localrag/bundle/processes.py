@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
-from localrag import processes
+from localrag import network, processes
 from localrag.errors import BundleError
 
 _KEPT = 400
@@ -37,8 +37,8 @@ def heard(
     process = processes.start(
         command,
         processes.COMPILING,
-        # For the programs that pip starts in its turn.
-        variables={"PYTHONIOENCODING": "utf-8"} | dict(variables or {}),
+        # For pip, and for the programs that it starts in its turn.
+        variables=network.proxies() | {"PYTHONIOENCODING": "utf-8"} | dict(variables or {}),
         stdout=processes.PIPE,
         stderr=processes.OUTPUT,
     )

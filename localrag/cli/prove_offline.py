@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
+import secrets
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,20 +17,28 @@ from localrag import processes
 from localrag.cli.output import emit_json, json_option, printable
 from localrag.messages import tr
 
+if TYPE_CHECKING:
+    from localrag.cli.proving import Proof
+
+
+PROGRAM = "from localrag.cli.proving import main; main()"
+
 
 @click.command(
     name="prove-offline",
     short_help=tr("Watch the network while localrag works, and report every attempt."),
     help=tr(
         "Add, search, ask and evaluate on sample documents with the network watched, and report "
-        "every attempt to connect. Exit code 1 if there was one, or if a stage could not run."
+        "every attempt to connect. Exit code 1 if there was one, if a stage could not run, or if a "
+        "process was not watched."
     ),
 )
 @json_option
 def prove_offline(as_json: bool) -> None:
     """Run the watched process and report."""
     proof = watched()
-    ok = not proof["attempts"] and not any(stage["problem"] for stage in proof["stages"])
+    problems = any(stage["problem"] for stage in proof["stages"])
+    ok = not (proof["attempts"] or proof["unseen"] or problems)
     if as_json:
         emit_json({"ok": ok} | proof)
     else:
@@ -37,20 +48,28 @@ def prove_offline(as_json: bool) -> None:
 
 
 def watched() -> dict[str, Any]:
-    """What the watched process reports (`localrag.cli.proving`), as plain values."""
+    """What the watched process reports (`localrag.cli.proving`), as plain values.
+
+    Every stage is in it; one that the process does not answer for has a problem.
+    """
+    from localrag.cli.proving import STAGES, Stage
+
+    nonce = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="localrag-") as folder:
         report = Path(folder, "report.json")
         # Its own output would mix with ours; its report says all.
-        program = "from localrag.cli.proving import main; main()"
         process = processes.run(
-            processes.python(program, str(report.absolute()), os.getcwd()),  # noqa: PTH109
+            processes.python(
+                PROGRAM,
+                str(report.absolute()),
+                nonce,
+                os.getcwd(),  # noqa: PTH109
+                *_server(),
+            ),
             processes.LOCALRAG,
             stderr=processes.PIPE,
         )
-        try:
-            proof: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            proof = {"isolation": "", "stages": [], "attempts": [], "processes": []}
+        proof, told = _read(report, nonce)
         if process.returncode:
             last = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
             problem = tr(
@@ -58,8 +77,44 @@ def watched() -> dict[str, Any]:
                 code=process.returncode,
                 reason=last,
             )
-            proof["stages"].append({"name": "process", "seconds": 0.0, "problem": problem})
-        return proof
+            proof.stages.append(Stage("process", problem=problem))
+        elif not told:
+            problem = tr("The watched process ended without a whole report of this run.")
+            proof.stages.append(Stage("process", problem=problem))
+        seen = {stage.name for stage in proof.stages}
+        missing = [name for name in STAGES if name not in seen]
+        proof.stages += [Stage(name, problem=tr("did not run")) for name in missing]
+        plain = asdict(proof)
+        del plain["nonce"]
+        return plain
+
+
+def _server() -> list[str]:
+    """The address of the language model, where it is another program on this machine."""
+    from localrag.config import OpenAISettings, load_settings
+    from localrag.errors import LocalragError
+    from localrag.hosted import is_hosted
+
+    try:
+        settings = load_settings()
+    except LocalragError:
+        return []  # the watched process says it
+    if isinstance(settings.llm, OpenAISettings) and not is_hosted(settings):
+        return [settings.llm.base_url]
+    return []
+
+
+def _read(report: Path, nonce: str) -> tuple[Proof, bool]:
+    """What is in the report, and whether it is whole and from this run."""
+    import msgspec
+
+    from localrag.cli.proving import Proof
+
+    try:
+        proof = msgspec.json.decode(report.read_bytes(), type=Proof)
+    except (OSError, msgspec.MsgspecError):
+        return Proof(nonce), False
+    return (proof, True) if secrets.compare_digest(proof.nonce, nonce) else (Proof(nonce), False)
 
 
 def _print(proof: dict[str, Any]) -> None:
@@ -81,14 +136,34 @@ def _print(proof: dict[str, Any]) -> None:
     for stage in proof["stages"]:
         state = stage["problem"] or tr("ran through")
         click.echo(printable(f"  {stage['name']:<10}{stage['seconds']:8.1f} s  {state}"))
+    for line in _local(proof["loopback"]):
+        click.echo(printable(line))
+    for name in proof["unseen"]:
+        click.echo(printable(tr("A process was started that nobody watched: {name}", name=name)))
     for one in proof["attempts"]:
         click.echo(printable(_attempt(one)))
     if proof["attempts"]:
         click.echo(tr("{count} attempts to connect.", count=len(proof["attempts"])))
+    elif proof["unseen"]:
+        click.echo(tr("No attempt to connect was seen, but not every process was watched."))
     elif any(stage["problem"] for stage in proof["stages"]):
         click.echo(tr("No attempt to connect, but not every stage could run."))
     else:
         click.echo(tr("No attempt to connect."))
+
+
+def _local(connections: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for every server on this machine that was reached."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for one in connections:
+        counts[one["address"], one["own"]] += one["count"]
+    for (address, own), count in counts.items():
+        yield tr(
+            "On this machine: {count} connections to {address} ({what}).",
+            count=count,
+            address=address,
+            what=tr("localrag's own") if own else tr("named in the settings"),
+        )
 
 
 def _attempt(one: dict[str, str]) -> str:

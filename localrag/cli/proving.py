@@ -1,26 +1,32 @@
 """The process that `localrag prove-offline` watches: every stage, on samples of its own.
 
-    main() of this module, with REPORT.json and a folder as arguments, by `localrag.processes`
+    main() of this module, with REPORT.json, a nonce, a folder and perhaps a SERVER as arguments,
+    by `localrag.processes`
 
 Takes its network away first, where the system allows it; nothing else of localrag or of any
-library has been loaded by then.
+library has been loaded by then. With SERVER, the address of a language model on this machine,
+it keeps its network, because that server would be cut off.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localrag import network, processes
 from localrag.cli import namespace
+from localrag.errors import NetworkBlockedError
 
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
@@ -33,6 +39,15 @@ QUESTIONS = (
 
 MAX_TOKENS = 48
 """Of an answer: whether anything connects does not hang on its length."""
+
+STAGES = (
+    *("guard", "settings", "add", "search", "ask", "self-rag", "eval", "check", "doctor", "remove"),
+    "afterwards",
+)
+"""All that a proof must have in it, each run through."""
+
+NOWHERE = ("192.0.2.1", 9)
+"""Reserved for documents (RFC 5737): nobody is there."""
 
 LINGER = 12.0
 """Seconds for what libraries do in threads of their own: ONNX Runtime's reports, which localrag
@@ -50,6 +65,17 @@ class Seen:
     origin: str
 
 
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Connections to a server on this machine that were let through; `own`: one of localrag's."""
+
+    stage: str
+    address: str
+    caller: str
+    count: int
+    own: bool
+
+
 @dataclass(slots=True)
 class Stage:
     """What happened in a stage; `problem`, in the reader's language, says why it did not end."""
@@ -61,27 +87,64 @@ class Stage:
 
 @dataclass(slots=True)
 class Proof:
-    """Everything that the watched process reports; `isolation` is "" or why there is none."""
+    """Everything that the watched process reports; `isolation` is "" or why there is none.
 
+    `nonce` is what the process was given; `unseen` are processes that nobody watched.
+    """
+
+    nonce: str
     isolation: str = ""
     stages: list[Stage] = field(default_factory=list)
     attempts: list[Seen] = field(default_factory=list)
+    loopback: list[Local] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
 
 class Watch:
-    """Counts what every stage tried."""
+    """Counts what every stage tried; the processes that it starts report to `folder`."""
 
-    def __init__(self) -> None:
-        self.proof = Proof()
-        try:
-            namespace.enter()
-        except OSError as error:
-            self.proof.isolation = error.strerror or str(error)
-        network.close_doors()
-        sys.addaudithook(self._note_process)
-        self._blocked = self._passed = 0
+    def __init__(self, nonce: str, folder: Path, server: str = "") -> None:
+        from localrag.messages import tr
+
+        self.proof = Proof(nonce)
+        if server:
+            self.proof.isolation = tr(
+                "it would cut off the language model at {server}", server=server
+            )
+        else:
+            try:
+                namespace.enter()
+            except OSError as error:
+                self.proof.isolation = error.strerror or str(error)
         self._packets = self._lost_packets()
+        if not self.proof.isolation:
+            with socket.socket(type=socket.SOCK_DGRAM) as probe:
+                probe.connect_ex(NOWHERE)
+        network.close_doors()
+        self._folder = folder
+        os.environ[network.WATCHED] = str(folder)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=network.check_in)
+        self._started: list[tuple[str, str]] = []
+        self._children: dict[int, tuple[str, set[int]]] = {}
+        self._reported: set[network.Attempt] = set()
+        sys.addaudithook(self._note_process)
+        self._blocked = 0
+        self._passed: Counter[network.Attempt] = Counter()
+
+    def guard(self) -> None:
+        """What watches must itself be seen to work: both probes, this one and the one before."""
+        try:
+            socket.create_connection(NOWHERE, timeout=1)
+        except NetworkBlockedError:
+            self._blocked += 1
+        if [one.host for one in network.attempts()] != [NOWHERE[0]]:
+            raise RuntimeError("the guard did not stop a connection")
+        packets = self._lost_packets()
+        if not self.proof.isolation and packets == self._packets:
+            raise RuntimeError("the kernel did not count a packet")
+        self._packets = packets
 
     def run(self, name: str, action: Callable[[], object]) -> bool:
         """Run a stage; False where it could not end."""
@@ -104,22 +167,88 @@ class Watch:
     def gather(self, stage: str) -> None:
         """Put what was tried since the last time down to this stage."""
         blocked, passed = network.attempts(), network.let_through()
-        for one in (*blocked[self._blocked :], *passed[self._passed :]):
-            self.proof.attempts.append(Seen(stage, one.host, one.caller, one.event, one.origin))
+        new = passed - self._passed
+        outside = [one for one in new.elements() if not one.local]
+        theirs = self._from_children(set(blocked))
+        for one in (*blocked[self._blocked :], *outside, *theirs):
+            host = one.address if one.local else one.host
+            self.proof.attempts.append(Seen(stage, host, one.caller, one.event, one.origin))
+        self.proof.loopback += [
+            Local(stage, one.address, one.caller, count, one.own)
+            for one, count in new.items()
+            if one.local
+        ]
         packets = self._lost_packets()
         # What Python let through has come to the kernel as well.
-        if packets - self._packets > len(passed) - self._passed:
+        if packets - self._packets > len(outside):
             self.proof.attempts.append(
                 Seen(stage, "", "", "kernel", ", ".join(self.proof.processes))
             )
-        self._blocked, self._passed, self._packets = len(blocked), len(passed), packets
+        self._blocked, self._passed, self._packets = len(blocked), passed, packets
+
+    def _from_children(self, known: set[network.Attempt]) -> list[network.Attempt]:
+        """What processes that were started have tried, and which of them nobody watched.
+
+        In a network of its own the kernel watches them all.
+        """
+        import psutil
+
+        answered: list[list[str]] = []
+        pids: set[int] = set()
+        tried: list[network.Attempt] = []
+        for file in self._folder.glob("*.jsonl"):
+            pids.add(int(file.stem))
+            for line in file.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                if "command" in entry:
+                    answered.append(entry["command"])
+                else:
+                    tried.append(network.Attempt(**entry))
+        new = [one for one in tried if one not in known | self._reported]
+        self._reported.update(new)
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):
+                # A virtual environment's python.exe on Windows only starts another one.
+                below = child.children(recursive=True) if sys.platform == "win32" else []
+                same = self._children.setdefault(child.pid, (child.name(), {child.pid}))[1]
+                same.update(one.pid for one in below)
+        if self.proof.isolation:
+            left = Counter(map(_key, answered))
+            names = []
+            for key, name in self._started:
+                if left[key] > 0:
+                    left[key] -= 1
+                else:
+                    names.append(name)
+            names += [name for name, same in self._children.values() if not same & pids]
+            self.proof.unseen = names
+        return new
 
     def _lost_packets(self) -> int:
         return 0 if self.proof.isolation else namespace.lost_packets()
 
-    def _note_process(self, event: str, args: tuple[object, ...]) -> None:
-        if event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn"):
-            self.proof.processes.append(str(args[0]))
+    def _note_process(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in _STARTS:
+            return
+        self.proof.processes.append(str(args[0]) if args else event)
+        known = event == "subprocess.Popen"  # of any other, nobody knows what it will start
+        name = " ".join([event, *map(str, args[:2])])
+        self._started.append((_key(args[1]) if known else "", name))
+
+
+_STARTS = frozenset(
+    {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork"}
+    | {"os.forkpty", "os.startfile", "pty.spawn", "_winapi.CreateProcess"}
+)
+
+
+def _key(command: Any) -> str:
+    """A command as it can be compared with `sys.orig_argv` of the process that it started.
+
+    Windows knows it as one text with quotes, so these and all spaces are left out.
+    """
+    text = command if isinstance(command, str) else "".join(map(os.fsdecode, command))
+    return re.sub(r'[\s"\\]', "", text) if sys.platform == "win32" else text
 
 
 def prove(watch: Watch) -> None:
@@ -136,6 +265,7 @@ def prove(watch: Watch) -> None:
         short = msgspec.structs.replace(loaded.answer, max_tokens=MAX_TOKENS)
         settings = msgspec.structs.replace(loaded, answer=short)
 
+    watch.run("guard", watch.guard)
     if not watch.run("settings", start) or settings is None:
         return
     with ExitStack() as stack:
@@ -147,8 +277,7 @@ def prove(watch: Watch) -> None:
         for name, action in _stages(settings, folder, stack):
             if not watch.run(name, action) and name == "add":
                 break
-    time.sleep(LINGER)
-    watch.gather("afterwards")
+    watch.run("afterwards", lambda: time.sleep(LINGER))
 
 
 def _stages(
@@ -169,17 +298,16 @@ def _stages(
     yield "add", add
     yield "search", lambda: [rag.search(question) for question in QUESTIONS]
     yield "ask", lambda: [rag.ask(question) for question in QUESTIONS]
-    if "mode" in settings.answer.__struct_fields__:
 
-        def self_rag() -> None:
-            import msgspec
+    def self_rag() -> None:
+        import msgspec
 
-            answer = msgspec.structs.replace(settings.answer, mode="self-rag")
-            rag.settings = msgspec.structs.replace(settings, answer=answer)
-            for question in QUESTIONS:
-                rag.ask(question)
+        answer = msgspec.structs.replace(settings.answer, mode="self-rag")
+        rag.settings = msgspec.structs.replace(settings, answer=answer)
+        for question in QUESTIONS:
+            rag.ask(question)
 
-        yield "self-rag", self_rag
+    yield "self-rag", self_rag
     yield "eval", lambda: _evaluate(rag, settings, folder)
     yield "check", lambda: _check(folder / "library", settings)
     yield "doctor", lambda: _doctor(folder / "library")
@@ -259,8 +387,8 @@ def _samples(folder: Path) -> Path:
 
 def main() -> None:
     """Write the report, whatever happens."""
-    report, folder = sys.argv[1:3]
-    watch = Watch()
+    report, nonce, folder, *server = sys.argv[1:]
+    watch = Watch(nonce, Path(report).parent, *server)
     processes.end_with_parent()
     os.chdir(folder)  # relative paths in the settings mean what they mean to the user
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from localrag import network
 from localrag.errors import ConfigError
 
 
@@ -58,7 +59,9 @@ def _from_keyring(entry: str) -> Secret:
             hint="Install it with `pip install keyring`, or put the key into the environment.",
         ) from error
     try:
-        found = keyring.get_password(service, user)
+        # On Linux it is asked over the bus of the desktop session.
+        with network.allow([network.ANY_UNIX_SOCKET]):
+            found = keyring.get_password(service, user)
     except keyring.errors.KeyringError as error:
         raise ConfigError(
             "The system's keyring cannot be read: {reason}.",

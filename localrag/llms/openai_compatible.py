@@ -13,7 +13,7 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -74,7 +74,7 @@ class OpenAICompatibleModel:
         guard: Guard | None = None,
     ) -> None:
         self._host, self._server, self._url = _address(base_url)
-        self._local = network.is_loopback(self._host)
+        self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
         if not self._local and not allow_network:
             raise NetworkBlockedError(
                 "The language model at {server} is not on this machine, and nothing may be "
@@ -306,7 +306,6 @@ class OpenAICompatibleModel:
         request = client.build_request("POST", self._url, json=payload)
         if self._key:  # in no local variable, which a traceback may show
             request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
-        door = nullcontext() if self._local else network.allow({self._host})
         received: Callable[[int, int | None], None] = _unlogged
         if self._guard is not None and cleared is not None:
             size = len(request.content)
@@ -315,7 +314,7 @@ class OpenAICompatibleModel:
             )
         response: httpx.Response | None = None
         try:
-            with door:
+            with network.allow([self._url]):
                 response = client.send(request, stream=True)
             response.extensions[_RECEIVED] = received
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
@@ -352,11 +351,8 @@ class OpenAICompatibleModel:
 
         with self._client_lock:
             if self._client is None:
-                if self._local:
-                    # Traffic to this machine must not be led through a proxy.
-                    self._client = httpx.Client(trust_env=False, headers={"User-Agent": "localrag"})
-                else:
-                    self._client = network.client()
+                make = network.local_client if self._local else network.client
+                self._client = make(timeout=self._timeout)
                 weakref.finalize(self, self._client.close)
                 self._client.timeout = httpx.Timeout(
                     self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)

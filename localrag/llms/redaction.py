@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -76,10 +77,13 @@ class Redactor:
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where something must go, in order, none overlapping another."""
         found: list[tuple[int, int]] = []
+        folded, starts, stops = _folded(text)
         for pattern in self._patterns:
             try:
-                matches = pattern.finditer(text, timeout=self._seconds)
-                found += [match.span() for match in matches if match.end() > match.start()]
+                found += self._matches(pattern, text)
+                if folded != text:
+                    spans = self._matches(pattern, folded)
+                    found += [(starts[start], stops[stop - 1]) for start, stop in spans]
             except TimeoutError as error:
                 raise ConfigError(
                     "The pattern {pattern} of hosted.redact takes too long on a text that was to "
@@ -94,12 +98,42 @@ class Redactor:
                 stop = max(stop, found.pop(0)[1])
             yield start, stop
 
+    def _matches(self, pattern: Any, text: str) -> list[tuple[int, int]]:
+        matches = pattern.finditer(text, timeout=self._seconds)
+        return [match.span() for match in matches if match.end() > match.start()]
+
     def _number(self, text: str) -> int:
         with self._lock:
             if text not in self._numbers:
                 self._texts.append(text)
                 self._numbers[text] = len(self._texts)
             return self._numbers[text]
+
+
+def _folded(text: str) -> tuple[str, list[int], list[int]]:
+    """The text as it reads, and where each of its characters begins and ends in the original.
+
+    Full-width and other compatibility forms become the plain ones (NFKC), digits of every script
+    0 to 9; what takes no room, such as a soft hyphen, is left out.
+    """
+    if text.isascii():
+        return text, [], []
+    parts: list[str] = []
+    starts: list[int] = []
+    stops: list[int] = []
+    for match in _compiled(r"\X").finditer(text):  # a character with the marks on it
+        plain = "".join(map(_plain, unicodedata.normalize("NFKC", match[0])))
+        parts.append(plain)
+        starts += [match.start()] * len(plain)
+        stops += [match.end()] * len(plain)
+    return "".join(parts), starts, stops
+
+
+def _plain(character: str) -> str:
+    if unicodedata.category(character) == "Cf":
+        return ""
+    digit = unicodedata.decimal(character, None)
+    return character if digit is None else str(digit)
 
 
 def _compiled(pattern: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ Result = TypeVar("Result")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LONGEST_WAIT = 30.0
+
+LARGEST_PAGE = 16 << 20
+"""Bytes of a page, unpacked: some take a thousand times the room that they came in."""
 
 
 class SourceFailedError(Exception):
@@ -136,9 +140,10 @@ class Downloader:
             headers = {"Accept": accept, "Accept-Encoding": "gzip"}
             with _exchange(self._client, "GET", url, headers) as response:
                 _check_status(response)
-                response.read()
+                body = _body(response)
                 kind = response.headers.get("Content-Type", "")
-                return Page(str(response.url), kind, response.text)
+                text = body.decode(response.encoding or "utf-8", "replace")
+                return Page(str(response.url), kind, text)
 
         return self._persist(ask, lambda: 0)
 
@@ -221,7 +226,7 @@ def _exchange(
         for _ in range(10):
             _check_scheme(here, first)
             with (
-                network.allow({here.host}),
+                network.allow([str(here)]),
                 client.stream(method, here, headers=headers) as response,
             ):
                 linked = _published(response, linked_only=True).sha256
@@ -245,6 +250,38 @@ def _exchange(
     raise SourceFailedError(tr("too many redirects from {host}", host=first.host))
 
 
+def _body(response: httpx.Response) -> bytes:
+    """The unpacked body of a page, of which no more than `LARGEST_PAGE` is ever in memory."""
+    packed = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if packed not in ("identity", "", "gzip", "x-gzip"):
+        raise SourceFailedError(
+            tr("{host} packed the page as {packed}", host=response.url.host, packed=packed)
+        )
+    unpacker = zlib.decompressobj(wbits=31) if "gzip" in packed else None
+    parts: list[bytes] = []
+    room = LARGEST_PAGE + 1
+    try:
+        for block in response.iter_raw():
+            part = unpacker.decompress(block, room) if unpacker else block[:room]
+            parts.append(part)
+            room -= len(part)
+            if room <= 0:
+                raise SourceFailedError(
+                    tr(
+                        "the page of {host} has more than {size} bytes",
+                        host=response.url.host,
+                        size=LARGEST_PAGE,
+                    )
+                )
+        if unpacker and not unpacker.eof:
+            raise _PassingError(tr("the connection was cut"))
+    except zlib.error as error:
+        raise SourceFailedError(
+            tr("the page of {host} is damaged: {reason}", host=response.url.host, reason=error)
+        ) from error
+    return b"".join(parts)
+
+
 def _check_status(response: httpx.Response) -> None:
     status = response.status_code
     if status in (200, 206):
@@ -259,6 +296,8 @@ def _check_status(response: httpx.Response) -> None:
 def _check_scheme(url: httpx.URL, first: httpx.URL) -> None:
     if url.scheme not in ("http", "https") or not url.host:
         raise SourceFailedError(tr("no valid address at {host}", host=url.host))
+    if network.is_loopback(url.host) and not network.is_loopback(first.host):
+        raise SourceFailedError(tr("a redirect to this machine, from {host}", host=first.host))
     if first.scheme == "https" and url.scheme == "http":
         raise SourceFailedError(tr("a redirect from https to http, to {host}", host=url.host))
 

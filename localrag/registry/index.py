@@ -8,6 +8,7 @@ repository API (PEP 503 pages, PEP 691 JSON) and find-links folders and pages.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -67,7 +68,7 @@ def _local(place: str) -> bool:
     return local_path(place) is not None
 
 
-def _folder(place: str) -> list[Wheel]:
+def _folder(place: str) -> Iterable[Wheel]:
     path = local_path(place)
     if path is None or not path.exists():
         return []
@@ -78,7 +79,7 @@ def _folder(place: str) -> list[Wheel]:
     return [Wheel(wheel.resolve().as_uri(), None) for wheel in sorted(path.glob("*.whl"))]
 
 
-def _page(place: str, downloader: Downloader, reasons: list[str]) -> list[Wheel]:
+def _page(place: str, downloader: Downloader, reasons: list[str]) -> Iterable[Wheel]:
     try:
         page = downloader.page(place, _ACCEPT)
     except SourceFailedError as failure:
@@ -91,10 +92,10 @@ def _page(place: str, downloader: Downloader, reasons: list[str]) -> list[Wheel]
     except msgspec.DecodeError as error:
         reasons.append(str(error))
         return []
-    return [
+    return (
         Wheel(_with_credentials(urljoin(page.url, file.url), page.url), file.hashes.get("sha256"))
         for file in listing.files
-    ]
+    )
 
 
 class _File(msgspec.Struct):
@@ -116,19 +117,17 @@ class _Links(HTMLParser):
         address = dict(attrs).get("href")
         if tag == "base" and address and self.base is None:
             self.base = address
-        if tag == "a" and address:
+        if tag == "a" and address and ".whl" in address:
             self.addresses.append(address)
 
 
-def _html(text: str, url: str) -> list[Wheel]:
+def _html(text: str, url: str) -> Iterator[Wheel]:
     parser = _Links()
     parser.feed(text)
-    wheels = []
     for address in parser.addresses:
         full, fragment = urldefrag(urljoin(urljoin(url, parser.base or ""), address))
         match = re.search(r"sha256=([0-9a-f]{64})", fragment)
-        wheels.append(Wheel(_with_credentials(full, url), match[1] if match else None))
-    return wheels
+        yield Wheel(_with_credentials(full, url), match[1] if match else None)
 
 
 def _with_credentials(url: str, index: str) -> str:
@@ -141,7 +140,7 @@ def _with_credentials(url: str, index: str) -> str:
     return url
 
 
-def _choose(links: list[Wheel], name: str, version: str) -> Wheel | None:
+def _choose(links: Iterable[Wheel], name: str, version: str) -> Wheel | None:
     for wheel in links:
         pieces = unquote(urlsplit(wheel.url).path).rpartition("/")[2].split("-")
         if len(pieces) < 5 or not wheel.url.endswith(".whl"):

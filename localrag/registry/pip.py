@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from localrag import processes
+from localrag import network, processes
 from localrag.messages import tr
 from localrag.registry.download import SourceFailedError
 
@@ -77,6 +77,12 @@ def download(package: str, folder: Path) -> Path:
 
 def _run(command: list[str]) -> tuple[int, str, str]:
     """The exit code, and what was printed to standard output and error."""
-    done = processes.run(command, processes.PIP, stdout=processes.PIPE, stderr=processes.PIPE)
+    done = processes.run(
+        command,
+        processes.PIP,
+        variables=network.proxies(),  # as pip connects where the user has configured it
+        stdout=processes.PIPE,
+        stderr=processes.PIPE,
+    )
     output, errors = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
     return done.returncode, output, errors

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from localrag import network
 from localrag.errors import LocalragError, ModelDownloadError, ModelLicenceError
@@ -176,10 +175,12 @@ def _bring(
     installed: dict[str, InstalledFile],
 ) -> None:
     settings = pip.settings()
-    proxy = urlsplit(settings.proxy or "").hostname
+    proxy = settings.proxy
+    if proxy and "://" not in proxy:  # as pip takes it
+        proxy = f"http://{proxy}"
     with (
-        network.allow({proxy} if proxy else ()),
-        network.client(certificate=settings.certificate, proxy=settings.proxy) as client,
+        network.allow([proxy] if proxy else ()),
+        network.client(certificate=settings.certificate, proxy=proxy) as client,
     ):
         job = Job(
             spec=spec,

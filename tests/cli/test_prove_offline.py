@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import sysconfig
+import threading
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from localrag.cli import prove_offline
 from localrag.cli.group import cli
+from localrag.cli.proving import STAGES
 
 LEAKY = """
 import sqlite3
@@ -150,6 +154,178 @@ def test_a_watched_process_that_dies_proves_nothing(
     assert result.exit_code == 1
     assert "exit code 3" in result.output
     assert "not every stage" in result.output
+
+
+WRITES = """
+import sys
+from pathlib import Path
+report, nonce = sys.argv[1:3]
+"""
+WHOLE = """
+import json
+from localrag.cli.proving import STAGES
+proof = {"nonce": nonce, "stages": [{"name": name} for name in STAGES]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "problem"),
+    [
+        pytest.param("", "whole report", id="no report"),
+        pytest.param("Path(report).write_text('')", "whole report", id="empty"),
+        pytest.param("Path(report).write_text('{}')", "whole report", id="nothing in it"),
+        pytest.param(
+            WHOLE + "Path(report).write_text(json.dumps(proof)[:-30])", "whole report", id="cut off"
+        ),
+        pytest.param(
+            WHOLE + "proof['nonce'] = '0' * 32; Path(report).write_text(json.dumps(proof))",
+            "whole report",
+            id="of another run",
+        ),
+        pytest.param(
+            WHOLE + "del proof['nonce']; Path(report).write_text(json.dumps(proof))",
+            "whole report",
+            id="of nobody",
+        ),
+        pytest.param(
+            WHOLE + "proof['stages'] = []; Path(report).write_text(json.dumps(proof))",
+            "did not run",
+            id="without stages",
+        ),
+        pytest.param(
+            WHOLE + "del proof['stages'][3]; Path(report).write_text(json.dumps(proof))",
+            "did not run",
+            id="without one stage",
+        ),
+        pytest.param(
+            WHOLE + "Path(report).write_text(json.dumps(proof)); sys.exit(1)",
+            "exit code 1",
+            id="whole, and an exit code",
+        ),
+        pytest.param(
+            WHOLE + "proof['unseen'] = ['helper']; Path(report).write_text(json.dumps(proof))",
+            "nobody watched: helper",
+            id="a process unwatched",
+        ),
+    ],
+)
+def test_a_proof_needs_evidence(
+    program: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove_offline, "PROGRAM", WRITES + program)
+    result = CliRunner().invoke(cli, ["prove-offline"])
+    assert result.exit_code == 1
+    assert problem in result.output
+    result = CliRunner().invoke(cli, ["prove-offline", "--json"])
+    proof = json.loads(result.output)
+    assert (result.exit_code, proof["ok"]) == (1, False)
+    # Every stage is named, those too that nobody has heard of.
+    assert set(STAGES) <= set(stages(proof))
+
+
+def test_with_all_of_it_a_proof_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        prove_offline, "PROGRAM", WRITES + WHOLE + "Path(report).write_text(json.dumps(proof))"
+    )
+    result = CliRunner().invoke(cli, ["prove-offline"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A language model on this machine that always says the same, set as the one to use."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            text = "The lamp was changed to electric light in 1931. [1]"
+            piece = {"delta" if asked["stream"] else "message": {"content": text}}
+            reply = json.dumps({"choices": [piece | {"finish_reason": "stop"}]})
+            kind = "text/event-stream" if asked["stream"] else "application/json"
+            self._send(200, kind, f"data: {reply}\n\n" if asked["stream"] else reply)
+
+        def do_GET(self) -> None:
+            self._send(404, "text/plain", "")
+
+        def _send(self, status: int, kind: str, text: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    address = f"127.0.0.1:{running.server_address[1]}"
+    monkeypatch.setenv("LOCALRAG_LLM_BACKEND", "openai")
+    monkeypatch.setenv("LOCALRAG_LLM_BASE_URL", f"http://{address}/v1")
+    yield address
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+ANOTHER = """
+import socket
+
+def phone_home():
+    try:
+        socket.create_connection(("127.0.0.1", 7890), timeout=1)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.models
+def test_the_language_model_on_this_machine_is_reported_and_no_failure(
+    prove: Run, models_dir: Callable[[str], Path], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models_dir("use-multilingual-v3")
+    monkeypatch.delenv("LOCALRAG_LLM_MODEL")
+    # A proxy that nobody is to ask.
+    for name in ("http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    code, proof = prove()
+    assert server in str(proof["isolation"])
+    loopback = proof["loopback"]
+    assert isinstance(loopback, list)
+    assert {one["address"] for one in loopback} == {server}
+    assert {"ask", "self-rag"} <= {one["stage"] for one in loopback}
+    assert (proof["attempts"], proof["unseen"]) == ([], [])
+    # The file reader was started, and has answered for itself.
+    assert proof["processes"]
+    assert stages(proof)["ask"] == ""
+    assert (code, proof["ok"]) == (0, True), stages(proof)
+
+
+@pytest.mark.models
+def test_any_other_server_on_this_machine_is_a_failure(
+    prove: Run, models_dir: Callable[[str], Path]
+) -> None:
+    models_dir("use-multilingual-v3")
+    code, proof = prove(ANOTHER)
+    attempts = proof["attempts"]
+    assert isinstance(attempts, list)
+    assert attempts[0]["host"] == "127.0.0.1:7890"
+    assert (code, proof["ok"]) == (1, False)
+
+
+@pytest.mark.models
+def test_without_a_network_of_its_own_every_process_must_answer_for_itself(
+    prove: Run, models_dir: Callable[[str], Path], server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models_dir("use-multilingual-v3")
+    monkeypatch.delenv("LOCALRAG_LLM_MODEL")
+    code, proof = prove(IN_A_CHILD)
+    assert server in str(proof["isolation"])
+    unseen = proof["unseen"]
+    assert isinstance(unseen, list)
+    assert any("203.0.113.7" in name for name in unseen)
+    assert (code, proof["ok"]) == (1, False)
 
 
 def test_counted_packets_start_at_none() -> None:

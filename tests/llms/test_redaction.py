@@ -74,3 +74,45 @@ def test_threads_agree_on_numbers() -> None:
         thread.join()
     assert all(mine == found[0] for mine in found)
     assert len(set(found[0].values())) == 50
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "１３９１２３４５６７８",
+        "139１２３45678",
+        "①③⑨12345678",
+        "𝟭𝟯𝟵𝟭𝟮𝟯𝟰𝟱𝟲𝟳𝟴",
+        "١٣٩١٢٣٤٥٦٧٨",
+        "139\u00ad1234\u200b5678",
+        "ＡＢ－１２",
+        "ⒶⒷ-12",
+        "ｃａｆｅ\u0301",
+        "cafe\u0301",
+        "ﬁle",
+        "㎏",
+    ],
+)
+def test_it_matches_however_the_characters_are_written(secret: str) -> None:
+    redactor = Redactor([r"1[3-9][0-9]{9}", "[A-Z]{2}-[0-9]{2}", "café", "file", "kg"])
+    text = f"请致电：{secret}，谢谢。ﬃ"
+    sent, count = redactor.redact(text)
+    assert (sent, count) == ("请致电：[REDACTED-1]，谢谢。ﬃ", 1)
+    # What comes back is what stood there, to the letter.
+    assert redactor.restore(sent) == text
+
+
+def test_a_pattern_may_ask_for_the_wide_form() -> None:
+    assert Redactor(["（机密）", "Ａ"]).redact("（机密）ＡA") == ("[REDACTED-1][REDACTED-2]A", 2)
+
+
+def test_part_of_a_character_is_the_whole_of_it() -> None:
+    redactor = Redactor(["g"])
+    assert redactor.redact("5㎏!") == ("5[REDACTED-1]!", 1)
+    assert redactor.restore("[REDACTED-1]") == "㎏"
+
+
+def test_folding_a_long_text_is_quick() -> None:
+    began = time.monotonic()
+    Redactor(["x{30}"]).redact("甲方应在２０２４年，支付。" * 20_000)
+    assert time.monotonic() - began < 20

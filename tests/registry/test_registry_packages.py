@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 import pytest
 from registry_hub import BIG, SMALL, Hub, model, publish, sha256, wheel
 
-from localrag import errors
+from localrag import errors, network
 from localrag.registry import pip
+from localrag.registry.download import LARGEST_PAGE, Downloader, SourceFailedError
 from localrag.registry.job import Event
 from localrag.registry.pull import pull
 from localrag.registry.spec import ModelFile, PackageSource, Part
@@ -210,3 +213,61 @@ def test_pips_certificate_and_proxy_are_read(
     found = pip.settings()
     assert (found.certificate, found.proxy) == ("/c.pem", "http://proxy:8080")
     assert len(found.indexes) == 1
+
+
+def _page(hub: Hub, body: bytes, packed: str) -> str:
+    hub.pages["/page/"] = (f"text/html\r\nContent-Encoding: {packed}", body)
+    with network.client() as client:
+        return Downloader(client, attempts=1).page(f"{hub.url}/page/", "text/html").text
+
+
+@pytest.mark.parametrize("packed", ["gzip", "identity"])
+def test_a_page_takes_no_more_memory_than_a_page_may(hub: Hub, packed: str) -> None:
+    body = gzip.compress(bytes(600_000_000)) if packed == "gzip" else bytes(60_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceFailedError, match="has more than"):
+            _page(hub, body, packed)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * LARGEST_PAGE
+
+
+def test_a_packed_page_is_read_and_a_broken_one_named(hub: Hub) -> None:
+    text = "<a href='x.whl'>云</a>" * 5000
+    assert _page(hub, gzip.compress(text.encode()), "gzip") == text
+    with pytest.raises(SourceFailedError, match="connection was cut"):
+        _page(hub, gzip.compress(text.encode())[:-20], "gzip")
+    with pytest.raises(SourceFailedError, match="is damaged"):
+        _page(hub, text.encode(), "gzip")
+    with pytest.raises(SourceFailedError, match="packed the page as br"):
+        _page(hub, text.encode(), "br")
+
+
+def test_a_page_of_nothing_but_links_is_no_burden(hub: Hub, index: Hub, store: Build) -> None:
+    address = "/simple/toy-part1/"
+    kind, page = hub.pages[address]
+    hub.pages[address] = (kind, b"<a href=a.whl>" * 500_000 + page)
+    tracemalloc.start()
+    pull(store(split_model()), ["toy"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150_000_000
+
+
+def test_a_redirect_does_not_lead_to_this_machine() -> None:
+    import httpx
+
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        return httpx.Response(302, headers={"Location": "http://127.0.0.1:8080/admin"})
+
+    with (
+        httpx.Client(transport=httpx.MockTransport(answer)) as client,
+        pytest.raises(SourceFailedError, match="a redirect to this machine"),
+    ):
+        Downloader(client, attempts=1).page("http://hub.test/", "text/html")
+    assert asked == ["hub.test"]
