@@ -45,6 +45,9 @@ def main() -> NoReturn:
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
+        from localrag.printable import as_name
+
+        error.message = as_name(error.message)  # type: ignore[misc] # it may quote what was typed
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -56,12 +59,14 @@ def main() -> NoReturn:
         sys.exit(0)
     except LocalragError as error:
         if debug:
-            raise
+            _say_where(error)
+            sys.exit(1)
         _say(tr("Error: {message}", message=spoken(error)))
         sys.exit(error.exit_code)
     except Exception as error:
         if debug:
-            raise
+            _say_where(error)
+            sys.exit(1)
         _say(
             tr(
                 "Error: something went wrong inside localrag ({kind}: {reason}). "
@@ -73,18 +78,34 @@ def main() -> NoReturn:
         sys.exit(1)
 
 
-def _say(paragraph: str) -> None:
-    from localrag.cli.output import printable
+def _say(line: str) -> None:
+    from localrag.cli.output import note
 
-    print(printable(paragraph), file=sys.stderr)  # noqa: T201
+    note(line)
+
+
+def _say_where(error: Exception) -> None:
+    """The traceback. An error's text may have lines, which are indented: none stands alone."""
+    import traceback
+
+    from localrag.cli.output import say_text
+
+    for part in traceback.TracebackException.from_exception(error).format():
+        say_text(part.rstrip("\n").replace("\n", "\n    "), err=True)
 
 
 def _prepare_streams() -> None:
-    """Chinese must print wherever it goes: a pipe, a Windows console, a terminal with LANG=C."""
+    """Chinese must print wherever it goes: a pipe, a Windows console, a terminal with LANG=C.
+
+    What drives a terminal prints nowhere.
+    """
+    from localrag.cli.output import guard_streams
+
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="replace")
+    guard_streams()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 
 from localrag.config_values import set_value, with_values, without
 from localrag.errors import ConfigError
+from localrag.files import make_folder, rewrite
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -429,7 +430,5 @@ def unset_in_file(key: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    make_folder(path.parent)
+    rewrite(path, text)

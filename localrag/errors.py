@@ -32,6 +32,8 @@ print it in the reader's language; `hint` says what to do next.
 
 from __future__ import annotations
 
+from localrag.printable import filled
+
 
 class LocalragError(Exception):
     """Base of all errors that localrag raises on purpose.
@@ -48,8 +50,8 @@ class LocalragError(Exception):
         self.values = values
 
     def __str__(self) -> str:
-        text = self.message.format(**self.values)
-        return f"{text} {self.hint.format(**self.values)}" if self.hint else text
+        text = filled(self.message, self.values)
+        return f"{text} {filled(self.hint, self.values)}" if self.hint else text
 
 
 class ConfigError(LocalragError):

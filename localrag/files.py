@@ -13,10 +13,14 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 _PRIVATE = (0o600, 0o700)
 _SHARED = (0o660, 0o2770)
@@ -26,6 +30,9 @@ _GROUP = stat.S_ISGID | stat.S_IRWXG
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a FIFO without a writer would block for ever
+
+_ORPHAN = 3600.0
+"""Seconds after which a scratch folder that nobody holds a lock for is nobody's."""
 
 
 class NotPlainError(OSError):
@@ -76,6 +83,34 @@ def create_file(path: Path) -> BinaryIO:
         raise
 
 
+def append_file(path: Path) -> BinaryIO:
+    """Open a file of localrag's own for writing at its end; made where it is missing.
+
+    Raises NotPlainError for anything but a file, a link too.
+    """
+    return _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab")
+
+
+def overwrite_file(path: Path) -> BinaryIO:
+    """Open a file of localrag's own for writing from its beginning, empty; otherwise the same."""
+    file = _opened(path, os.O_WRONLY | os.O_CREAT, "wb")
+    file.truncate()  # only now that it is known to be a plain file
+    return file
+
+
+def touch_file(path: Path) -> None:
+    """Make an empty file of localrag's own, unless there is one. Raises NotPlainError."""
+    append_file(path).close()
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file's bytes and time to a new file. Raises FileExistsError for whatever is there."""
+    with source.open("rb") as read, create_file(target) as written:
+        shutil.copyfileobj(read, written, 1 << 20)
+    found = source.stat()
+    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it that are missing. Raises FileExistsError for a file."""
     missing = []
@@ -93,6 +128,46 @@ def make_folder(path: Path) -> None:
                 raise
         else:
             _open_to_group(folder, mode)
+
+
+def create_folder(path: Path) -> None:
+    """Make one new folder. Raises FileExistsError for whatever is there."""
+    _, mode = _modes(path.parent)
+    path.mkdir(mode=mode & 0o777)
+    _open_to_group(path, mode)
+
+
+def make_private(path: Path) -> None:
+    """Take from others what another program has made at `path` and below."""
+    if os.name == "nt":
+        return
+    for one in (path, *path.rglob("*")):
+        if not one.is_symlink():
+            file, folder = _modes(one.parent)
+            # What may be run by its owner stays so.
+            one.chmod(folder if one.is_dir() else file | one.stat().st_mode & stat.S_IXUSR)
+
+
+def replace_content(path: Path, content: str | bytes) -> None:
+    """Write a small file of localrag's own as `replace_file` does."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+
+    def write(file: BinaryIO) -> None:
+        file.write(data)
+
+    replace_file(path, write)
+
+
+def rewrite(path: Path, content: str) -> None:
+    """Replace a file that the user keeps, such as the settings: whole, or not at all.
+
+    It keeps its mode, and stays where the user's link leads.
+    """
+    place = path.resolve()
+    mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
+    replace_content(place, content)
+    if mode is not None and os.name != "nt":
+        place.chmod(mode)
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -128,6 +203,14 @@ def write_output(path: Path, content: str | bytes) -> None:
         file.write(data)
 
 
+def check_output(path: Path) -> None:
+    """Raise OSError where `write_output` could not write; makes an empty file where none is."""
+    if os.path.lexists(path):
+        path.open("ab").close()
+    else:
+        create_file(path).close()
+
+
 def delete_tree(path: Path) -> None:
     """Delete a folder with all that is in it. Of a link only the link goes. Missing: nothing.
 
@@ -151,6 +234,13 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def lock(path: Path, timeout: float = -1) -> FileLock:
+    """A lock between processes on a file of localrag's own; `timeout` in seconds, -1 for ever."""
+    from filelock import FileLock
+
+    return FileLock(path, timeout=timeout, mode=_modes(path.parent)[0])
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A new private folder, gone when the block ends; what a killed process left is swept.
@@ -158,13 +248,11 @@ def scratch_folder() -> Iterator[Path]:
     All lie in one place, the user's cache. Each is held by a lock that the system frees with its
     process, so that a sweep deletes what nobody uses any more and nothing else.
     """
-    from filelock import FileLock
-
     place = _scratch_place()
     sweep_scratch(place)
     folder = place / secrets.token_hex(8)
-    with FileLock(folder.with_suffix(".lock"), mode=0o600):
-        folder.mkdir(mode=0o700)
+    with lock(folder.with_suffix(".lock")):
+        create_folder(folder)
         try:
             yield folder
         finally:
@@ -175,12 +263,18 @@ def scratch_folder() -> Iterator[Path]:
 
 def sweep_scratch(place: Path) -> None:
     """Delete the scratch folders whose processes have ended."""
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
-    for lock in place.glob("*.lock"):
-        with suppress(Timeout, OSError), FileLock(lock, timeout=0, mode=0o600):
-            delete_tree(lock.with_suffix(""))
-            lock.unlink(missing_ok=True)
+    for held in place.glob("*.lock"):
+        with suppress(Timeout, OSError), lock(held, timeout=0):
+            delete_tree(held.with_suffix(""))
+            held.unlink(missing_ok=True)
+    # A folder that could not be deleted when its lock was given back (Windows, while it is open).
+    for folder in place.iterdir():
+        with suppress(OSError):
+            alone = folder.suffix != ".lock" and not folder.with_suffix(".lock").exists()
+            if alone and time.time() - folder.lstat().st_mtime > _ORPHAN:
+                delete_tree(folder)
 
 
 def _scratch_place() -> Path:
@@ -190,8 +284,47 @@ def _scratch_place() -> Path:
     try:
         make_folder(place)
     except OSError:  # a home that can only be read
-        return Path(tempfile.mkdtemp(prefix="localrag-"))
+        place = Path(tempfile.gettempdir()) / f"localrag-{_user()}"
+        with suppress(FileExistsError):
+            create_folder(place)
+        # Anybody may make a folder of that name there.
+        if not (is_real_folder(place) and _is_mine_alone(place)):
+            return Path(tempfile.mkdtemp(prefix="localrag-"))
     return place
+
+
+def _user() -> str:
+    if sys.platform == "win32":
+        return "user"  # its folder for temporary files is the user's own
+    return str(os.getuid())
+
+
+def _is_mine_alone(path: Path) -> bool:
+    if sys.platform == "win32":
+        return True
+    found = path.lstat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
+def _opened(path: Path, flags: int, mode: str) -> BinaryIO:
+    rights, _ = _modes(path.parent)
+    new = not os.path.lexists(path)
+    if not new and not is_plain_file(path):
+        raise _not_plain(path)
+    descriptor = os.open(path, flags | _OPEN | _NO_LINK | _NO_WAIT, rights)
+    try:
+        _check_regular(descriptor, path)
+        if new:
+            _open_to_group(path, rights)
+        return os.fdopen(descriptor, mode)  # type: ignore[return-value]
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_regular(descriptor: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise _not_plain(path)
 
 
 def _modes(folder: Path) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from localrag.errors import LocalragError
+from localrag.printable import filled
 
 InterfaceLanguage = Literal["en", "zh"]
 
@@ -48,16 +49,16 @@ def translate(template: str, language: InterfaceLanguage | None = None) -> str:
 
 
 def tr(template: str, /, **values: object) -> str:
-    """Translate and fill in: `tr("{count} files", count=3)`."""
-    return translate(template).format(**values)
+    """Translate and fill in: `tr("{count} files", count=3)`. Each value is shown on one line."""
+    return filled(translate(template), values)
 
 
 def spoken(error: LocalragError) -> str:
     """An error and what to do next as one paragraph in the reader's language."""
-    text = translate(error.message).format(**error.values).rstrip()
+    text = filled(translate(error.message), error.values).rstrip()
     if not error.hint:
         return text
-    hint = translate(error.hint).format(**error.values)
+    hint = filled(translate(error.hint), error.values)
     chinese = interface_language() == "zh"
     # A message may end in a reason from elsewhere, which brings a full stop or does not.
     if not text.endswith((".", "!", "?", "。", "！", "？")):

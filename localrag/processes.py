@@ -283,6 +283,7 @@ def _start(
         cwd=NEUTRAL,
         env=environment(keep) | dict(variables or {}),
         start_new_session=own_session and sys.platform != "win32",
+        umask=0o077 if sys.platform != "win32" else -1,  # what it makes is ours alone
     )
 
 

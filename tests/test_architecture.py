@@ -24,6 +24,7 @@ LINES = (
     ("config", "messages"),
     ("config_faults", "config_values"),
     ("errors", "types", "files"),
+    ("printable",),
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}
 

@@ -80,6 +80,80 @@ def test_a_link_is_replaced_and_its_target_stays(tmp_path: Path) -> None:
 
 
 @posix
+def test_a_file_of_ones_own_is_opened_over_no_link(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        for opened in (files.append_file, files.overwrite_file):
+            with pytest.raises(files.NotPlainError):
+                opened(tmp_path / name)
+    assert target.read_bytes() == b"mine"
+    for content in (b"long", b"x"):
+        with files.overwrite_file(tmp_path / "own") as file:
+            file.write(content)
+    with files.append_file(tmp_path / "own") as file:
+        file.write(b"y")
+    assert (tmp_path / "own").read_bytes() == b"xy"
+    assert mode(tmp_path / "own") == 0o600
+
+
+@posix
+def test_what_the_user_keeps_is_replaced_where_it_lies_with_its_mode(tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles" / "config"
+    kept.parent.mkdir()
+    kept.write_text("old")
+    kept.chmod(0o640)
+    (tmp_path / "config").symlink_to(kept)
+    files.rewrite(tmp_path / "config", "new")
+    files.rewrite(tmp_path / "fresh", "new")
+    assert (tmp_path / "config").is_symlink()
+    assert (kept.read_text(), mode(kept)) == ("new", 0o640)
+    assert mode(tmp_path / "fresh") == 0o600
+
+
+@posix
+def test_a_copy_has_the_time_and_its_own_mode(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    os.utime(source, ns=(1, 10**18 + 1))
+    files.copy_file(source, tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_mtime_ns == 10**18 + 1
+    assert mode(tmp_path / "copy") == 0o600
+    with pytest.raises(FileExistsError):
+        files.copy_file(source, tmp_path / "copy")
+
+
+@posix
+def test_what_another_program_made_is_taken_from_others(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o755)
+    (folder / "program").write_bytes(b"x")
+    (folder / "program").chmod(0o755)
+    (folder / "text").write_bytes(b"x")
+    (folder / "link").symlink_to("/etc/hosts")
+    files.make_private(folder)
+    assert (mode(folder), mode(folder / "program"), mode(folder / "text")) == (0o700, 0o700, 0o600)
+
+
+@posix
+def test_a_home_that_can_only_be_read_has_its_scratch_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").write_bytes(b"")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with files.scratch_folder() as folder:
+        place = folder.parent
+        assert (place.parent, mode(place), mode(folder)) == (tmp_path, 0o700, 0o700)
+    place.chmod(0o755)  # as somebody else would have made it
+    with files.scratch_folder() as folder:
+        assert folder.parent != place
+        assert mode(folder.parent) == 0o700
+
+
+@posix
 def test_deleting_does_not_follow_links(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     canary.mkdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from localrag.bundle import (
 from localrag.bundle.manifest import Base, File, Manifest, Target
 from localrag.bundle.wheels import Gathering, Pip, Tell, versions_here
 from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
+from localrag.files import copy_file, make_folder, make_private, write_output
 from localrag.messages import tr
 from localrag.registry.download import sha256_of
 from localrag.registry.manifest import MANIFEST as MODEL_RECORD
@@ -204,6 +204,7 @@ def _fill(
         wanted |= _take_model(spec, store, folder / "models" / spec.id)
     without = licences.write(folder, wheels, specs)
     _documents(folder, request)
+    make_private(folder)  # pip and the builder of our own wheel wrote there too
     tell(tr("Hashing all files"))
     files = tuple(file for file in manifest.hash_files(folder) if file.path != placing.MARKER)
     _check_models(wanted, files)
@@ -252,8 +253,8 @@ def _take_model(spec: ModelSpec, store: ModelStore, folder: Path) -> dict[str, s
     records = store.present(spec)
     for file in spec.files:
         place = folder / file.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(store.folder_of(spec) / file.path, place)
+        make_folder(place.parent)
+        copy_file(store.folder_of(spec) / file.path, place)
     # Without the one time that is of this disk only, so that a later bundle has the same record.
     installed = tuple(structs.replace(records[key], ctime_ns=0) for key in sorted(records))
     write_record(folder / MODEL_RECORD, Installed(model=spec.id, files=installed))
@@ -273,7 +274,7 @@ def _check_models(wanted: Mapping[str, str], files: Sequence[File]) -> None:
 
 
 def _documents(folder: Path, request: Request) -> None:
-    shutil.copyfile(_HERE / "installer.py", folder / INSTALLER)
+    copy_file(_HERE / "installer.py", folder / INSTALLER)
     target = request.target
     values = {
         "version": __version__,
@@ -288,12 +289,12 @@ def _documents(folder: Path, request: Request) -> None:
         said = text.format(**values, delta=delta if request.since else "").rstrip() + "\n"
         # Notepad on an older Windows shows one long line without these line ends.
         newline = "\r\n" if target.system == "windows" else "\n"
-        (folder / name).write_text(said, encoding="utf-8-sig", newline=newline)
+        write_output(folder / name, said.replace("\n", newline).encode("utf-8-sig"))
     root = own_wheel.source_tree() or _HERE
     documents = root if root != _HERE else _HERE / "docs"
     for name in DOCUMENTS:
         if (documents / name).is_file():
-            shutil.copyfile(documents / name, _folder(folder / "docs") / name)
+            copy_file(documents / name, _folder(folder / "docs") / name)
 
 
 def _base(request: Request) -> tuple[Manifest, Base] | None:
@@ -353,5 +354,5 @@ def _room(request: Request, specs: Sequence[ModelSpec]) -> int:
 
 
 def _folder(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     return path

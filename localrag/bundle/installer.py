@@ -73,6 +73,14 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?")
 _UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# As `localrag.printable`, which is not here yet.
+_UNSEEN = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u070f\u180e\u200b\u200e\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff\U00013430-\U0001343f"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+)
+_IN_TEXT = re.compile("[" + _UNSEEN + "]")
+_IN_NAME = re.compile(r"[\t\n\u200c\u200d" + _UNSEEN + "]")
 _GLIBC = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _MACHINES = {"amd64": "x86_64", "x64": "x86_64", "aarch64": "arm64"}
 _LITTER = (".ds_store", "thumbs.db", "desktop.ini")
@@ -1109,7 +1117,9 @@ def _existing(path: Path) -> Path:
 def _write(path: Path, text: str, executable: bool = False) -> None:
     """Replace a file whole, or not at all."""
     part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as stream:
+    if part.exists() or part.is_symlink():
+        part.unlink()
+    with part.open("xb") as stream:
         stream.write(text.encode("utf-8"))
         stream.flush()
         os.fsync(stream.fileno())
@@ -1128,7 +1138,7 @@ def megabytes(count: int) -> str:
 
 def printable(text: str) -> str:
     """Text from outside, without what would steer a terminal."""
-    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _IN_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def language() -> str:
@@ -1142,8 +1152,14 @@ def language() -> str:
 
 
 def tr(template: str, **values: object) -> str:
-    """The text in the reader's language, filled in."""
-    return (CHINESE[template] if language() == "zh" else template).format(**values)
+    """The text in the reader's language, filled in; each value on one line."""
+    shown = {
+        name: value
+        if isinstance(value, (int, float))
+        else _IN_NAME.sub("\N{REPLACEMENT CHARACTER}", str(value))
+        for name, value in values.items()
+    }
+    return (CHINESE[template] if language() == "zh" else template).format(**shown)
 
 
 CHINESE = {

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from localrag.bundle.manifest import path_fault
 from localrag.bundle.wheel_file import Wheel
+from localrag.files import make_folder, write_output
 from localrag.registry.spec import (
     HuggingFaceSource,
     ModelScopeSource,
@@ -34,8 +35,8 @@ def write(bundle: Path, wheels: Sequence[Wheel], models: Sequence[ModelSpec]) ->
         files = wheel.licence_files()
         for name, data in files.items():
             place = folder / wheel.name / _plain(name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+            make_folder(place.parent)
+            write_output(place, data)
             apache = apache or _apache_terms(data)
         if not files:
             without.append(wheel.name)
@@ -46,10 +47,10 @@ def write(bundle: Path, wheels: Sequence[Wheel], models: Sequence[ModelSpec]) ->
     for spec in models:
         lines.append(f"{spec.id}  {spec.licence}")
         place = folder / "models" / spec.id / "LICENCE.txt"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(_of_model(spec, apache), encoding="utf-8")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / INDEX).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        make_folder(place.parent)
+        write_output(place, _of_model(spec, apache))
+    make_folder(folder)
+    write_output(folder / INDEX, "\n".join(lines) + "\n")
     return without
 
 

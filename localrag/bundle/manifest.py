@@ -5,7 +5,6 @@ Knows nothing about wheels, models or signatures.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -14,6 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from localrag.errors import BundleError
+from localrag.files import replace_content
 from localrag.registry.download import sha256_of
 
 FORMAT: Final = 1
@@ -177,12 +177,7 @@ def read_bytes(place: Path) -> bytes:
 def write(folder: Path, manifest: Manifest) -> Path:
     """Write `manifest.json` into a bundle's folder: whole, or not at all. Returns its path."""
     path = folder / MANIFEST
-    temporary = folder / f".{MANIFEST}.{os.getpid()}"
-    with temporary.open("wb") as stream:
-        stream.write(encode(manifest))
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    replace_content(path, encode(manifest))
     return path
 
 

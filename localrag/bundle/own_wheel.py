@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from localrag.bundle import processes
 from localrag.errors import BundleError
+from localrag.files import overwrite_file
 
 DISTRIBUTION = "localrag-offline"
 """Not the name of the import package: `localrag` is somebody else's on the public index."""
@@ -79,7 +80,10 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
     target = folder / f"{stem}-{tag}.whl"
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        overwrite_file(target) as stream,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name in sorted(contents):
             archive.writestr(zipfile.ZipInfo(name, _DATE), contents[name], zipfile.ZIP_DEFLATED)
             digest = f"sha256={_record_hash(contents[name])}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from localrag import files
 from localrag.bundle import manifest
 from localrag.bundle.manifest import MANIFEST
 from localrag.errors import BundleError
@@ -27,13 +29,13 @@ def unfinished(place: Path) -> Iterator[Path]:
 
     What a killed process left is deleted first. Raises `BundleError` where another one works.
     """
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
     folder = place.with_name(f"{place.name}.partial")
-    place.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(place.parent)
     guard = place.with_name(f".{place.name}.lock")
     try:
-        with FileLock(guard, timeout=0):
+        with files.lock(guard, timeout=0):
             if folder.exists() and not _ours(folder):
                 raise BundleError(
                     "{path} is in the way, and is no unfinished bundle.",
@@ -42,8 +44,8 @@ def unfinished(place: Path) -> Iterator[Path]:
                 )
             _delete(folder)
             try:
-                folder.mkdir()
-                (folder / MARKER).touch()
+                files.create_folder(folder)
+                files.touch_file(folder / MARKER)
                 yield folder
             finally:
                 _delete(folder)
@@ -94,14 +96,21 @@ def pack(folder: Path, name: str, target: Path) -> None:
     """Write the archive under another name, whole and on the disk, then give it its own."""
     partial = target.with_name(f"{target.name}.partial")
     try:
-        with partial.open("wb") as stream:
+        with files.overwrite_file(partial) as stream:
             with zipfile.ZipFile(stream, "w", strict_timestamps=False) as archive:
                 for path in sorted(folder.rglob("*")):
                     relative = path.relative_to(folder).as_posix()
                     if path.is_file() and relative != MARKER:
                         stored = path.suffix in _PACKED
                         kind = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
-                        archive.write(path, f"{name}/{relative}", kind)
+                        info = zipfile.ZipInfo.from_file(
+                            path, f"{name}/{relative}", strict_timestamps=False
+                        )
+                        # Whoever unpacks it decides who may read it there.
+                        info.external_attr = (stat.S_IFREG | 0o644) << 16
+                        info.compress_type = kind
+                        with path.open("rb") as read, archive.open(info, "w") as entry:
+                            shutil.copyfileobj(read, entry, 1 << 20)
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(target)

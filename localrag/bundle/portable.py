@@ -18,6 +18,7 @@ import time
 import zipfile
 from pathlib import Path
 
+from localrag import files
 from localrag.bundle import processes
 from localrag.bundle.wheels import Tell
 from localrag.errors import BundleError
@@ -70,11 +71,9 @@ def make(version: str, cache: Path, tell: Tell) -> Path:
     """
     if ready := cached(version, cache):
         return ready
-    from filelock import FileLock
-
     place = _place(version, cache)
-    place.mkdir(parents=True, exist_ok=True)
-    with FileLock(place / "lock"):
+    files.make_folder(place)
+    with files.lock(place / "lock"):
         if ready := cached(version, cache):
             return ready
         _need_compiler()
@@ -91,6 +90,7 @@ def make(version: str, cache: Path, tell: Tell) -> Path:
         if not variants(built):
             raise _failed([f"{built.name}: no libggml-cpu-*"])
         ready = place / built.name
+        files.make_private(built)
         built.replace(ready)
         for folder in ("source", "build", "out"):
             shutil.rmtree(place / folder, ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from localrag.bundle.manifest import File
 from localrag.bundle.own_wheel import DISTRIBUTION
 from localrag.bundle.wheel_file import Wheel, licence_of
+from localrag.files import write_output
 from localrag.registry.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def write_bom(bom: Bom, path: Path) -> Path:
     from cyclonedx.schema import OutputFormat, SchemaVersion
 
     outputter = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6)
-    outputter.output_to_file(str(path), allow_overwrite=True, indent=1)
+    write_output(path, outputter.output_as_string(indent=1))
     return path
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 
-from localrag import processes
+from localrag import files, processes
 from localrag.bundle import installer
 from localrag.errors import BundleError
 
@@ -29,9 +28,9 @@ def sign(bundle: Path, key: Path) -> str:
     with place.open(installer.MANIFEST) as stream:
         manifest = stream.read()
     program = installer.find_ssh_keygen()
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch, installer.MANIFEST).absolute()
-        copy.write_bytes(manifest)
+    with files.scratch_folder() as scratch:
+        copy = scratch / installer.MANIFEST
+        files.write_output(copy, manifest)
         options = ("-Y", "sign", "-n", installer.NAMESPACE, "-f", str(key.expanduser().absolute()))
         done = processes.run(
             [program, *options, str(copy)],
@@ -54,9 +53,7 @@ def sign(bundle: Path, key: Path) -> str:
         if checked.returncode:
             raise _unsigned(key, checked)
     if isinstance(place, installer.Folder):
-        part = bundle / f".{installer.SIGNATURE}.part"
-        part.write_bytes(signed)
-        part.replace(bundle / installer.SIGNATURE)
+        files.replace_content(bundle / installer.SIGNATURE, signed)
     else:
         place.close()
         _into_archive(bundle, signed)
@@ -78,7 +75,11 @@ def _into_archive(bundle: Path, signature: bytes) -> None:
     """Write the archive anew with this signature, in the place of one that it may have."""
     part = bundle.with_name(f"{bundle.name}.part")
     try:
-        with zipfile.ZipFile(bundle) as old, zipfile.ZipFile(part, "w") as new:
+        with (
+            zipfile.ZipFile(bundle) as old,
+            files.overwrite_file(part) as stream,
+            zipfile.ZipFile(stream, "w") as new,
+        ):
             top = ""
             for info in old.infolist():
                 folder, _, name = info.filename.rpartition("/")
@@ -86,11 +87,12 @@ def _into_archive(bundle: Path, signature: bytes) -> None:
                     top = f"{folder}/" if folder else ""
                 if name == installer.SIGNATURE:
                     continue
-                with old.open(info) as stream, new.open(info, "w") as copy:
-                    shutil.copyfileobj(stream, copy, 1 << 20)
+                with old.open(info) as read, new.open(info, "w") as copy:
+                    shutil.copyfileobj(read, copy, 1 << 20)
             new.writestr(top + installer.SIGNATURE, signature)
-        with part.open("rb+") as file:
+        with files.append_file(part) as file:
             os.fsync(file.fileno())
+        shutil.copymode(bundle, part)
         part.replace(bundle)
     finally:
         part.unlink(missing_ok=True)

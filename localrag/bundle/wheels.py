@@ -9,14 +9,13 @@ Versions are those of the running environment, which is what was tested.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localrag import files
 from localrag.bundle import processes, targets, wheel_file
 from localrag.bundle.manifest import Target
 from localrag.bundle.own_wheel import DISTRIBUTION
@@ -99,7 +98,8 @@ class Gathering:
             )
         place = self._folder / path.name
         if path != place:
-            shutil.copyfile(path, place)
+            place.unlink(missing_ok=True)
+            files.copy_file(path, place)
         self.wheels[wheel.name] = wheel_file.read(place)
         return self.wheels[wheel.name]
 
@@ -240,11 +240,13 @@ class Gathering:
                 self._build_pure(wanted[name])
 
     def _build_pure(self, specification: str) -> None:
-        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            code, lines = self._pip("wheel", "--no-deps", "--wheel-dir", scratch, specification)
-            built = list(Path(scratch).glob("*.whl"))
+        with files.scratch_folder() as scratch:
+            code, lines = self._pip(
+                "wheel", "--no-deps", "--wheel-dir", str(scratch), specification
+            )
+            built = list(scratch.glob("*.whl"))
             if not code and built and built[0].name.endswith("-none-any.whl"):
-                built[0].replace(self._folder / built[0].name)
+                files.copy_file(built[0], self._folder / built[0].name)
                 return
         raise BundleError(
             "{name} has no wheel for {target} with Python {python}: {reason}.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note
+from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note, say
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
 
 
 def _print(report: AddReport, seconds: float) -> None:
-    click.echo(
+    say(
         tr(
             "{added} added ({chunks} passages), {unchanged} unchanged, {linked} under another "
             "name, {failed} not readable; {seconds:.1f} s.",

@@ -17,6 +17,7 @@ from localrag.cli.output import (
     library_option,
     note,
     question_argument,
+    say_text,
     stdout_console,
 )
 from localrag.messages import tr
@@ -113,7 +114,6 @@ def print_answer(
 ) -> Answer:
     """Stream an answer to the terminal, then its evidence; returns it."""
     from localrag.cli.decisions import Decisions
-    from localrag.cli.output import printable
     from localrag.cli.render import marked_text, print_evidence, print_trace
     from localrag.hosted import PRIVATE
     from localrag.types import Answer
@@ -130,9 +130,9 @@ def print_answer(
             if isinstance(piece, Answer):
                 answer = piece
                 held = marked_text(answer) if answer.support else held
-            click.echo(printable(held), nl=False)
+            say_text(held, nl=False)
             held = piece if isinstance(piece, str) else ""
-    click.echo()
+    say_text()
     assert answer is not None, "a stream ends with its answer"  # noqa: S101
     console = stdout_console()
     print_evidence(console, answer)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import RERANKERS, emit_json, json_option, note, printable, stdout_console
+from localrag.cli.output import RERANKERS, emit_json, json_option, note, stdout_console
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
     console.print(
         tr(
             "{name}: {passages} passages, {queries} questions, {model}",
-            name=printable(dataset.name),
+            name=dataset.name,
             passages=len(dataset.corpus),
             queries=len(dataset.qrels),
             model=model,
@@ -221,9 +221,10 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
 def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
     from localrag.errors import UsageError
     from localrag.evaluation.retrieval.plot import bar_chart
+    from localrag.files import write_output
 
     try:
-        path.write_text(bar_chart(title, runs), encoding="utf-8")
+        write_output(path, bar_chart(title, runs))
     except OSError as error:
         raise UsageError(
             "The picture cannot be written to {path}: {reason}.",

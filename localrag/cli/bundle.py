@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.bundle_use import install, sign, verify
-from localrag.cli.output import emit_json, json_option, note
+from localrag.cli.output import emit_json, json_option, note, say
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def create(
             seconds=seconds,
         )
     )
-    click.echo(made.path)
+    say(made.path)
 
 
 def _licences(request: Request, store: ModelStore) -> Request:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option
+from localrag.cli.output import emit_json, json_option, say
 from localrag.messages import tr
 
 _PATH = click.Path(path_type=Path)
@@ -113,7 +113,7 @@ def sign(bundle: Path, key: Path) -> None:
 
     with _as_errors():
         said = sign_bundle(bundle, key)
-    click.echo(tr("Signed: {signer}", signer=said))
+    say(tr("Signed: {signer}", signer=said))
 
 
 def _words(bundle: Path, base: Path | None, key: Path | None) -> list[str]:

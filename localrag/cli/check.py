@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, printable
+from localrag.cli.output import emit_json, json_option, library_option, say
 from localrag.messages import tr
 
 
@@ -59,10 +59,10 @@ def check(library: Path, as_json: bool) -> None:
     else:
         for finding in inspection.findings:
             mark = tr("Damaged:") if finding.damage else tr("Note:")
-            click.echo(printable(f"{mark} {finding.text}"))
-            click.echo(printable(f"  {finding.repair}"))
+            say(f"{mark} {finding.text}")
+            say(f"  {finding.repair}")
         if inspection.ok and counts is not None:
-            click.echo(
+            say(
                 tr(
                     "All is in order: {documents} documents, {chunks} passages; {seconds:.1f} s.",
                     documents=counts.documents,

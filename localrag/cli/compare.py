@@ -14,10 +14,10 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
-    printable,
     stdout_console,
 )
 from localrag.messages import tr
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,9 +128,10 @@ def compare(
 def check_page(path: Path) -> None:
     """Raise `UsageError` where no page can be written, before a long run and not after it."""
     from localrag.errors import UsageError
+    from localrag.files import check_output
 
     try:
-        path.open("a").close()
+        check_output(path)
     except OSError as error:
         raise UsageError(
             "The page cannot be written to {path}: {reason}.",
@@ -142,7 +143,9 @@ def check_page(path: Path) -> None:
 
 def write_page(path: Path, html: str) -> None:
     """Write a page and say where it is."""
-    path.write_text(html, encoding="utf-8")
+    from localrag.files import write_output
+
+    write_output(path, html)
     note(tr("The page is in {path}.", path=path))
 
 
@@ -201,7 +204,7 @@ def _print(console: Console, comparison: Comparison) -> None:
             )
         console.print()
         console.print(Text(way.name, style="bold cyan").append(f"  {times}", style="dim"))
-        console.print(Text(printable(way.answer.text)))
+        console.print(Text(way.answer.text))
         table = Table(box=None, header_style="dim", pad_edge=False, show_edge=False)
         for heading in (tr("Rank"), tr("Before"), tr("Score"), tr("Passage")):
             table.add_column(heading, no_wrap=True, overflow="ellipsis")
@@ -214,9 +217,9 @@ def _print(console: Console, comparison: Comparison) -> None:
             )
             excerpt = " ".join(context.chunk.text.split())[:120]
             row = (str(rank), str(placed.before), f"{context.score:.3f}", f"{name}: {excerpt}")
-            table.add_row(*(Text(printable(cell)) for cell in row))
+            table.add_row(*(Text(as_name(cell)) for cell in row))
         console.print(table)
     if comparison.verdict:
         console.print()
         console.print(Text(tr("Compared with the reference answer"), style="bold"))
-        console.print(Text(printable(comparison.verdict)))
+        console.print(Text(comparison.verdict))

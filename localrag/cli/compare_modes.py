@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from localrag.cli.output import emit_json, note, printable, stdout_console
+from localrag.cli.output import Item, emit_json, note, stdout_console
 from localrag.messages import tr
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,10 +177,10 @@ def _print_question(console: Console, number: int, one: Compared, modes: tuple[s
     )
 
     console.print()
-    console.print(Text(f"{number}. {printable(one.asked.question)}", style="bold"))
+    console.print(Text(f"{number}. {as_name(one.asked.question)}", style="bold"))
     if one.asked.reference:
         label = tr("Reference answer")
-        console.print(Text(f"{label}: {printable(one.asked.reference)}", style="dim"))
+        console.print(Text(f"{label}: {as_name(one.asked.reference)}", style="dim"))
     for way, mode in enumerate(modes):
         _print_answer(console, mode, one, way)
     table = Table(box=None, header_style="dim", pad_edge=False, show_edge=False)
@@ -207,9 +208,9 @@ def _print_answer(console: Console, mode: str, one: Compared, way: int) -> None:
     title = Text(capitalised(mode_name(mode)), style="bold cyan")
     console.print(title.append(f"  {about} · {outcome_name(one.outcome(way))}", style="dim"))
     text = marked_text(answer) if answer.support else answer.text
-    console.print(Text(printable(text)))
+    console.print(Text(text))
     for citation in answer.citations:
         place = tr("{name}, p. {page}", name=PurePath(citation.source).name, page=citation.page)
-        console.print(Text(f"[{citation.marker}] {printable(place)}", style="cyan"))
+        console.print(Item(Text(f"[{citation.marker}] {place}", style="cyan")))
     if line := decisions_line(answer):
         console.print(Text(line, style="dim"))

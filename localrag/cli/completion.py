@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from localrag.cli.output import say_text
 from localrag.messages import tr
 
 
@@ -18,4 +19,4 @@ def completion(context: click.Context, shell: str) -> None:
     if kind is None:
         raise click.UsageError(shell)
     root = context.find_root()
-    click.echo(kind(root.command, {}, "localrag", "_LOCALRAG_COMPLETE").source())
+    say_text(kind(root.command, {}, "localrag", "_LOCALRAG_COMPLETE").source())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, note, stdout_console
+from localrag.cli.output import emit_json, json_option, note, say, stdout_console
 from localrag.messages import tr
+from localrag.printable import as_json, as_name
 
 
 @click.group(
@@ -38,7 +38,7 @@ def path() -> None:
     """Print the path, whether or not the file exists."""
     from localrag.config import settings_path
 
-    click.echo(settings_path())
+    say(settings_path())
 
 
 @config.command(name="set", help=tr("Change a setting, for example: answer.k 6."))
@@ -49,7 +49,7 @@ def set_(key: str, value: str) -> None:
     from localrag.config import set_in_file
 
     written = set_in_file(key, value)
-    click.echo(tr("{key} is now {value} ({path}).", key=key, value=value, path=written))
+    say(tr("{key} is now {value} ({path}).", key=key, value=value, path=written))
 
 
 @config.command(help=tr("Return a setting to its default."))
@@ -59,7 +59,7 @@ def unset(key: str) -> None:
     from localrag.config import unset_in_file
 
     written = unset_in_file(key)
-    click.echo(tr("{key} is back to its default ({path}).", key=key, path=written))
+    say(tr("{key} is back to its default ({path}).", key=key, path=written))
 
 
 @config.command(
@@ -74,7 +74,7 @@ def prompts(folder: Path) -> None:
     from localrag.prompts.own import write_prompts
 
     for file in write_prompts(folder):
-        click.echo(file)
+        say(file)
     note(
         tr(
             "Change what you want to change and delete the others, then run: "
@@ -103,8 +103,8 @@ def _show(as_json: bool) -> None:
         default = defaults.get(key)
         table.add_row(key, _shown(value), "" if value == default else _shown(default))
     stdout_console().print(table)
-    click.echo(tr("Settings file: {path}", path=settings_path()))
-    click.echo(tr("Log of calls to models on other machines: {path}", path=log))
+    say(tr("Settings file: {path}", path=settings_path()))
+    say(tr("Log of calls to models on other machines: {path}", path=log))
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -121,5 +121,5 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(json.dumps(one, ensure_ascii=False) for one in value) + "]"
-    return "" if value is None else str(value)
+        return "[" + ", ".join(as_json(one) for one in value) + "]"
+    return "" if value is None else as_name(value)

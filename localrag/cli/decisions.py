@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from localrag.cli.output import note, stderr_console
+from localrag.cli.output import note, start, stderr_console
 from localrag.cli.render import step_line, step_short, step_word
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Decisions:
             from rich.live import Live
 
             self._live = Live(console=stderr_console(), transient=True, auto_refresh=False)
-            self._live.start()
+            start(self._live)
         return self
 
     def __exit__(

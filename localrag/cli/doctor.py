@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note, printable
+from localrag.cli.output import emit_json, json_option, library_option, note, say
 from localrag.errors import LibraryNotFoundError, LocalragError
 from localrag.messages import spoken, tr
 
@@ -67,8 +67,8 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
     for finding in examine(library, quick=quick):
         findings.append(finding)
         if not as_json:
-            line = tr("{part}: {text}", part=finding.part, text=printable(finding.text))
-            click.echo(f"{SIGNS[finding.state]} {line}")
+            line = tr("{part}: {text}", part=finding.part, text=finding.text)
+            say(f"{SIGNS[finding.state]} {line}")
     problems = sum(finding.state == "problem" for finding in findings)
     if as_json:
         emit_json(

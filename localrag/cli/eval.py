@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import click
 
 from localrag.cli.output import emit_json, json_option, library_option, note
 from localrag.messages import tr
+from localrag.printable import as_json
 
 if TYPE_CHECKING:
     from localrag.evaluation.reports.report import Report
@@ -302,7 +303,7 @@ def make(
             unanswerable=none,
         ):
             made[one.answerable] += 1
-            write(json.dumps(one.row(), ensure_ascii=False))
+            write(as_json(one.row()))
             progress.steady(made.total(), count)
     if made.total() < count:
         note(
@@ -321,9 +322,10 @@ def make(
 def _write_page(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
     from localrag.evaluation.reports.page import render_page
+    from localrag.files import write_output
 
     try:
-        path.write_text(render_page(report), encoding="utf-8")
+        write_output(path, render_page(report))
     except OSError as error:
         raise UsageError(
             "The page cannot be written to {path}: {reason}.",
@@ -363,11 +365,13 @@ def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None
 def _write_table(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
     from localrag.evaluation.reports.csv_table import write_csv
+    from localrag.files import write_output
 
     try:
+        table = StringIO(newline="")
+        write_csv(report, table)
         # With a mark at the beginning, without which Excel takes Chinese for Latin letters.
-        with path.open("w", encoding="utf-8-sig", newline="") as file:
-            write_csv(report, file)
+        write_output(path, table.getvalue().encode("utf-8-sig"))
     except OSError as error:
         raise UsageError(
             "The table cannot be written to {path}: {reason}.",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import printable, stdout_console
+from localrag.cli.output import Item, stdout_console
 from localrag.messages import tr
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,14 +29,14 @@ def print_report(report: Report) -> None:
     # More than two do not stand side by side in a terminal of 80 columns.
     console.print(_side_by_side(report) if len(report.runs) < 3 else _one_below_the_other(report))
     for text in remarks(report):
-        console.print(printable(text))
+        console.print(as_name(text))
     _print_bad_cases(console, report.runs[0], report.runs[1:])
 
 
 def _side_by_side(report: Report) -> Table:
     table = _table(tr("Metric"))
     for run in report.runs:
-        table.add_column(printable(run.name), justify="right", no_wrap=True)
+        table.add_column(as_name(run.name), justify="right", no_wrap=True)
     table.add_column(tr("Unreadable"), justify="right")
     summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
     for name in summaries[0]:
@@ -56,11 +57,11 @@ def _one_below_the_other(report: Report) -> Table:
         for number, (run, found) in enumerate(zip(report.runs, summaries, strict=True)):
             one = found[name]
             table.add_row(
-                "" if number else name, printable(run.name), _cell(one), str(one.unreadable)
+                "" if number else name, as_name(run.name), _cell(one), str(one.unreadable)
             )
     if any(seconds := [_seconds(run) for run in report.runs]):
         for number, (run, text) in enumerate(zip(report.runs, seconds, strict=True)):
-            table.add_row("" if number else tr("seconds to answer"), printable(run.name), text, "")
+            table.add_row("" if number else tr("seconds to answer"), as_name(run.name), text, "")
     return table
 
 
@@ -112,10 +113,10 @@ def print_trust(trust: Trust) -> None:
             str(one.unreadable),
             tr("yes") if one.trusted else tr("no"),
         )
-    console.print(printable(trust.judge))
+    console.print(as_name(trust.judge))
     console.print(table)
     for text in trust_remarks(trust):
-        console.print(printable(text))
+        console.print(as_name(text))
 
 
 def _cell(summary: Summary) -> str:
@@ -140,7 +141,7 @@ def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[Evaluate
     for case in cases[:WORST]:
         why, what = explain(case.cause)
         sample = case.scored.sample
-        console.print(Text(printable(f"{sample.id}. {sample.question}"), style="bold cyan"))
+        console.print(Item(Text(as_name(f"{sample.id}. {sample.question}"), style="bold cyan")))
         console.print(Text(f"   {why} {what}"))
         for one in case.trials:
-            console.print(Text(printable(f"   {trial(one)}"), style="dim"))
+            console.print(Text(as_name(f"   {trial(one)}"), style="dim"))

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from localrag.cli.output import note, stderr_console
+from localrag.cli.output import note, say, start, stderr_console
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -343,15 +344,14 @@ def open_pipeline(
 @contextmanager
 def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
     """A function that writes one line to the file, or to standard output without one."""
-    import click
-
     from localrag.errors import UsageError
+    from localrag.files import create_file
 
     if path is None:
-        yield click.echo
+        yield say
         return
     try:
-        file = path.open("x", encoding="utf-8", newline="\n")
+        created = create_file(path)
     except OSError as error:
         raise UsageError(
             "The questions cannot be written to {path}: {reason}.",
@@ -359,7 +359,7 @@ def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
             path=path,
             reason=error.strerror,
         ) from error
-    with file:
+    with TextIOWrapper(created, encoding="utf-8", newline="\n") as file:
 
         def write(line: str) -> None:
             file.write(line + "\n")
@@ -398,14 +398,14 @@ class Progress:
             from rich import progress
 
             self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
+                progress.TextColumn("{task.description}", markup=False),
                 progress.BarColumn(),
                 progress.MofNCompleteColumn(),
-                progress.TextColumn("{task.fields[left]}"),
+                progress.TextColumn("{task.fields[left]}", markup=False),
                 console=stderr_console(),
                 transient=True,
             )
-            self._bar.start()
+            start(self._bar)
             self._task = self._bar.add_task(self._title, total=None, left="")
         return self
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, printable
+from localrag.cli.output import emit_json, json_option, library_option, say
 from localrag.errors import UsageError
 from localrag.messages import tr
 
@@ -48,19 +48,19 @@ def export_library(archive: Path, library: Path, as_json: bool) -> None:
             }
         )
         return
-    click.echo(
+    say(
         tr(
             "{documents} documents, {chunks} passages: {size:.1f} MB in {path}; {seconds:.1f} s.",
             documents=manifest.documents,
             chunks=manifest.chunks,
             size=size / 1e6,
-            path=printable(str(archive)),
+            path=archive,
             seconds=seconds,
         )
     )
-    click.echo(
+    say(
         tr(
             "Asking it there needs the embedding model {name}.",
-            name=printable(manifest.embedding_name),
+            name=manifest.embedding_name,
         )
     )

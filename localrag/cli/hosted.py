@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import PurePath
+from textwrap import indent
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import note
+from localrag.cli.output import note, say_text
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _line(passage: Excerpt) -> str:
 def _show_texts(preview: Preview) -> None:
     note(tr("Sent to {model} at {server}:", **_named(preview)))
     for message in preview.messages:
-        note(f"--- {message.role}\n{message.content}")
+        note(f"--- {message.role}")
+        say_text(indent(message.content, "    "), err=True)  # no line of it passes for ours
     note("---")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from localrag.cli.export_library import named
-from localrag.cli.output import emit_json, json_option, library_option, note, printable
+from localrag.cli.output import emit_json, json_option, library_option, note, say
 from localrag.messages import tr
 
 
@@ -60,12 +60,12 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
             }
         )
         return
-    click.echo(
+    say(
         tr(
             "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
             documents=manifest.documents,
             chunks=manifest.chunks,
-            directory=printable(str(library)),
+            directory=library,
             seconds=seconds,
         )
     )

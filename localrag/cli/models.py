@@ -15,11 +15,13 @@ from localrag.cli.output import (
     emit_json,
     json_option,
     note,
-    printable,
+    say,
+    start,
     stderr_console,
     stdout_console,
 )
 from localrag.messages import tr
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -56,7 +58,6 @@ def list_models(as_json: bool) -> None:
             {"folder": str(store.folder), "models": [_as_dict(status) for status in statuses]}
         )
         return
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -74,7 +75,7 @@ def list_models(as_json: bool) -> None:
         if status.hash_from == "hub":
             remarks.append(tr("hash from the hub"))
         table.add_row(
-            escape(printable(status.name)),
+            as_name(status.name),
             _task(status.task),
             tr(", ").join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
             _size(status.size),
@@ -149,7 +150,7 @@ def pull(
         emit_json({"pulled": pulled})
     else:
         for path in paths:
-            click.echo(path)
+            say(path)
 
 
 @models.command(help=tr("Hash the files of models anew and compare."))
@@ -165,7 +166,7 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
         for check in checks:
             verdict = tr("ok") if check.fault is None else check.fault
             line = tr("{part}: {text}", part=f"{check.model}/{check.file}", text=verdict)
-            click.echo(printable(line))
+            say(line)
         if not checks:
             note(tr("There are no models on this machine yet: localrag models pull starter"))
     if any(check.fault for check in checks):
@@ -211,7 +212,7 @@ def path(name: str, as_json: bool) -> None:
     if as_json:
         emit_json({"name": name, "path": str(place)})
     else:
-        click.echo(place)
+        say(place)
 
 
 def _interactive() -> bool:
@@ -269,19 +270,20 @@ def _watch() -> Iterator[Observer]:
     )
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
         console=stderr_console(),
     )
-    with bar:
+    start(bar)
+    try:
         tasks: dict[str, TaskID] = {}
 
         def observe(event: Event) -> None:
             if event.model not in tasks:
-                tasks[event.model] = bar.add_task(event.model, total=event.total or None)
+                tasks[event.model] = bar.add_task(as_name(event.model), total=event.total or None)
             task = tasks[event.model]
             if event.kind in ("progress", "done"):
                 bar.update(task, completed=event.done, total=event.total)
@@ -289,6 +291,8 @@ def _watch() -> Iterator[Observer]:
                 bar.console.print(text)
 
         yield observe
+    finally:
+        bar.stop()
 
 
 class _Lines:

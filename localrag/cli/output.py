@@ -1,34 +1,39 @@
-"""What commands share: options, JSON, consoles, and text made safe for a terminal."""
+"""What commands share: options, and the one way to print.
+
+Nothing else in this folder writes to a stream (`tests/cli/test_printing.py` sees to that). What
+reaches standard output or error in another way, from a library or a warning, goes through
+`CleanStream`.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 
 from localrag.messages import tr
+from localrag.printable import as_json, as_name, as_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions
+    from rich.live import Live
+    from rich.measure import Measurement
+    from rich.progress import Progress
+    from rich.text import Text
 
 CONTEXT_LIBRARY = "library"
 MODES = ("standard", "self-rag")
 RERANKERS = ("none", "keyword", "cross-encoder", "llm")
 """Those of `config`; repeated here because that module is heavier."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+INDENT = 4
+"""Columns before the further lines of an item."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def printable(text: str) -> str:
-    """Text from outside without control characters: a file's name must not drive the terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def question_argument(command: Command) -> Command:
@@ -86,26 +91,125 @@ def _library_path(context: click.Context, _: click.Parameter, value: str | None)
     return user_data_path("localrag", appauthor=False) / "library"
 
 
+class CleanStream:
+    """A text stream through which nothing passes that drives a terminal, whoever writes to it.
+
+    It has no `buffer`: there is no way around it. `inner` is for consoles, which write colours.
+    """
+
+    def __init__(self, inner: TextIO) -> None:
+        self.inner = inner
+
+    def write(self, text: str) -> int:
+        """Write a text of any number of lines."""
+        if not isinstance(text, str):  # click asks in this way what kind of stream it is
+            raise TypeError("this stream takes text")
+        self.inner.write(as_text(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each text."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("buffer", "detach"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+def guard_streams() -> None:
+    """Let standard output and error pass through `CleanStream`, unless they do."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, CleanStream):
+            setattr(sys, name, cast(TextIO, CleanStream(stream)))
+
+
+def say(line: object, *, err: bool = False) -> None:
+    """Print one line, whatever stands in it."""
+    click.echo(as_name(line), err=err)
+
+
+def note(line: object) -> None:
+    """Say something beside the result, on standard error."""
+    say(line, err=True)
+
+
+def say_text(text: object = "", *, nl: bool = True, err: bool = False) -> None:
+    """Print a text that may have several lines, such as an answer."""
+    click.echo(as_text(text), nl=nl, err=err)
+
+
 def emit_json(value: object) -> None:
     """Print one JSON object to standard output, Chinese as it is."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(as_json(value, indent=2))
 
 
 def stdout_console() -> Console:
     """A console for results; no colours and no line breaks where the output is not a terminal."""
-    from rich.console import Console
-
-    piped = not sys.stdout.isatty()
-    return Console(file=sys.stdout, highlight=False, markup=False, width=10_000 if piped else None)
+    return _console_class()(
+        file=_inner(sys.stdout), width=None if sys.stdout.isatty() else 10_000, **_PLAIN
+    )
 
 
 def stderr_console() -> Console:
     """A console for progress and notes, which never mix with results."""
-    from rich.console import Console
-
-    return Console(file=sys.stderr, highlight=False, markup=False)
+    return _console_class()(file=_inner(sys.stderr), **_PLAIN)
 
 
-def note(text: str) -> None:
-    """Say something beside the result, on standard error."""
-    click.echo(printable(text), err=True)
+def start(view: Live | Progress) -> None:
+    """Draw a view. What is written beside it appears above it, as clean as elsewhere."""
+    view.start()
+    guard_streams()  # rich has put its own streams there, which take escape sequences for styles
+
+
+class Item:
+    """One item of a list or a table.
+
+    The lines that it is broken into are indented: whatever stands in it, none looks like an item.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = max(1, options.max_width - INDENT)
+        for number, line in enumerate(self._text.wrap(console, width, overflow="fold")):
+            if number:
+                line.pad_left(INDENT)
+            yield line
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        least, most = Measurement.get(console, options, self._text)
+        return Measurement(least + INDENT, most + INDENT)
+
+
+# Square brackets and colons of names and texts are no markup.
+_PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+
+
+@cache
+def _console_class() -> type[Console]:
+    from rich.console import Console, RenderableType
+    from rich.segment import Segment
+
+    class CleanConsole(Console):
+        """Writes its own styles, and of the texts what `as_text` leaves."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                if segment.control:
+                    yield segment
+                else:
+                    yield Segment(as_text(segment.text), segment.style)
+
+    return CleanConsole
+
+
+def _inner(stream: TextIO) -> TextIO:
+    return stream.inner if isinstance(stream, CleanStream) else stream

@@ -7,8 +7,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from localrag.cli.output import note, printable, stderr_console
+from localrag.cli.output import note, start, stderr_console
 from localrag.messages import tr
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from localrag.indexing.events import Event
@@ -46,15 +47,15 @@ class Bars:
             )
 
             self._bars = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
-                TextColumn("{task.fields[current]}"),
+                TextColumn("{task.fields[current]}", markup=False),
                 console=stderr_console(),
                 transient=True,
             )
-            self._bars.start()
+            start(self._bars)
             self._file_task = self._bars.add_task(tr("Files"), total=None, current="")
             self._chunk_task = self._bars.add_task(tr("Passages"), total=None, current="")
         return self
@@ -102,5 +103,5 @@ class Bars:
         self._bars.update(self._file_task, total=self._files, completed=self._done)
         self._bars.update(self._chunk_task, total=self._chunks or None, completed=self._embedded)
         if current:
-            name = printable(current).replace("\\", "/").rsplit("/", 1)[-1]
-            self._bars.update(self._file_task, current=name[:40])
+            name = current.replace("\\", "/").rsplit("/", 1)[-1]
+            self._bars.update(self._file_task, current=as_name(name[:40]))

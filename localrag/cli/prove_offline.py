@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localrag import processes
-from localrag.cli.output import emit_json, json_option, printable
+from localrag.cli.output import emit_json, json_option, say
+from localrag.files import scratch_folder
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def watched() -> dict[str, Any]:
     from localrag.cli.proving import STAGES, Stage
 
     nonce = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory(prefix="localrag-") as folder:
-        report = Path(folder, "report.json")
+    with scratch_folder() as folder:
+        report = folder / "report.json"
         # Its own output would mix with ours; its report says all.
         process = processes.run(
             processes.python(
@@ -119,7 +119,7 @@ def _read(report: Path, nonce: str) -> tuple[Proof, bool]:
 
 def _print(proof: dict[str, Any]) -> None:
     if proof["isolation"]:
-        click.echo(
+        say(
             tr(
                 "Watched: every socket of Python. A network of its own cannot be had here "
                 "({reason}), so that C code and child processes go unseen.",
@@ -127,7 +127,7 @@ def _print(proof: dict[str, Any]) -> None:
             )
         )
     else:
-        click.echo(
+        say(
             tr(
                 "Watched: every socket of Python, and, in a network of its own with loopback "
                 "only, everything else."
@@ -135,21 +135,21 @@ def _print(proof: dict[str, Any]) -> None:
         )
     for stage in proof["stages"]:
         state = stage["problem"] or tr("ran through")
-        click.echo(printable(f"  {stage['name']:<10}{stage['seconds']:8.1f} s  {state}"))
+        say(f"  {stage['name']:<10}{stage['seconds']:8.1f} s  {state}")
     for line in _local(proof["loopback"]):
-        click.echo(printable(line))
+        say(line)
     for name in proof["unseen"]:
-        click.echo(printable(tr("A process was started that nobody watched: {name}", name=name)))
+        say(tr("A process was started that nobody watched: {name}", name=name))
     for one in proof["attempts"]:
-        click.echo(printable(_attempt(one)))
+        say(_attempt(one))
     if proof["attempts"]:
-        click.echo(tr("{count} attempts to connect.", count=len(proof["attempts"])))
+        say(tr("{count} attempts to connect.", count=len(proof["attempts"])))
     elif proof["unseen"]:
-        click.echo(tr("No attempt to connect was seen, but not every process was watched."))
+        say(tr("No attempt to connect was seen, but not every process was watched."))
     elif any(stage["problem"] for stage in proof["stages"]):
-        click.echo(tr("No attempt to connect, but not every stage could run."))
+        say(tr("No attempt to connect, but not every stage could run."))
     else:
-        click.echo(tr("No attempt to connect."))
+        say(tr("No attempt to connect."))
 
 
 def _local(connections: list[dict[str, Any]]) -> Iterator[str]:

@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localrag import network, processes
+from localrag import files, network, processes
 from localrag.cli import namespace
 from localrag.errors import NetworkBlockedError
 
@@ -269,11 +268,7 @@ def prove(watch: Watch) -> None:
     if not watch.run("settings", start) or settings is None:
         return
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="localrag-", ignore_cleanup_errors=True)
-            )
-        )
+        folder = stack.enter_context(files.scratch_folder())
         for name, action in _stages(settings, folder, stack):
             if not watch.run(name, action) and name == "add":
                 break
@@ -374,14 +369,14 @@ def _samples(folder: Path) -> Path:
     import pymupdf
 
     mupdf: Any = pymupdf  # its functions carry no types
-    folder.mkdir()
+    files.make_folder(folder)
     for file in sorted((Path(__file__).parent / "samples").iterdir()):
-        (folder / file.name).write_bytes(file.read_bytes())
+        files.copy_file(file, folder / file.name)
     text = (folder / "lighthouse.en.md").read_text(encoding="utf-8")
-    (folder / "lighthouse.txt").write_text("A note.\n" + text, encoding="utf-8")
+    files.write_output(folder / "lighthouse.txt", "A note.\n" + text)
     pdf = mupdf.open()
     pdf.new_page().insert_text((72, 72), text, fontsize=9)
-    pdf.save(folder / "lighthouse.pdf")
+    files.write_output(folder / "lighthouse.pdf", pdf.tobytes())
     return folder
 
 
@@ -394,4 +389,4 @@ def main() -> None:
     try:
         prove(watch)
     finally:
-        Path(report).write_text(json.dumps(asdict(watch.proof)), encoding="utf-8")
+        files.write_output(Path(report), json.dumps(asdict(watch.proof)))

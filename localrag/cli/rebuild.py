@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option
+from localrag.cli.output import emit_json, json_option, library_option, say
 from localrag.messages import tr
 
 
@@ -38,7 +38,7 @@ def rebuild(library: Path, as_json: bool) -> None:
             }
         )
     elif report.committed:
-        click.echo(
+        say(
             tr(
                 "{documents} documents cut and embedded anew, {chunks} passages; {seconds:.1f} s.",
                 documents=len(report.committed),
@@ -47,7 +47,7 @@ def rebuild(library: Path, as_json: bool) -> None:
             )
         )
     else:
-        click.echo(
+        say(
             tr(
                 "Indexes built anew over {chunks} passages; {seconds:.1f} s.",
                 chunks=status.counts.chunks,

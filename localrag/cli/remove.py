@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note
+from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note, say
 from localrag.messages import tr
 
 
@@ -38,7 +38,7 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
             }
         )
         return
-    click.echo(
+    say(
         tr(
             "Removed {sources} files, {documents} documents, {chunks} passages. "
             "The files themselves were not touched.",

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from localrag.cli.output import printable
+from localrag.cli.output import Item
 from localrag.messages import tr, translate
+from localrag.printable import as_name, filled
 from localrag.types import Answer, ScoredChunk, Step
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def step_word(step: Step) -> str:
 def step_short(step: Step) -> str:
     """The decision of a step and its score."""
     score = "" if step.score is None else f" {step.score:.2f}"
-    return printable(_decision(step.decision)) + score
+    return as_name(_decision(step.decision)) + score
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -124,13 +125,13 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
 
     for number, hit in enumerate(hits, start=1):
         title = Text(f"{number:>2}. ", style="bold")
-        title.append(printable(PurePath(hit.source).name), style="bold cyan")
+        title.append(as_name(PurePath(hit.source).name), style="bold cyan")
         title.append(tr("  p. {page}", page=pages(hit)), style="cyan")
         title.append(f"  {hit.score:.3f}", style="dim")
         if hit.chunk.heading:
-            title.append(f"  {printable(hit.chunk.heading)}", style="dim")
-        console.print(title)
-        console.print(Text("    " + printable(_excerpt(hit.chunk.text))))
+            title.append(f"  {as_name(hit.chunk.heading)}", style="dim")
+        console.print(Item(title))
+        console.print(Item(Text("    " + as_name(_excerpt(hit.chunk.text)))))
         if explain:
             legs = [
                 tr("{leg} #{rank} ({score:.3f})", leg=_leg(r.leg), rank=r.rank, score=r.score)
@@ -153,11 +154,11 @@ def print_evidence(console: Console, answer: Answer) -> None:
     if answer.citations:
         for citation in answer.citations:
             line = Text(f"[{citation.marker}] ", style="bold")
-            line.append(printable(PurePath(citation.source).name), style="cyan")
+            line.append(as_name(PurePath(citation.source).name), style="cyan")
             line.append(tr(", p. {page}", page=citation.page), style="cyan")
             quote = " ".join(citation.quote.split())
-            line.append(tr(": “{quote}”", quote=printable(quote)), style="dim")
-            console.print(line)
+            line.append(tr(": “{quote}”", quote=quote), style="dim")
+            console.print(Item(line))
     elif _said(answer, "out_of_time"):
         console.print(Text(tr("Allow more time with --budget."), style="yellow"))
     elif answer.metrics and not _was_refused(answer):
@@ -181,11 +182,11 @@ def print_evidence(console: Console, answer: Answer) -> None:
     for each in answer.left_out:
         note = tr(
             "{name}, p. {page}, speaks to the language model, which did not read this: “{text}”",
-            name=printable(PurePath(each.source).name),
+            name=PurePath(each.source).name,
             page=each.page,
-            text=printable(_excerpt(each.text)),
+            text=_excerpt(each.text),
         )
-        console.print(Text(note, style="yellow"))
+        console.print(Item(Text(note, style="yellow")))
     console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
 
 
@@ -198,7 +199,7 @@ def print_trace(console: Console, answer: Answer) -> None:
         table.add_column(heading)
     for step in answer.trace:
         score = "" if step.score is None else f"{step.score:.3f}"
-        decision = printable(_decision(step.decision))
+        decision = as_name(_decision(step.decision))
         table.add_row(_step(step.name), decision, score, f"{step.seconds:.2f}")
     console.print(table)
 
@@ -314,7 +315,7 @@ def _decision(decision: str) -> str:
     }
     for pattern, template in templates.items():
         if found := re.fullmatch(pattern, decision, re.DOTALL):
-            return template.format(**found.groupdict())
+            return filled(template, found.groupdict())
     return decision
 
 

@@ -15,6 +15,7 @@ from localrag.cli.output import (
     library_option,
     note,
     question_argument,
+    say,
     stdout_console,
 )
 from localrag.messages import tr
@@ -74,4 +75,4 @@ def search(
     if hits:
         print_hits(stdout_console(), hits, explain=explain)
     else:
-        click.echo(tr("Nothing found."))
+        say(tr("Nothing found."))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, printable, stdout_console
+from localrag.cli.output import Item, emit_json, json_option, library_option, stdout_console
 from localrag.messages import tr
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,18 +71,20 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
     console = stdout_console()
     console.print(_overview(found, at_rest.sentence(encryption)))
     if documents:
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, header_style="bold", pad_edge=False)
         for heading in (tr("Document"), tr("Pages"), tr("Passages"), tr("Language"), tr("Added")):
             table.add_column(heading, overflow="fold")
         for record in records:
             table.add_row(
-                "\n".join(printable(source) for source in record.sources),
+                Group(*(Item(Text(as_name(source))) for source in record.sources)),
                 str(record.pages),
                 str(record.chunks),
-                record.language,
-                record.added_at[:16].replace("T", " "),
+                as_name(record.language),
+                as_name(record.added_at[:16]).replace("T", " "),
             )
         console.print()
         console.print(table)
@@ -92,7 +95,7 @@ def _overview(found: LibraryStatus, encryption: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row(tr("Library"), str(found.directory))
+    table.add_row(tr("Library"), as_name(found.directory))
     table.add_row(tr("Documents"), str(found.counts.documents))
     table.add_row(tr("Files"), str(found.counts.sources))
     table.add_row(tr("Pages"), str(found.counts.pages))
@@ -114,5 +117,5 @@ def _overview(found: LibraryStatus, encryption: str) -> Table:
         table.add_row(tr("Index {name}", name=name), state)
     table.add_row(tr("Encryption at rest"), encryption)
     if found.writer:
-        table.add_row(tr("In use by"), found.writer)
+        table.add_row(tr("In use by"), as_name(found.writer))
     return table

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from localrag.embeddings.conventions import Convention
+from localrag.files import make_folder, replace_content
 
 
 def fingerprint(name: str, weights_sha256: str, convention: Convention) -> str:
@@ -48,17 +48,8 @@ def file_key(path: Path) -> str:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a cache file; readers see all of it or nothing. Raises OSError."""
-    import tempfile
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    make_folder(path.parent)
+    replace_content(path, data)
 
 
 def _file_sha256(path: Path, cache_dir: Path | None) -> str:

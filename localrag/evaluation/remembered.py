@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag import files
 from localrag.errors import UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Completion, Message, Options
 
@@ -35,7 +36,8 @@ class CallStore:
         """Open or make the file. Raises `UsageError` where that cannot be, or it is not ours."""
         self._lock = threading.Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(path.parent)
+            files.touch_file(path)  # SQLite gives the files beside it the same mode
             self._connection = _opened(path)
         except (OSError, sqlite3.DatabaseError) as error:
             raise UsageError(

@@ -6,13 +6,14 @@ a line; `call` ties the two together.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 
+from localrag import files
 from localrag.errors import BackendError
+from localrag.printable import as_json
 
 LIMIT = 5_000_000
 """Bytes, from which a new file is begun."""
@@ -68,19 +69,19 @@ class AuditLog:
     def check(self) -> None:
         """Make sure that it can be written. Raises `BackendError`."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(self._open())
+            files.make_folder(self.path.parent)
+            files.touch_file(self.path)
         except OSError as error:
             raise self._unwritable(error) from error
 
     def _append(self, record: dict[str, object]) -> None:
-        from filelock import FileLock, Timeout
+        from filelock import Timeout
 
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = (json.dumps({"time": now} | record, ensure_ascii=False) + "\n").encode()
+        line = (as_json({"time": now} | record) + "\n").encode()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{self.path}.lock", timeout=_WAIT):
+            files.make_folder(self.path.parent)
+            with files.lock(self.path.with_name(f"{self.path.name}.lock"), _WAIT):
                 self._rotate()
                 self._write(line)
         except (OSError, Timeout) as error:
@@ -88,8 +89,8 @@ class AuditLog:
 
     def _write(self, line: bytes) -> None:
         """The whole line or nothing of it."""
-        handle = self._open()
-        try:
+        with files.append_file(self.path) as file:
+            handle = file.fileno()
             before = os.fstat(handle).st_size
             try:
                 if os.write(handle, line) != len(line):
@@ -98,12 +99,6 @@ class AuditLog:
             except OSError:
                 os.ftruncate(handle, before)
                 raise
-        finally:
-            os.close(handle)
-
-    def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        return os.open(self.path, flags, 0o600)
 
     def _rotate(self) -> None:
         if not self.path.exists() or self.path.stat().st_size < self._limit:

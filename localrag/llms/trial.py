@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from localrag import processes
+from localrag import files, processes
 from localrag.confinement import confine
 from localrag.errors import ModelCorruptError
 from localrag.llms.gguf import check_gguf
@@ -65,8 +65,8 @@ def try_open_once(path: Path, cache: Path) -> None:
     try_open(path)
     # A cache in a read-only place costs time at the next start, nothing else.
     with suppress(OSError):
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+        files.make_folder(marker.parent)
+        files.touch_file(marker)
 
 
 # In the other process

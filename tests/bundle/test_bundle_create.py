@@ -136,6 +136,23 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     assert said[0] == "Fetching the packages"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
+@pytest.mark.parametrize("archive", [False, True])
+def test_a_bundle_is_its_makers_alone_until_it_is_unpacked(
+    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip, archive: bool
+) -> None:
+    before = os.umask(0o022)
+    try:
+        made = create(tmp_path / "out" / "made", replace(request_, archive=archive), store, pip)
+    finally:
+        os.umask(before)
+    place = tmp_path / "out"
+    assert [one for one in (place, *place.rglob("*")) if one.stat().st_mode & 0o077] == []
+    if archive:
+        with zipfile.ZipFile(made.path) as packed:
+            assert {one.external_attr >> 16 & 0o777 for one in packed.infolist()} == {0o644}
+
+
 def test_models_are_known_as_checked_where_the_bundle_goes(
     tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
 ) -> None:
@@ -208,7 +225,7 @@ def test_a_damaged_model_is_not_passed_on(
         target.write_bytes(WEIGHTS[:-1] + b"!")
 
     with monkeypatch.context() as context:
-        context.setattr(shutil, "copy2", copied_badly)
+        context.setattr(creating, "copy_file", copied_badly)
         with pytest.raises(ModelCorruptError, match=r"models/tiny/sub/weights\.gguf"):
             create(place, request_, store, pip)
     (store.folder / "tiny" / "sub" / "weights.gguf").write_bytes(WEIGHTS[:-1] + b"!")

@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from localrag import files
 from localrag.errors import BackendError
 from localrag.llms.audit import AuditLog
 
@@ -75,16 +77,17 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     send(log)
     write = os.write
     log_handles: list[int] = []
-    opened = log._open
+    opened = files.append_file
 
-    def open_log() -> int:
-        log_handles.append(opened())
-        return log_handles[-1]
+    def open_log(path: Path) -> BinaryIO:
+        file = opened(path)
+        log_handles.append(file.fileno())
+        return file
 
     def full(handle: int, data: bytes) -> int:
         return write(handle, data[:20]) if handle in log_handles else write(handle, data)
 
-    monkeypatch.setattr(log, "_open", open_log)
+    monkeypatch.setattr(files, "append_file", open_log)
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(BackendError, match="disk is full"):
         send(log)

@@ -246,6 +246,35 @@ def test_a_damaged_file_is_replaced(hub: Hub, store: Build) -> None:
     assert models.verify(("toy",))[0].fault is None
 
 
+@pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
+def test_what_is_pulled_is_for_its_owner_alone(hub: Hub, store: Build) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    before = os.umask(0o022)
+    try:
+        pull(models, ["toy"])
+    finally:
+        os.umask(before)
+    made = [one for one in models.folder.rglob("*") if one.stat().st_mode & 0o077]
+    assert made == []
+    assert (models.folder / "toy" / "model.bin").is_file()
+
+
+def test_a_partial_download_that_became_a_link_is_not_written_through(
+    hub: Hub, store: Build, tmp_path: Path
+) -> None:
+    hub.files[HF] = BIG
+    models = store(model())
+    target = tmp_path / "mine"
+    target.write_bytes(b"mine")
+    work = models.folder / ".downloads" / "toy"
+    work.mkdir(parents=True)
+    (work / f"{sha256(BIG)[:32]}.partial").symlink_to(target)
+    with pytest.raises((OSError, errors.LocalragError)):
+        pull(models, ["toy"])
+    assert target.read_bytes() == b"mine"
+
+
 def test_a_stick_is_copied_and_checked(hub: Hub, store: Build, tmp_path: Path) -> None:
     stick = tmp_path / "stick"
     (stick / "toy").mkdir(parents=True)

@@ -7,7 +7,6 @@ markup; the page's own policy forbids scripts and requests besides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from pathlib import PurePath
 
 from localrag.evaluation.comparisons.modes import Compared, ModeComparison
@@ -24,6 +23,7 @@ from localrag.evaluation.comparisons.modes_analysis import (
 )
 from localrag.evaluation.comparisons.rerankers_page import filled
 from localrag.messages import interface_language, tr
+from localrag.printable import as_html
 from localrag.types import Answer, Citation, Rating, Step
 
 _CLASSES: dict[Rating, str] = {
@@ -41,9 +41,9 @@ def render_modes_page(comparison: ModeComparison, step_line: Callable[[Step], st
     return filled(
         "modes.html",
         language="zh-CN" if interface_language() == "zh" else "en",
-        heading=escape(tr("Two ways to answer, side by side")),
-        judge=escape(tr("judged by {name}", name=comparison.judge)),
-        summary=escape(
+        heading=as_html(tr("Two ways to answer, side by side")),
+        judge=as_html(tr("judged by {name}", name=comparison.judge)),
+        summary=as_html(
             tr(
                 "{done} of {asked} questions; each pair of answers is judged in both orders.",
                 done=len(comparison.questions),
@@ -60,8 +60,8 @@ def render_modes_page(comparison: ModeComparison, step_line: Callable[[Step], st
 
 
 def _section(section: Section) -> str:
-    lines = "\n".join(f"<p>{escape(line)}</p>" for line in section.lines)
-    return f"<h3>{escape(section.heading)}</h3>\n{lines}"
+    lines = "\n".join(f"<p>{as_html(line)}</p>" for line in section.lines)
+    return f"<h3>{as_html(section.heading)}</h3>\n{lines}"
 
 
 def _question(
@@ -69,11 +69,11 @@ def _question(
 ) -> str:
     reference = ""
     if one.asked.reference:
-        label = escape(tr("Reference answer"))
-        reference = f'<p class="reference"><b>{label}</b> {escape(one.asked.reference)}</p>'
+        label = as_html(tr("Reference answer"))
+        reference = f'<p class="reference"><b>{label}</b> {as_html(one.asked.reference)}</p>'
     ways = "\n".join(_way(way, comparison, one, step_line) for way in (0, 1))
     return f"""<section class="question">
-<h2 lang="{one.language}">{number}. {escape(one.asked.question)}</h2>
+<h2 lang="{one.language}">{number}. {as_html(one.asked.question)}</h2>
 {reference}
 <div class="ways">
 {ways}
@@ -87,17 +87,17 @@ def _way(
 ) -> str:
     answer = one.answers[way]
     citations = "\n".join(_citation(citation) for citation in answer.citations)
-    steps = "\n".join(f"<li>{escape(step_line(step))}</li>" for step in answer.trace)
-    remark = escape(decisions_line(answer))
-    state = escape(outcome_name(one.outcome(way)))
+    steps = "\n".join(f"<li>{as_html(step_line(step))}</li>" for step in answer.trace)
+    remark = as_html(decisions_line(answer))
+    state = as_html(outcome_name(one.outcome(way)))
     return f"""<section class="way">
-<h2>{escape(capitalised(mode_name(comparison.modes[way])))}</h2>
-<p class="times">{escape(tr("{seconds:.1f} s", seconds=answer.seconds))}</p>
+<h2>{as_html(capitalised(mode_name(comparison.modes[way])))}</h2>
+<p class="times">{as_html(tr("{seconds:.1f} s", seconds=answer.seconds))}</p>
 <div class="answer {"grounded" if answer.grounded else "ungrounded"}">{_marked(answer)}</div>
 <p class="state">{state}</p>
 <p class="remark">{remark}</p>
 <ul class="citations">{citations}</ul>
-<details><summary>{escape(tr("Every step"))}</summary><ul class="trace">{steps}</ul></details>
+<details><summary>{as_html(tr("Every step"))}</summary><ul class="trace">{steps}</ul></details>
 </section>"""
 
 
@@ -110,31 +110,32 @@ def _marked(answer: Answer) -> str:
     }
     html, end = "", 0
     for sentence in answer.support:
-        html += escape(answer.text[end : sentence.start])
+        html += as_html(answer.text[end : sentence.start])
         html += (
-            f'<mark class="{_CLASSES[sentence.rating]}" title="{escape(names[sentence.rating])}">'
+            f'<mark class="{_CLASSES[sentence.rating]}" title="{as_html(names[sentence.rating])}">'
         )
-        html += f"{escape(answer.text[sentence.start : sentence.end])}</mark>"
+        html += f"{as_html(answer.text[sentence.start : sentence.end])}</mark>"
         end = sentence.end
-    return html + escape(answer.text[end:])
+    return html + as_html(answer.text[end:])
 
 
 def _citation(citation: Citation) -> str:
     place = tr("{name}, p. {page}", name=PurePath(citation.source).name, page=citation.page)
     quote = " ".join(citation.quote.split())
     return (
-        f'<li>[{citation.marker}] <span class="source">{escape(place)}</span> {escape(quote)}</li>'
+        f'<li>[{citation.marker}] <span class="source">{as_html(place)}</span> '
+        f"<span>{as_html(quote)}</span></li>"
     )
 
 
 def _verdicts(comparison: ModeComparison, one: Compared) -> str:
     rows = "".join(
-        f"<tr><td>{escape(capitalised(criterion_name(verdict.criterion)))}</td>"
-        f"<td>{escape(verdict_line(verdict, comparison.modes))}</td>"
-        f"<td>{escape(basis_name(verdict.basis))}</td></tr>"
+        f"<tr><td>{as_html(capitalised(criterion_name(verdict.criterion)))}</td>"
+        f"<td>{as_html(verdict_line(verdict, comparison.modes))}</td>"
+        f"<td>{as_html(basis_name(verdict.basis))}</td></tr>"
         for verdict in one.verdicts
     )
     heads = "".join(
-        f"<th>{escape(name)}</th>" for name in (tr("Criterion"), tr("Better"), tr("By"))
+        f"<th>{as_html(name)}</th>" for name in (tr("Criterion"), tr("Better"), tr("By"))
     )
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

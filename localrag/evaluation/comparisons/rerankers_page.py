@@ -6,13 +6,13 @@ markup; the page's own policy forbids scripts and requests besides.
 
 from __future__ import annotations
 
-from html import escape
 from importlib.resources import files
 from pathlib import PurePath
 from string import Template
 
 from localrag.evaluation.comparisons.rerankers import Comparison, Placed, Way
 from localrag.messages import interface_language, tr
+from localrag.printable import as_html
 
 
 def filled(name: str, **values: str) -> str:
@@ -28,9 +28,9 @@ def render_page(comparison: Comparison) -> str:
     return filled(
         "rerankers.html",
         language="zh-CN" if interface_language() == "zh" else "en",
-        title=escape(comparison.question),
-        heading=escape(tr("One question, several orders of passages")),
-        question=escape(comparison.question),
+        title=as_html(comparison.question),
+        heading=as_html(tr("One question, several orders of passages")),
+        question=as_html(comparison.question),
         question_language=comparison.language,
         reference=_reference(comparison),
         summary=_summary(comparison),
@@ -43,12 +43,12 @@ def render_page(comparison: Comparison) -> str:
 def _reference(comparison: Comparison) -> str:
     if not comparison.reference:
         return ""
-    label = escape(tr("Reference answer"))
-    return f'<p class="reference"><b>{label}</b> {escape(comparison.reference)}</p>'
+    label = as_html(tr("Reference answer"))
+    return f'<p class="reference"><b>{label}</b> {as_html(comparison.reference)}</p>'
 
 
 def _summary(comparison: Comparison) -> str:
-    return escape(
+    return as_html(
         tr(
             "{count} passages found once, in {seconds:.2f} s; each way reorders the same ones.",
             count=len(comparison.candidates),
@@ -73,12 +73,12 @@ def _way(way: Way) -> str:
             rerank=way.rerank_seconds,
             other=way.same_answer_as,
         )
-    remark = f'<p class="remark">{escape(way.remark)}</p>' if way.remark else ""
+    remark = f'<p class="remark">{as_html(way.remark)}</p>' if way.remark else ""
     return f"""<section class="way">
-<h2>{escape(way.name)}</h2>
-<p class="times">{escape(times)}</p>
-<div class="answer {"grounded" if grounded else "ungrounded"}">{escape(way.answer.text)}</div>
-<p class="state">{escape(state)}</p>
+<h2>{as_html(way.name)}</h2>
+<p class="times">{as_html(times)}</p>
+<div class="answer {"grounded" if grounded else "ungrounded"}">{as_html(way.answer.text)}</div>
+<p class="state">{as_html(state)}</p>
 {remark}
 <ol class="passages">
 {passages}
@@ -89,18 +89,18 @@ def _way(way: Way) -> str:
 def _passage(rank: int, placed: Placed) -> str:
     context = placed.context
     name = PurePath(context.source).name
-    place = escape(tr("{name}, p. {page}", name=name, page=context.chunk.first_page))
+    place = as_html(tr("{name}, p. {page}", name=name, page=context.chunk.first_page))
     return f"""<li><details>
 <summary><span class="line"><span class="rank">{rank}</span>{_move(rank, placed.before)}
 <span class="source">{place}</span><span class="score">{context.score:.3f}</span></span>
-<span class="excerpt">{escape(_line(context.chunk.text))}</span></summary>
-<p class="text">{escape(context.chunk.text)}</p>
+<span class="excerpt">{as_html(_line(context.chunk.text))}</span></summary>
+<p class="text">{as_html(context.chunk.text)}</p>
 </details></li>"""
 
 
 def _move(rank: int, before: int) -> str:
     """How far a passage went: colour, arrow and number say the same."""
-    came = escape(tr("rank {rank} in the search", rank=before))
+    came = as_html(tr("rank {rank} in the search", rank=before))
     moved = before - rank
     kind, sign = ("same", "=") if not moved else ("up", "▲") if moved > 0 else ("down", "▼")
     number = str(abs(moved)) if moved else ""
@@ -109,7 +109,7 @@ def _move(rank: int, before: int) -> str:
 
 def _ranks(comparison: Comparison) -> str:
     """The table of ranks: a row a passage that any way chose, a column a way."""
-    heads = "".join(f"<th>{escape(way.name)}</th>" for way in comparison.ways)
+    heads = "".join(f"<th>{as_html(way.name)}</th>" for way in comparison.ways)
     rows = []
     for before, candidate in enumerate(comparison.candidates, start=1):
         cells = []
@@ -118,13 +118,13 @@ def _ranks(comparison: Comparison) -> str:
             rank = ids.index(candidate.chunk.id) + 1 if candidate.chunk.id in ids else None
             cells.append(f'<td class="r{min(rank, 3)}">{rank}</td>' if rank else "<td>·</td>")
         if any("·" not in cell for cell in cells):
-            source = escape(PurePath(candidate.source).name)
-            excerpt = escape(_line(candidate.chunk.text))
+            source = as_html(PurePath(candidate.source).name)
+            excerpt = as_html(_line(candidate.chunk.text))
             rows.append(
                 f"<tr><td>{before}</td>{''.join(cells)}"
                 f'<td class="cut"><b>{source}</b> {excerpt}</td></tr>'
             )
-    search, passage = escape(tr("search")), escape(tr("passage"))
+    search, passage = as_html(tr("search")), as_html(tr("passage"))
     return (
         f"<table><thead><tr><th>{search}</th>{heads}<th>{passage}</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>"
@@ -134,11 +134,11 @@ def _ranks(comparison: Comparison) -> str:
 def _verdict(comparison: Comparison) -> str:
     if not comparison.verdict:
         return ""
-    label = escape(tr("Compared with the reference answer"))
-    care = escape(tr("Graded by the language model: read it with care."))
+    label = as_html(tr("Compared with the reference answer"))
+    care = as_html(tr("Graded by the language model: read it with care."))
     return (
         f'<section class="verdict"><h2>{label}</h2>'
-        f'<div class="text">{escape(comparison.verdict)}</div>'
+        f'<div class="text">{as_html(comparison.verdict)}</div>'
         f'<p class="state">{care}</p></section>'
     )
 

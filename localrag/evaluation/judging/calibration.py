@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
@@ -21,6 +20,8 @@ from localrag.evaluation.judging.gold_set import METRICS, GoldItem, Metric, gold
 from localrag.evaluation.judging.judge import Finding, Judge
 from localrag.evaluation.judging.metrics import answer_relevancy
 from localrag.evaluation.remembered import key_of
+from localrag.files import make_folder, replace_content
+from localrag.printable import as_json
 
 TRUSTED_KAPPA = 0.2
 """Below this lower bound of the interval, agreement with the labels is at most slight."""
@@ -110,11 +111,9 @@ def trust_key(fingerprint: str, embedding: str) -> str:
 
 def save_trust(trust: Trust, folder: Path) -> Path:
     """Keep a calibration for the reports to come."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / _file_name(trust.key)
-    temporary = path.with_suffix(f".{os.getpid()}.new")
-    temporary.write_text(json.dumps(asdict(trust), ensure_ascii=False, indent=2) + "\n", "utf-8")
-    temporary.replace(path)
+    replace_content(path, as_json(asdict(trust), indent=2) + "\n")
     return path
 
 

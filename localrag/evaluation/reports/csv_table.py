@@ -8,15 +8,14 @@ front, which spreadsheets take as "this is text" (OWASP, "CSV Injection").
 from __future__ import annotations
 
 import csv
-import re
 import unicodedata
 from typing import TextIO
 
 from localrag.evaluation.reports.report import Report
+from localrag.printable import as_text
 
 _SIGNS = frozenset("=+-@＝＋－＠")
 _BREAKS = frozenset("\t\r\n")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def cell(value: str | float | bool | None) -> str | float:
@@ -29,7 +28,7 @@ def cell(value: str | float | bool | None) -> str | float:
         return float(value)
     # Some programs take away blanks and what is not seen before they look.
     seen = next((one for one in value if unicodedata.category(one)[0] not in "ZC"), "")
-    text = _CONTROL.sub("\ufffd", value)
+    text = as_text(value)
     return f"'{text}" if seen in _SIGNS or value[:1] in _BREAKS else text
 
 

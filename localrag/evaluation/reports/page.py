@@ -6,7 +6,6 @@ the page's own policy forbids scripts and requests besides.
 
 from __future__ import annotations
 
-from html import escape
 from importlib.resources import files
 from pathlib import PurePath
 from string import Template
@@ -19,6 +18,7 @@ from localrag.evaluation.reports.wording import remarks, trial, trust_remarks
 from localrag.evaluation.runs import EvaluatedRun, Summary
 from localrag.evaluation.scoring import Scored
 from localrag.messages import interface_language, tr
+from localrag.printable import as_html
 
 
 def render_page(report: Report) -> str:
@@ -29,8 +29,8 @@ def render_page(report: Report) -> str:
     cases = bad_cases(first, report.runs[1:])
     return Template(template).substitute(
         language="zh-CN" if interface_language() == "zh" else "en",
-        title=escape(title),
-        lead=escape(
+        title=as_html(title),
+        lead=as_html(
             tr(
                 "{count} question(s), {runs} configuration(s)",
                 count=len(first.scored),
@@ -38,36 +38,36 @@ def render_page(report: Report) -> str:
             )
         ),
         legend=_legend(report),
-        remarks="".join(f"<li>{escape(text)}</li>" for text in remarks(report)),
+        remarks="".join(f"<li>{as_html(text)}</li>" for text in remarks(report)),
         metrics=_metrics(report),
         plots=_plots(report),
         trust=_trust(report),
-        bad_heading=escape(tr("Bad cases first")),
-        bad="\n".join(_case(case) for case in cases) or f"<p>{escape(tr('No bad case.'))}</p>",
-        questions_heading=escape(tr("All questions")),
+        bad_heading=as_html(tr("Bad cases first")),
+        bad="\n".join(_case(case) for case in cases) or f"<p>{as_html(tr('No bad case.'))}</p>",
+        questions_heading=as_html(tr("All questions")),
         questions="\n".join(_run(run) for run in report.runs),
     )
 
 
 def _legend(report: Report) -> str:
     return "".join(
-        f'<span class="key"><i class="run{number % COLOURS}"></i>{escape(run.name)}</span>'
+        f'<span class="key"><i class="run{number % COLOURS}"></i>{as_html(run.name)}</span>'
         for number, run in enumerate(report.runs)
     )
 
 
 def _metrics(report: Report) -> str:
-    head = "".join(f"<th>{escape(run.name)}</th>" for run in report.runs)
+    head = "".join(f"<th>{as_html(run.name)}</th>" for run in report.runs)
     found = [{one.name: one for one in run.summaries()} for run in report.runs]
     untrusted = set(report.untrusted())
     rows = []
     for one in report.runs[0].summaries():
         cells = "".join(f"<td>{_mean(summaries[one.name])}</td>" for summaries in found)
-        mark = f' <span class="warn">{escape(tr("not reliable"))}</span>'
-        name = escape(one.name) + (mark if one.name in untrusted else "")
+        mark = f' <span class="warn">{as_html(tr("not reliable"))}</span>'
+        name = as_html(one.name) + (mark if one.name in untrusted else "")
         rows.append(f"<tr><th>{name}</th>{cells}</tr>")
     return (
-        f"<table><thead><tr><th>{escape(tr('Metric'))}</th>{head}</tr></thead>"
+        f"<table><thead><tr><th>{as_html(tr('Metric'))}</th>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
@@ -83,7 +83,7 @@ def _mean(one: Summary) -> str:
     if one.mean is not None and one.interval is not None:
         low, high = one.interval
         shown = f"<b>{one.mean:.3f}</b> [{low:.2f}, {high:.2f}]"
-    return f'{shown}<br><span class="soft">{escape(counts)}</span>'
+    return f'{shown}<br><span class="soft">{as_html(counts)}</span>'
 
 
 def _plots(report: Report) -> str:
@@ -98,7 +98,7 @@ def _plots(report: Report) -> str:
         time_plot(report.runs, titles[2]),
     )
     return "\n".join(
-        f"<figure><figcaption>{escape(title)}</figcaption>{plot}</figure>"
+        f"<figure><figcaption>{as_html(title)}</figcaption>{plot}</figure>"
         for title, plot in zip(titles, drawn, strict=True)
         if plot
     )
@@ -107,14 +107,14 @@ def _plots(report: Report) -> str:
 def _trust(report: Report) -> str:
     if not report.judge:
         return ""
-    heading = f"<h2>{escape(tr('How far to trust the judge'))}</h2>"
+    heading = f"<h2>{as_html(tr('How far to trust the judge'))}</h2>"
     if report.trust is None:
         text = tr(
             "Not calibrated: `localrag eval calibrate` measures how far this judge can be trusted."
         )
-        return f'<section class="card">{heading}<p class="warn">{escape(text)}</p></section>'
+        return f'<section class="card">{heading}<p class="warn">{as_html(text)}</p></section>'
     head = "".join(
-        f"<th>{escape(name)}</th>"
+        f"<th>{as_html(name)}</th>"
         for name in (
             tr("Metric"),
             tr("Items"),
@@ -138,8 +138,8 @@ def _trust(report: Report) -> str:
             str(one.unreadable),
             tr("yes") if one.trusted else tr("no"),
         )
-        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    notes = "".join(f"<li>{escape(text)}</li>" for text in trust_remarks(report.trust))
+        rows.append("<tr>" + "".join(f"<td>{as_html(cell)}</td>" for cell in cells) + "</tr>")
+    notes = "".join(f"<li>{as_html(text)}</li>" for text in trust_remarks(report.trust))
     return (
         f'<section class="card">{heading}<table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table><ul>{notes}</ul></section>"
@@ -148,8 +148,8 @@ def _trust(report: Report) -> str:
 
 def _case(case: BadCase) -> str:
     why, what = explain(case.cause)
-    tried = "".join(f"<li>{escape(trial(one))}</li>" for one in case.trials)
-    advice = f'<p class="cause">{escape(why)}</p><p class="try">{escape(what)}</p>' + (
+    tried = "".join(f"<li>{as_html(trial(one))}</li>" for one in case.trials)
+    advice = f'<p class="cause">{as_html(why)}</p><p class="try">{as_html(what)}</p>' + (
         f"<ul>{tried}</ul>" if tried else ""
     )
     return _question(case.scored, advice)
@@ -157,13 +157,13 @@ def _case(case: BadCase) -> str:
 
 def _run(run: EvaluatedRun) -> str:
     questions = "\n".join(_question(scored) for scored in run.scored)
-    return f"<h3>{escape(run.name)}</h3>\n{questions}"
+    return f"<h3>{as_html(run.name)}</h3>\n{questions}"
 
 
 def _question(scored: Scored, advice: str = "") -> str:
     sample, response, evidence = scored.sample, scored.response, scored.evidence
     chips = "".join(
-        f'<span class="chip {_grade(score.value)}">{escape(name)} '
+        f'<span class="chip {_grade(score.value)}">{as_html(name)} '
         f"{_shown(score.value, score.state)}</span>"
         for name, score in scored.scores.items()
         if score.state != "undefined"
@@ -175,14 +175,14 @@ def _question(scored: Scored, advice: str = "") -> str:
     body.append(_findings(tr("Statements of the reference answer"), evidence.reference))
     body.append(_findings(tr("Citations"), evidence.citations))
     if evidence.asked:
-        asked = "".join(f"<li>{cosine:.2f} {escape(text)}</li>" for text, cosine in evidence.asked)
+        asked = "".join(f"<li>{cosine:.2f} {as_html(text)}</li>" for text, cosine in evidence.asked)
         body.append(
-            f"<h4>{escape(tr('Questions that the answer would answer'))}</h4><ul>{asked}</ul>"
+            f"<h4>{as_html(tr('Questions that the answer would answer'))}</h4><ul>{asked}</ul>"
         )
     body.append(_contexts(scored))
     return (
-        f'<details class="card question"><summary><b>{escape(sample.id)}. '
-        f"{escape(sample.question)}</b><div>{chips}</div>{advice}</summary>{''.join(body)}</details>"
+        f'<details class="card question"><summary><b>{as_html(sample.id)}. '
+        f"{as_html(sample.question)}</b><div>{chips}</div>{advice}</summary>{''.join(body)}</details>"
     )
 
 
@@ -198,36 +198,36 @@ def _contexts(scored: Scored) -> str:
                 where = tr("{name}, p. {page}", name=where, page=context.first_page)
         verdict = _verdict(useful[place], tr("useful"), tr("not useful")) if useful else ""
         items.append(
-            f'<li>{verdict} <span class="soft">{escape(where)}</span>'
-            f'<div class="text">{escape(context.text)}</div></li>'
+            f'<li>{verdict} <span class="soft">{as_html(where)}</span>'
+            f'<div class="text">{as_html(context.text)}</div></li>'
         )
     if not items:
         return ""
-    return f"<h4>{escape(tr('Passages'))}</h4><ol>{''.join(items)}</ol>"
+    return f"<h4>{as_html(tr('Passages'))}</h4><ol>{''.join(items)}</ol>"
 
 
 def _findings(title: str, judged: tuple[Judged, ...]) -> str:
     if not judged:
         return ""
     items = "".join(
-        f"<li>{_verdict(one.finding, tr('supported'), tr('not supported'))} {escape(one.text)}"
-        + (f'<div class="soft">{escape(one.finding.reason)}</div>' if one.finding.reason else "")
+        f"<li>{_verdict(one.finding, tr('supported'), tr('not supported'))} {as_html(one.text)}"
+        + (f'<div class="soft">{as_html(one.finding.reason)}</div>' if one.finding.reason else "")
         + "</li>"
         for one in judged
     )
-    return f"<h4>{escape(title)}</h4><ul>{items}</ul>"
+    return f"<h4>{as_html(title)}</h4><ul>{items}</ul>"
 
 
 def _verdict(finding: Finding, yes: str, no: str) -> str:
     if finding.verdict is None:
-        return f'<span class="chip unread">{escape(tr("unreadable"))}</span>'
+        return f'<span class="chip unread">{as_html(tr("unreadable"))}</span>'
     probability = "" if finding.probability is None else f" {finding.probability:.2f}"
     kind, text = ("good", yes) if finding.verdict else ("bad", no)
-    return f'<span class="chip {kind}">{escape(text)}{probability}</span>'
+    return f'<span class="chip {kind}">{as_html(text)}{probability}</span>'
 
 
 def _labelled(label: str, text: str) -> str:
-    return f'<h4>{escape(label)}</h4><p class="text">{escape(text)}</p>'
+    return f'<h4>{as_html(label)}</h4><p class="text">{as_html(text)}</p>'
 
 
 def _grade(value: float | None) -> str:
@@ -240,5 +240,5 @@ def _shown(value: float | None, state: str) -> str:
     return (
         f"{value:.2f}"
         if value is not None
-        else escape(tr("unreadable") if state == "unreadable" else "–")
+        else as_html(tr("unreadable") if state == "unreadable" else "–")
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from localrag.evaluation.runs import EvaluatedRun
+from localrag.printable import as_html
 
 _LEFT, _SCALE, _ROW, _GAP, _RIGHT = 170, 420, 20, 14, 130
 COLOURS = 8
@@ -63,7 +63,8 @@ def distribution_plot(runs: Sequence[EvaluatedRun], title: str) -> str:
                 x = _LEFT + place * _SCALE / 60
                 parts.append(
                     f'<circle class="run{number % COLOURS} dot" cx="{x:.1f}" cy="{middle:.1f}" '
-                    f'r="3.2"><title>{escape(scored.sample.question)}: {value:.2f}</title></circle>'
+                    f'r="3.2"><title>{as_html(scored.sample.question)}: {value:.2f}'
+                    "</title></circle>"
                 )
             for place, count in stacked.items():
                 if count > _SEEN:
@@ -120,14 +121,15 @@ def _svg(title: str, height: float, parts: Sequence[str]) -> str:
     width = _LEFT + _SCALE + _RIGHT
     body = "\n".join(parts)
     return (
-        f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {width} {height:.0f}" '
+        f'<svg role="img" aria-label="{as_html(title)}" viewBox="0 0 {width} {height:.0f}" '
         f'xmlns="http://www.w3.org/2000/svg">\n{body}\n</svg>'
     )
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str = "name") -> str:
     return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+        f"{as_html(text)}</text>"
     )
 
 

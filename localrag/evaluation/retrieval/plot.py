@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
 
 from localrag.evaluation.retrieval.runs import Run
+from localrag.printable import as_html
 
 _LEFT, _WIDTH, _ROW, _TOP = 190, 460, 34, 64
 _COLOURS = ("#2f6f9f", "#b5651d")
@@ -18,7 +18,7 @@ def bar_chart(title: str, runs: Sequence[Run], metric: str = "nDCG@10") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="840" height="{height}" '
         f'viewBox="0 0 840 {height}" font-family="sans-serif" font-size="14">',
         f'<rect width="840" height="{height}" fill="white"/>',
-        f'<text x="20" y="30" font-size="17">{escape(title)}: {escape(metric)}</text>',
+        f'<text x="20" y="30" font-size="17">{as_html(title)}: {as_html(metric)}</text>',
     ]
     bottom = _TOP + _ROW * len(runs)
     for tick in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
@@ -31,7 +31,7 @@ def bar_chart(title: str, runs: Sequence[Run], metric: str = "nDCG@10") -> str:
         colour = _COLOURS[run.name == "default" or "+" in run.name]
         start, end = _LEFT + low * _WIDTH, _LEFT + high * _WIDTH
         parts += [
-            f'<text x="{_LEFT - 10}" y="{middle + 5}" text-anchor="end">{escape(run.name)}</text>',
+            f'<text x="{_LEFT - 10}" y="{middle + 5}" text-anchor="end">{as_html(run.name)}</text>',
             f'<rect x="{_LEFT}" y="{middle - 9}" width="{mean * _WIDTH:.1f}" height="18" '
             f'fill="{colour}"/>',
             f'<path d="M{start:.1f} {middle}H{end:.1f}M{start:.1f} {middle - 5}v10'

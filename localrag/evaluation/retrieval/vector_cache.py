@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from localrag.embeddings.base import Embedder, Progress, Vectors
-from localrag.stores.files import replace_file
+from localrag.files import make_folder, replace_file
 
 
 def document_vectors(
@@ -34,11 +34,6 @@ def document_vectors(
             progress(len(texts))
         return vectors
     vectors = embedder.embed_documents(texts, progress)
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda part: _save(part, vectors))
+    make_folder(folder)
+    replace_file(path, lambda file: np.save(file, vectors, allow_pickle=False))
     return vectors
-
-
-def _save(path: Path, vectors: Vectors) -> None:
-    with path.open("wb") as file:
-        np.save(file, vectors, allow_pickle=False)
