@@ -8,6 +8,7 @@ File systems without modes (exFAT) ignore all of it. Knows nothing of libraries 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -51,7 +53,7 @@ def is_real_folder(path: Path) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode) and not _leads_elsewhere(found)
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BufferedReader:
     """Open a file for reading. Raises NotPlainError for anything else, before a byte is read."""
     if _NO_LINK:
         try:
@@ -170,19 +172,48 @@ def rewrite(path: Path, content: str) -> None:
         place.chmod(mode)
 
 
-def replace_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def replace_file(path: Path, write: Callable[[BinaryIO], object], *, durable: bool = True) -> None:
     """Let `write` fill a new file beside `path`, force it to disk, and rename it into place.
 
     A process killed at any moment leaves the old file or the new one, never a mixture. A link at
-    `path` is replaced, and what it leads to stays as it is.
+    `path` is replaced, and what it leads to stays as it is. What need not outlive a power cut is
+    not forced to disk (`durable` false).
     """
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    part = _part(path)
     try:
         with create_file(part) as file:
             write(file)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                _settle(file)
         part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    if durable:
+        sync_directory(path.parent)
+
+
+def new_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a new file that is at `path` whole or not at all.
+
+    Raises FileExistsError for whatever is there. Where the system can (Linux), a process that is
+    killed leaves nothing; elsewhere a part beside `path`, which the next call for it deletes.
+    """
+    if _written_unnamed(path, write):
+        return
+    _sweep_parts(path)
+    part = _part(path)
+    try:
+        with create_file(part) as file:
+            write(file)
+            _settle(file)
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            if os.path.lexists(path):
+                raise FileExistsError(str(path)) from None
+            part.rename(path)
     finally:
         part.unlink(missing_ok=True)
     sync_directory(path.parent)
@@ -221,6 +252,16 @@ def delete_tree(path: Path) -> None:
             shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def close_to_others(path: Path) -> None:
+    """Give a file that a library made the mode that it would have from here.
+
+    Somebody else's file in a group's folder keeps its own, and so does one with another name.
+    """
+    if path.lstat().st_nlink == 1:
+        with suppress(PermissionError):
+            path.chmod(_modes(path.parent)[0])
 
 
 def sync_directory(path: Path) -> None:
@@ -275,6 +316,56 @@ def sweep_scratch(place: Path) -> None:
             alone = folder.suffix != ".lock" and not folder.with_suffix(".lock").exists()
             if alone and time.time() - folder.lstat().st_mtime > _ORPHAN:
                 delete_tree(folder)
+
+
+def _part(path: Path) -> Path:
+    """A name beside `path`; cut, so that one which is as long as may be leaves room for it."""
+    return path.with_name(f"{_stem(path)}.{secrets.token_hex(4)}.part")
+
+
+def _stem(path: Path) -> str:
+    return os.fsencode(path.name)[:200].decode("utf-8", "ignore")
+
+
+def _sweep_parts(path: Path) -> None:
+    ours = re.compile(re.escape(_stem(path)) + r"\.[0-9a-f]{8}\.part")
+    for left in path.parent.iterdir():
+        if ours.fullmatch(left.name) and is_plain_file(left):
+            left.unlink(missing_ok=True)
+
+
+def _settle(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _written_unnamed(path: Path, write: Callable[[BinaryIO], object]) -> bool:
+    """Fill a file without a name and give it one at the end, where this system can."""
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if not unnamed or not Path("/proc/self/fd").is_dir():
+        return False
+    mode, _ = _modes(path.parent)
+    try:
+        descriptor = os.open(path.parent, unnamed | os.O_RDWR | _OPEN, mode)
+    except OSError:  # this file system cannot; what else is wrong, the other way says better
+        return False
+    with os.fdopen(descriptor, "w+b") as file:
+        if mode in _SHARED:
+            os.chmod(descriptor, mode)  # noqa: PTH101 - it has no name
+        write(file)
+        _settle(file)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            # With a folder given, Python calls linkat, which alone can follow this name.
+            os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=folder)
+            os.fsync(folder)
+        except FileExistsError:
+            raise
+        except OSError:  # kept from /proc, say
+            return False
+        finally:
+            os.close(folder)
+    return True
 
 
 def _scratch_place() -> Path:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from localrag.config import LlamaCppSettings
 from localrag.registry.store import ModelStore
+from localrag.stores.gate import KV_FOLDER
 from localrag.stores.library import Library
-from localrag.stores.opening import KV_FOLDER
 
 if TYPE_CHECKING:
     from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
@@ -55,4 +55,5 @@ def _states_on_disk(
     if library is None or not megabytes:
         return None
     folder = library.directory / KV_FOLDER
-    return StatesOnDisk(folder, megabytes * 10**6, weights_sha256([model], cache))
+    sha256 = weights_sha256([model], cache)
+    return StatesOnDisk(folder, megabytes * 10**6, sha256, library.seal)

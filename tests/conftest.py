@@ -42,7 +42,8 @@ def shared_data() -> Path:
 def _own_user_folders(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No test reads or writes the user's own settings, and messages are in English."""
+    """No test reads or writes the user's own settings or keys, and messages are in English."""
+    monkeypatch.setenv("LOCALRAG_KEYS", str(tmp_path_factory.mktemp("keys")))
     monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path_factory.mktemp("config") / "config.toml"))
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     monkeypatch.delenv("LOCALRAG_LIBRARY", raising=False)

@@ -22,7 +22,7 @@ LINES = (
     ("disk_encryption",),
     ("text", "prompts", "network", "processes", "confinement"),
     ("config", "messages"),
-    ("config_faults", "config_values"),
+    ("config_faults", "config_values", "seals"),
     ("errors", "types", "files"),
     ("printable",),
 )

@@ -30,7 +30,7 @@ def mode(path: Path) -> int:
 def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     files.make_folder(folder)
-    files.replace_file(folder / "replaced", lambda file: file.write(b"x") and None)
+    files.replace_file(folder / "replaced", lambda file: file.write(b"x"))
     files.write_output(folder / "written", "文")
     assert mode(tmp_path / "a") == mode(folder) == 0o700
     assert mode(folder / "replaced") == mode(folder / "written") == 0o600
@@ -72,7 +72,7 @@ def test_a_link_is_replaced_and_its_target_stays(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"mine")
     (tmp_path / "link").symlink_to(target)
-    files.replace_file(tmp_path / "link", lambda file: file.write(b"new") and None)
+    files.replace_file(tmp_path / "link", lambda file: file.write(b"new"))
     assert target.read_bytes() == b"mine"
     assert (tmp_path / "link").read_bytes() == b"new"
     with pytest.raises(FileExistsError):
@@ -187,3 +187,47 @@ def test_a_scratch_folder_is_swept_when_its_process_was_killed(
         assert mine.is_dir()
         assert other.is_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_a_new_file_is_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool
+) -> None:
+    if not unnamed:
+        monkeypatch.setattr(files, "_written_unnamed", lambda *_: False)
+    seen: list[list[str]] = []
+
+    def write(file: object) -> None:
+        seen.append([path.name for path in tmp_path.iterdir()])
+        file.write(b"x")  # type: ignore[attr-defined]
+
+    files.new_file(tmp_path / "new", write)
+    assert (tmp_path / "new").read_bytes() == b"x"
+    assert "new" not in seen[0]
+    if os.name != "nt":
+        assert mode(tmp_path / "new") == 0o600
+    (tmp_path / "there").write_bytes(b"mine")
+    with pytest.raises(FileExistsError):
+        files.new_file(tmp_path / "there", write)
+    with pytest.raises(ZeroDivisionError):
+        files.new_file(tmp_path / "failed", lambda _: 1 // 0)
+    assert (tmp_path / "there").read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "there"]
+
+
+def test_a_part_that_a_kill_left_goes_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_written_unnamed", lambda *_: False)
+    for name in ("new.01234567.part", "new.part", "newer.01234567.part", "new.0123456.part"):
+        (tmp_path / name).write_bytes(b"left")
+    files.new_file(tmp_path / "new", lambda file: file.write(b"x"))
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["new", "new.0123456.part", "new.part", "newer.01234567.part"]
+
+
+def test_a_name_as_long_as_may_be(tmp_path: Path) -> None:
+    for name in ("n" * 255, "文" * 85):
+        files.new_file(tmp_path / name, lambda file: file.write(b"x"))
+        files.replace_file(tmp_path / name, lambda file: file.write(b"y"))
+        assert (tmp_path / name).read_bytes() == b"y"

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note, say
+from localrag.cli.output import (
+    emit_json,
+    json_option,
+    library_option,
+    no_empty_path,
+    note,
+    note_rebuilding,
+    say,
+)
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -46,7 +54,7 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     if warning := network_warning(library):
         note(" ".join(warning))
     started = time.monotonic()
-    with LocalRAG.open(library, on_damage=_say_damaged) as rag, Bars() as bars:
+    with LocalRAG.open(library, on_damage=note_rebuilding) as rag, Bars() as bars:
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)
         incomplete = _incomplete(rag, report)
     seconds = time.monotonic() - started
@@ -152,7 +160,3 @@ def _print_incomplete(incomplete: list[dict[str, str]]) -> None:
                     pages=pages,
                 )
             )
-
-
-def _say_damaged(path: Path) -> None:
-    note(tr("{name} was damaged; it is being built anew from the catalogue.", name=path.name))

@@ -16,6 +16,7 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
+    note_rebuilding,
     question_argument,
     say_text,
     stdout_console,
@@ -102,7 +103,9 @@ def ask(
     settings = with_reranker(load_settings(overrides), rerank)
     if (strict or budget) and settings.answer.mode != "self-rag":
         raise click.UsageError(tr("--strict and --budget need --mode self-rag."))
-    with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+    with LocalRAG.open(
+        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
+    ) as rag:
         if as_json:
             emit_json(answer_json(rag.ask(question, filter=wanted)))
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note
+from localrag.cli.output import emit_json, json_option, library_option, note, note_rebuilding
 from localrag.messages import tr
 
 
@@ -20,7 +20,7 @@ def chat(explain: bool, library: Path, as_json: bool) -> None:
     from localrag.cli.ask import print_answer
     from localrag.cli.render import answer_json
 
-    with LocalRAG.open(library, create=False) as rag:
+    with LocalRAG.open(library, create=False, on_damage=note_rebuilding) as rag:
         conversation = rag.conversation()
         note(tr("Ask away; an empty line or Ctrl-D ends."))
         while question := _read():

@@ -14,6 +14,7 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
+    note_rebuilding,
     stdout_console,
 )
 from localrag.messages import tr
@@ -108,7 +109,7 @@ def compare(
     from localrag.api import LocalRAG
 
     assert question is not None  # noqa: S101 - checked above
-    with LocalRAG.open(library, create=False, on_note=note) as rag:
+    with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
         comparison = rag.compare(
             question,
             reference=reference.strip(),

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from localrag.cli.output import Item, emit_json, note, stdout_console
+from localrag.cli.output import Item, emit_json, note, note_rebuilding, stdout_console
 from localrag.messages import tr
 from localrag.printable import as_name
 
@@ -40,7 +40,9 @@ def run(
     settings = load_settings({"answer.k": k} if k else {})
     done: list[Compared] = []
     stopped: BaseException | None = None
-    with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+    with LocalRAG.open(
+        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
+    ) as rag:
         try:
             _collect(rag, questions, modes, done)
         except (KeyboardInterrupt, LocalragError) as error:

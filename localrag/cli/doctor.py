@@ -219,6 +219,7 @@ def _embedding(settings: Settings, models: ModelStore) -> Iterator[Finding]:
 
 def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
     from localrag.api import LocalRAG
+    from localrag.stores.media import modes_warning
 
     damaged: list[Path] = []
     try:
@@ -241,8 +242,14 @@ def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
     )
     yield Finding(tr("library"), "ok", text)
     for path in damaged:
-        text = tr("{name} was damaged; it is being built anew from the catalogue.", name=path.name)
+        text = tr(
+            "{name} was damaged, or not made under this account by this version; it is being "
+            "built anew from the catalogue.",
+            name=path.name,
+        )
         yield Finding(tr("library"), "warning", text)
+    if warning := modes_warning(directory):
+        yield Finding(tr("library"), "warning", " ".join(warning))
 
 
 def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from localrag.cli.output import note, say, start, stderr_console
+from localrag.cli.output import note, note_rebuilding, say, start, stderr_console
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -268,7 +268,9 @@ def check_library(
             "own.",
         )
     settings = named[0][1]
-    with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+    with LocalRAG.open(
+        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
+    ) as rag:
         wanted = factory.chunking_fingerprint(settings)
         if any(record.chunking != wanted for record in rag.library.documents()):
             note(

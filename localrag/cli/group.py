@@ -23,6 +23,7 @@ COMMANDS = (
     "check",
     "export",
     "import",
+    "share",
     "models",
     "config",
     "bench",

@@ -158,6 +158,17 @@ def stderr_console() -> Console:
     return _console_class()(file=_inner(sys.stderr), **_PLAIN)
 
 
+def note_rebuilding(path: Path) -> None:
+    """Say that an index is not used as it is, on standard error."""
+    note(
+        tr(
+            "{name} was damaged, or not made under this account by this version; it is being "
+            "built anew from the catalogue.",
+            name=path.name,
+        )
+    )
+
+
 def start(view: Live | Progress) -> None:
     """Draw a view. What is written beside it appears above it, as clean as elsewhere."""
     view.start()

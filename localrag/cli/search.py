@@ -14,6 +14,7 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
+    note_rebuilding,
     question_argument,
     say,
     stdout_console,
@@ -62,7 +63,9 @@ def search(
         overrides["retrieval.expansion"] = expand
     steps: list[Step] = []
     settings = with_reranker(load_settings(overrides), rerank)
-    with LocalRAG.open(library, settings=settings, create=False, on_note=note) as rag:
+    with LocalRAG.open(
+        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
+    ) as rag:
         hits = rag.search(question, k=k, filter=wanted, expand=bool(expand), on_step=steps.append)
     if as_json:
         found = [hit_json(hit) for hit in hits]

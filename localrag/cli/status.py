@@ -51,6 +51,8 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
                     for one in found.derived
                 ],
                 "writer": found.writer,
+                "shared": found.shared,
+                "without_modes": found.without_modes,
                 "encryption": at_rest.as_json(encryption),
                 "list": [
                     {
@@ -115,6 +117,12 @@ def _overview(found: LibraryStatus, encryption: str) -> Table:
             index.name, index.name
         )
         table.add_row(tr("Index {name}", name=name), state)
+    if found.without_modes:
+        table.add_row(
+            tr("Open to"), tr("everybody who can read the drive ({kind})", kind=found.without_modes)
+        )
+    elif found.shared:
+        table.add_row(tr("Open to"), tr("its group, whose key you have accepted"))
     table.add_row(tr("Encryption at rest"), encryption)
     if found.writer:
         table.add_row(tr("In use by"), as_name(found.writer))

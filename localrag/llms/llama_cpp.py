@@ -31,6 +31,7 @@ from localrag.llms.engine import BATCH, Engine, KVType, OffloadReport, Sampler
 from localrag.llms.prefix_states import PrefixStates
 from localrag.llms.reply_text import ReplyText
 from localrag.llms.state_files import StateFiles
+from localrag.seals import Seal
 
 KEPT_BYTES = 256 * 2**20
 """For the states of prefixes that come back: about 9,000 tokens of the starter model."""
@@ -56,12 +57,14 @@ class Speed:
 class StatesOnDisk:
     """Where the states of prefixes go: at most `limit` bytes in `folder`.
 
-    `weights_sha256` is the hash of the model file: a state serves these weights only.
+    `weights_sha256` is the hash of the model file: a state serves these weights only. `seal` is
+    that of this user, or of the group that the library was opened to.
     """
 
     folder: Path
     limit: int
     weights_sha256: str
+    seal: Seal | None = None
 
 
 class LlamaCppModel:
@@ -347,7 +350,7 @@ def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> State
     layers = gpu_layers if c.llama_supports_gpu_offload() else 0  # a GPU computes otherwise
     made = f"llama-cpp-python {c.__version__} {kv_type} {BATCH} gpu {layers}"
     identity = f"{disk.weights_sha256} {made}"
-    return StateFiles(disk.folder, disk.limit, identity)
+    return StateFiles(disk.folder, disk.limit, identity, disk.seal)
 
 
 def _grammar(schema: Mapping[str, object]) -> str:

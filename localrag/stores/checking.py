@@ -15,17 +15,21 @@ import numpy as np
 
 from localrag.errors import LibraryDamagedError, LocalragError
 from localrag.messages import tr, translate
+from localrag.seals import Seal
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.checking_rows import catalogue_findings
 from localrag.stores.findings import Finding, repair_by_rebuild
 from localrag.stores.following import PassageText, Terms, Tokenize
-from localrag.stores.keywords import POINTER, TantivyKeywords, read_pointer
+from localrag.stores.gate import KEYWORDS, POINTER, VECTORS, parts, states
+from localrag.stores.keywords import TantivyKeywords, load_pointer
 from localrag.stores.locking import WriteLock
-from localrag.stores.media import in_our_words, is_read_only, network_warning
-from localrag.stores.opening import CATALOGUE, PATIENCE, expect_catalogue, identity, may_create
+from localrag.stores.media import in_our_words, is_read_only, modes_warning, network_warning
+from localrag.stores.opening import CATALOGUE, PATIENCE, identity, require_library
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import Counts, Stamp
-from localrag.stores.vectors import DamagedIndexError, FaissVectors
+from localrag.stores.sealing import DamagedIndexError, ForeignIndexError
+from localrag.stores.sharing import seal_of
+from localrag.stores.vectors import FaissVectors
 
 
 @dataclass(slots=True)
@@ -61,22 +65,20 @@ def _inspected(
     directory: Path, tokenize: Tokenize, passage_text: PassageText, keyword_engine: str
 ) -> Inspection:
     inspection = Inspection()
-    path = directory / CATALOGUE
     try:
-        expect_catalogue(directory)
+        directory = require_library(directory)
     except LibraryDamagedError as error:
         inspection.findings.append(_from_error(error, "missing"))
         return inspection
-    if not path.is_file():
-        may_create(directory, create=False)
-    catalogue = Catalogue(path, read_only=is_read_only(directory))
+    seal, _ = seal_of(directory)
+    catalogue = Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))
     try:
         if catalogue.needs_migration():
             with WriteLock(directory).hold(PATIENCE):
                 catalogue.migrate()
         # The files before the state they are compared with: they cannot be ahead of it then.
-        vectors = _Opened.of(lambda: FaissVectors.load(path.with_name("vectors.faiss"), None))
-        keywords = _open_keywords(directory / "keywords", tokenize, keyword_engine)
+        vectors = _Opened.of(lambda: FaissVectors.load(directory / VECTORS, None, seal))
+        keywords = _open_keywords(directory / KEYWORDS, tokenize, keyword_engine, seal)
         with catalogue.read() as snapshot:
             inspection.findings += catalogue_findings(snapshot)
             identity(snapshot)
@@ -89,6 +91,7 @@ def _inspected(
         inspection.findings.append(_from_error(error, "unreadable"))
     finally:
         catalogue.close()
+    inspection.findings += _foreign_states(directory, seal)
     inspection.findings += _leftovers(directory)
     return inspection
 
@@ -99,6 +102,7 @@ class _Opened:
 
     index: FaissVectors | TantivyKeywords | None
     reason: str = ""
+    foreign: bool = False
 
     @classmethod
     def of(cls, load: Callable[[], FaissVectors | TantivyKeywords]) -> _Opened:
@@ -106,19 +110,25 @@ class _Opened:
             return cls(load())
         except FileNotFoundError:
             return cls(None)
+        except (ForeignIndexError, PermissionError) as error:
+            return cls(None, str(error), foreign=True)
         except DamagedIndexError as error:
             return cls(None, str(error))
 
 
-def _open_keywords(directory: Path, tokenize: Tokenize, engine: str) -> _Opened:
+def _open_keywords(directory: Path, tokenize: Tokenize, engine: str, seal: Seal) -> _Opened:
     if engine != "tantivy" or not directory.is_dir():
         return _Opened(None)
-    pointer = read_pointer(directory)
-    if pointer is None:
-        return _Opened(None, f"{POINTER} is missing or altered")
-    if pointer.terms != tokenize.fingerprint:
-        return _Opened(None)
-    return _Opened.of(lambda: TantivyKeywords(directory, pointer.terms))
+
+    def opened() -> TantivyKeywords:
+        pointer = load_pointer(directory, seal)
+        if pointer is None:
+            raise DamagedIndexError(f"{POINTER} is missing")
+        if pointer.terms != tokenize.fingerprint:
+            raise FileNotFoundError
+        return TantivyKeywords(directory, pointer.terms, seal)
+
+    return _Opened.of(opened)
 
 
 def _from_error(error: LocalragError, code: str) -> Finding:
@@ -130,10 +140,28 @@ def _from_error(error: LocalragError, code: str) -> Finding:
     )
 
 
+def _foreign_states(directory: Path, seal: Seal) -> Iterator[Finding]:
+    foreign = sum(not seal.fits_file(path) for path in states(directory))
+    if foreign:
+        yield Finding(
+            "files",
+            "foreign",
+            tr(
+                "{count} states of the language model in kv were not made under this account, "
+                "were made by an earlier version, or were altered.",
+                count=foreign,
+            ),
+            tr("Nothing need be done: they are never used."),
+            damage=False,
+        )
+
+
 def _leftovers(directory: Path) -> Iterator[Finding]:
     if warning := network_warning(directory):
         yield Finding("files", "network-drive", *warning, damage=False)
-    for part in sorted(directory.glob("*.part")):
+    if warning := modes_warning(directory):
+        yield Finding("files", "no-modes", *warning, damage=False)
+    for part in parts(directory):
         yield Finding(
             "files",
             "leftover",
@@ -245,7 +273,23 @@ def _state(
 ) -> bool:
     """Whether the index can be compared; says why not, and whether it is behind."""
     if opened.index is None:
-        if opened.reason:
+        if opened.foreign:
+            inspection.findings.append(
+                Finding(
+                    part,
+                    "foreign",
+                    tr(
+                        "{name} was not made under this account, or by an earlier version.",
+                        name=_capital(name),
+                    ),
+                    tr(
+                        "Nothing need be done: it is not used, and the next search makes one "
+                        "from the catalogue."
+                    ),
+                    damage=False,
+                )
+            )
+        elif opened.reason:
             inspection.findings.append(_unreadable(part, name, opened.reason))
         elif snapshot.chunks():
             inspection.findings.append(

@@ -16,16 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.seals import Seal
 from localrag.stores.base import ChunkIds, KeywordSearch, VectorSearch
 from localrag.stores.catalogue import Catalogue
-from localrag.stores.keywords import TantivyKeywords, read_pointer, sweep
-from localrag.stores.locking import WriteLock
+from localrag.stores.gate import KEYWORDS, VECTORS, clear_index_folders
+from localrag.stores.keywords import TantivyKeywords, read_pointer
 from localrag.stores.media import in_our_words
 from localrag.stores.opening import identity
+from localrag.stores.places import Place, Places
 from localrag.stores.rank_bm25_keywords import RankBm25Keywords
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import Stamp
-from localrag.stores.vectors import DamagedIndexError, FaissVectors, read_stamp
+from localrag.stores.sealing import DamagedIndexError
+from localrag.stores.vectors import FaissVectors, read_stamp
 from localrag.types import Chunk, Hit
 
 ATTEMPTS = 3
@@ -66,16 +69,15 @@ Check = Callable[[Snapshot], None]
 """Raises where the library has changed so that this reader must not go on."""
 
 Note = Callable[[Path], None]
-"""Told which derived index was damaged and is built anew."""
+"""Told which derived index was damaged, or not made here, and is built anew."""
 
 
 class LibraryVectors:
     """The vectors of a library."""
 
-    def __init__(self, catalogue: Catalogue, lock: WriteLock, check: Check, note: Note) -> None:
+    def __init__(self, catalogue: Catalogue, places: Places, check: Check, note: Note) -> None:
         self._catalogue = catalogue
-        self._path = catalogue.path.with_name("vectors.faiss")
-        self._write_lock = lock
+        self._places = places
         self._check = check
         self._note = note
         self._store: FaissVectors | None = None
@@ -94,23 +96,24 @@ class LibraryVectors:
 
         With `keep`, raises LibraryError where it cannot be saved. A search goes on without.
         """
-        with self._guard, in_our_words(self._path.parent):
+        with self._guard, in_our_words(self._catalogue.path.parent):
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)
                 dimension = identity(snapshot).dimension
+                place = self._places.of(read_stamp, VECTORS, snapshot.stamp())
                 if self._store is not None and snapshot.base(self._store.stamp) is None:
                     self._store = None  # the file may be newer
             # The file before the state it is compared with: it cannot be ahead of it then.
             if self._store is None or self._store.dimension != dimension:
-                self._store = self._load(dimension)
+                self._store = self._load(place, dimension)
             with self._catalogue.read() as snapshot:
                 if self._store.stamp != snapshot.stamp() or len(self._store) != snapshot.chunks():
                     self._store = _follow_vectors(self._store, snapshot)
-            if read_stamp(self._path) != self._store.stamp:
+            if read_stamp(place.folder / VECTORS, place.seal) != self._store.stamp:
                 try:
-                    self._save(self._store)
+                    _save(self._store, place)
                 except OSError:
-                    if keep:
+                    if keep and place is self._places.library:
                         raise
             return self._store
 
@@ -119,20 +122,23 @@ class LibraryVectors:
         with self._guard:
             self._store = None
 
-    def _load(self, dimension: int) -> FaissVectors:
+    def _load(self, place: Place, dimension: int) -> FaissVectors:
+        path = place.folder / VECTORS
         try:
-            return FaissVectors.load(self._path, dimension)
+            return FaissVectors.load(path, dimension, place.seal)
         except FileNotFoundError:
             return FaissVectors(dimension)
-        except DamagedIndexError:
-            self._note(self._path)
+        except (DamagedIndexError, PermissionError):
+            self._note(path)
             return FaissVectors(dimension)
 
-    def _save(self, store: FaissVectors) -> None:
-        with self._write_lock.try_hold() as mine:
-            # Another process may have saved a newer state before the lock was ours.
-            if mine and _is_newer(store.stamp, read_stamp(self._path)):
-                store.save(self._path)
+
+def _save(store: FaissVectors, place: Place) -> None:
+    path = place.folder / VECTORS
+    with place.if_free() as mine:
+        # Another process may have saved a newer state before the lock was ours.
+        if mine and _is_newer(store.stamp, read_stamp(path, place.seal)):
+            store.save(path, place.seal)
 
 
 class LibraryKeywords:
@@ -141,7 +147,7 @@ class LibraryKeywords:
     def __init__(
         self,
         catalogue: Catalogue,
-        lock: WriteLock,
+        places: Places,
         check: Check,
         note: Note,
         terms: Terms,
@@ -149,8 +155,7 @@ class LibraryKeywords:
         persistent: bool,
     ) -> None:
         self._catalogue = catalogue
-        self._directory = catalogue.path.with_name("keywords")
-        self._write_lock = lock
+        self._places = places
         self._check = check
         self._note = note
         self._terms = terms
@@ -178,13 +183,15 @@ class LibraryKeywords:
 
         With `keep`, raises LibraryError where it cannot be written. A search goes on without.
         """
-        with self._guard, in_our_words(self._directory.parent):
+        with self._guard, in_our_words(self._catalogue.path.parent):
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)
                 stamp = snapshot.stamp()
-            kept = not keep or not self._persistent or keywords_stamp(self._directory) == stamp
+            place = self._places.of(keywords_stamp, KEYWORDS, stamp)
+            keep = keep and self._persistent and place is self._places.library
+            kept = not keep or keywords_stamp(place.folder / KEYWORDS, place.seal) == stamp
             if self._index is None or self._index.stamp != stamp or not kept:
-                self._index = self._advanced(keep) if self._persistent else self._reference()
+                self._index = self._advanced(place, keep) if self._persistent else self._reference()
             return self._index
 
     def forget(self) -> None:
@@ -192,14 +199,13 @@ class LibraryKeywords:
         with self._guard:
             self._index = None
 
-    def sweep(self) -> None:
-        """Delete folders of earlier indexes that a killed process left; the caller may write."""
-        pointer = read_pointer(self._directory)
-        if self._persistent and pointer is not None:
-            # A scratch folder shares files with the index that the removed was in. Readers need
-            # theirs by name for a moment only.
-            with in_our_words(self._directory.parent):
-                sweep(self._directory, keep=self._directory / pointer.folder, scratch_life=10.0)
+    def sweep(self) -> bool:
+        """Delete folders of earlier indexes; False where one is in use. The caller may write."""
+        keywords = self._places.library.folder / KEYWORDS
+        pointer = read_pointer(keywords, self._places.seal)
+        if not self._persistent or pointer is None:
+            return True
+        return clear_index_folders(keywords, keep=pointer.folder)
 
     def _reference(self) -> RankBm25Keywords:
         index = self._index if isinstance(self._index, RankBm25Keywords) else RankBm25Keywords()
@@ -210,50 +216,57 @@ class LibraryKeywords:
             index.update(*self._changes(snapshot, base))
         return index
 
-    def _advanced(self, keep: bool) -> TantivyKeywords:
+    def _advanced(self, place: Place, keep: bool) -> TantivyKeywords:
         """The files opened, and brought up to date: on disk if we may, else in memory."""
-        with self._write_lock.try_hold() as mine:
+        with place.if_free() as mine:
             # The files before the state they are compared with: they cannot be ahead of it then.
-            index = self._open(mine)
+            index = self._open(place, mine)
             with self._catalogue.read() as snapshot:
                 try:
-                    return self._followed(index, snapshot, mine)
+                    return self._followed(index, snapshot, place if mine else None)
                 except LibraryDamagedError:
                     raise
+                except DamagedIndexError:  # deleted by a writer meanwhile
+                    pass
                 except (LibraryError, OSError):
                     if keep:
                         raise
                 # Nothing can be written, not even for a moment.
-                return self._anew(snapshot, False)
+                return self._anew(snapshot, None)
 
-    def _followed(self, index: TantivyKeywords, snapshot: Snapshot, mine: bool) -> TantivyKeywords:
+    def _followed(
+        self, index: TantivyKeywords, snapshot: Snapshot, place: Place | None
+    ) -> TantivyKeywords:
         base = snapshot.base(index.stamp)
         if base is not None and index.stamp != snapshot.stamp():
             changes = self._changes(snapshot, base)
-            if mine:
+            if place is not None:
                 index.update(*changes)
             else:
                 index = index.changed(*changes)
         if base is None or len(index) != snapshot.chunks():
-            index = self._anew(snapshot, mine)
+            index = self._anew(snapshot, place)
         return index
 
-    def _anew(self, snapshot: Snapshot, mine: bool) -> TantivyKeywords:
-        if mine:
-            (self._directory / "index.json").unlink(missing_ok=True)
-        index = TantivyKeywords(self._directory if mine else None, self._terms.tokenize.fingerprint)
+    def _anew(self, snapshot: Snapshot, place: Place | None) -> TantivyKeywords:
+        terms = self._terms.tokenize.fingerprint
+        if place is None:
+            index = TantivyKeywords(None, terms)
+        else:
+            index = TantivyKeywords(place.folder / KEYWORDS, terms, place.seal, anew=True)
         index.update(*self._changes(snapshot, -1))
         return index
 
-    def _open(self, mine: bool) -> TantivyKeywords:
+    def _open(self, place: Place, mine: bool) -> TantivyKeywords:
+        keywords, terms = place.folder / KEYWORDS, self._terms.tokenize.fingerprint
         # Under the lock nobody replaces the files, and trying again would show the same.
         for _ in range(1 if mine else ATTEMPTS):
             try:
-                return TantivyKeywords(self._directory, self._terms.tokenize.fingerprint)
+                return TantivyKeywords(keywords, terms, place.seal)
             except DamagedIndexError:
                 continue
-        self._note(self._directory)
-        return TantivyKeywords(None, self._terms.tokenize.fingerprint)
+        self._note(keywords)
+        return TantivyKeywords(None, terms)
 
     def _changes(
         self, snapshot: Snapshot, base: int
@@ -282,9 +295,9 @@ class _KeywordsWithin:
         return self.keywords.current().search(terms, k, self.allowed)
 
 
-def keywords_stamp(directory: Path) -> Stamp | None:
-    """The state that the keyword index on disk was built to, or None."""
-    pointer = read_pointer(directory)
+def keywords_stamp(directory: Path, seal: Seal) -> Stamp | None:
+    """The state that the keyword index on disk was built to; None for none, or a foreign one."""
+    pointer = read_pointer(directory, seal)
     return (pointer.epoch, pointer.generation) if pointer else None
 
 

@@ -4,38 +4,45 @@ Terms come ready cut; each is indexed exactly as given. The score is Okapi BM25 
 tantivy have it, k1 = 1.2, b = 0.75, idf = ln(1 + (N - n + 0.5) / (n + 0.5)), with passage
 lengths above 40 terms rounded down to a step of at most 1/8.
 
-Tantivy goes on counting removed passages in N and n. So a removal writes the passages that stay
-into a new folder and switches over: scores are then those of an index that never had the rest,
-and no removed term is left in a file.
+Each change makes a new folder, which shares the segments that stay, and switches over: whoever
+reads or is killed meanwhile has one state or the other. Tantivy goes on counting removed passages
+in N and n. So a removal shares nothing: scores are then those of an index that never had the
+rest, and no removed term is left in a file.
+
+Nothing reaches tantivy that was not sealed with this user's key: its files can name others, to be
+opened or deleted.
 """
 
 from __future__ import annotations
 
-import json
-import re
+import hashlib
+import os
 import secrets
 import shutil
-import tempfile
 import threading
-import time
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from localrag.errors import LibraryError
+from localrag.files import (
+    close_to_others,
+    delete_tree,
+    make_folder,
+    open_plain,
+    replace_file,
+    scratch_folder,
+)
+from localrag.seals import Seal, own_seal
 from localrag.stores.base import ChunkIds, are_allowed
-from localrag.stores.files import replace_file
+from localrag.stores.gate import INDEX_FOLDER, POINTER, clear_index_folders
 from localrag.stores.media import is_read_only
 from localrag.stores.records import Stamp
-from localrag.stores.vectors import DamagedIndexError
+from localrag.stores.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
 from localrag.types import Hit
-
-POINTER = "index.json"
-"""Names the folder in use and the state of the catalogue that it was built to."""
 
 HEAP = 64_000_000
 """Bytes that tantivy may buffer before it writes a segment."""
@@ -43,49 +50,60 @@ HEAP = 64_000_000
 DECIMALS = 4
 """Scores are rounded: tantivy adds terms in varying order, and equal passages shall tie."""
 
-SCRATCH_LIFE = 3600.0
-"""Seconds after which a reader's scratch folder is taken for abandoned."""
-
 _REPLACED = ("meta.json", ".managed.json")  # all other files are written once
 
-_FOLDER = re.compile(r"bm25-[0-9a-f]{8}")
+_MAGIC = "localrag-keywords-2"
 
-_SEGMENT_FILES = (".term", ".idx", ".pos", ".fieldnorm", ".fast", ".store")
+_POINTER_OF_0_1 = b'{"folder": "bm25-'
 
-_FOOTER_MAGIC = 1337
-"""What tantivy ends each segment file with, after the footer (JSON) and its length."""
+_POINTER_LIMIT = 1 << 20
 
 TermsById = Iterable[tuple[int, Sequence[str]]]
 
 
 class Pointer(NamedTuple):
-    """What `index.json` says; `terms` is the fingerprint of the tokenizer."""
+    """What `index.json` says: `terms` is the fingerprint of the tokenizer.
+
+    `files` holds size and SHA-256 of each file of the folder.
+    """
 
     folder: str
     epoch: str
     generation: int
     terms: str
+    files: dict[str, str]
 
 
 class TantivyKeywords:
     """BM25 over terms, in a folder, or in memory where none is given."""
 
-    def __init__(self, directory: Path | None = None, terms: str = "") -> None:
-        """Open the index that `directory` holds, or begin an empty one.
+    def __init__(
+        self,
+        directory: Path | None = None,
+        terms: str = "",
+        seal: Seal | None = None,
+        *,
+        anew: bool = False,
+    ) -> None:
+        """Open the index that `directory` holds, or begin an empty one (`anew`: in any case).
 
-        `terms` identifies how terms are cut: an index of other terms is begun anew. Raises
-        DamagedIndexError where the files do not make an index.
+        `terms` identifies how terms are cut: an index of other terms is begun anew. `seal` is
+        that of this user where none is given. Raises DamagedIndexError where the files do not
+        make an index, ForeignIndexError for one of another key.
         """
         self._directory = directory
+        self._seal = seal or own_seal()
         self._terms = terms
         self._lock = threading.RLock()
         self._folder: Path | None = None
+        self._files: dict[str, str] = {}
         self.stamp: Stamp = ("", 0)
-        pointer = read_pointer(directory) if directory else None
+        pointer = load_pointer(directory, self._seal) if directory and not anew else None
         if directory and pointer and pointer.terms == terms:
-            self._folder = directory / pointer.folder
+            self._folder, self._files = directory / pointer.folder, pointer.files
+            _expect_files(self._folder, self._files)
             self.stamp = (pointer.epoch, pointer.generation)
-            self._use(_opened(self._folder))
+            self._use(_opened(self._folder, self._files))
         else:
             self._use(_created(None))
 
@@ -108,43 +126,29 @@ class TantivyKeywords:
         """
         with self._lock:
             stale = self._present(removed)
-            folder = self._folder
-            target = self._index
-            if stale or (self._directory is not None and folder is None):
-                folder = self._new_folder() if self._directory is not None else None
-                with _writing(folder):
-                    target = _created(folder)
-            kept = self._remaining(stale) if target is not self._index else ()
-            with _writing(folder):
-                _fill(target, kept, (_document(chunk_id, terms) for chunk_id, terms in added))
-            self._folder, self.stamp = folder, stamp
+            if self._directory is not None:
+                self._switch(self._directory, stale, added, stamp)
+                return
+            target = _created(None) if stale else self._index
+            self._write(target, stale, added, None)
+            self.stamp = stamp
             self._use(target)
-            if self._directory is not None and folder is not None:
-                pointer = Pointer(folder.name, *stamp, self._terms)
-                _point(self._directory, pointer)
-                sweep(self._directory, keep=folder)
 
     def changed(self, removed: Collection[int], added: TermsById, stamp: Stamp) -> TantivyKeywords:
         """What `update` would make of this index, in memory; the files stay as they are.
 
         For a reader while somebody else writes. The segments, which never change in place, are
-        shared through a folder that is gone again when this returns.
+        shared through a folder that is gone again when this returns. Raises DamagedIndexError
+        where the writer has deleted them meanwhile.
         """
         copy = TantivyKeywords(None, self._terms)
-        scratch = None
-        with self._lock:
-            if self._directory is not None and self._folder is not None:
-                scratch = self._directory / f"reader-{secrets.token_hex(4)}"
-                scratch.mkdir()
-                for file in self._folder.iterdir():
-                    _share(file, scratch / file.name)
-        try:
-            if scratch is not None:
-                copy._use(_opened(scratch))
+        with ExitStack() as held:
+            if self._folder is not None:
+                scratch = held.enter_context(scratch_folder())
+                for name in self._files:
+                    _share(self._folder / name, scratch / name, by_link=True)
+                copy._use(_opened(scratch, self._files))
             copy.update(removed, added, stamp)
-        finally:
-            if scratch is not None:  # Windows keeps mapped files: a later writer sweeps them
-                shutil.rmtree(scratch, ignore_errors=True)
         return copy
 
     def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
@@ -210,11 +214,35 @@ class TantivyKeywords:
         self._index = index
         self._searcher: Any = index.searcher()
 
-    def _new_folder(self) -> Path:
-        assert self._directory is not None  # noqa: S101 - the only caller has looked
-        folder = self._directory / f"bm25-{secrets.token_hex(4)}"
-        folder.mkdir(parents=True)
-        return folder
+    def _switch(self, directory: Path, stale: set[int], added: TermsById, stamp: Stamp) -> None:
+        """Make a folder with the change, and point to it; what fails leaves all as it was."""
+        folder = directory / f"bm25-{secrets.token_hex(4)}"
+        with _writing(folder):
+            make_folder(folder)
+        try:
+            with _writing(folder):
+                known = {} if stale else self._files
+                if self._folder is not None and known:
+                    for name in known:
+                        _share(self._folder / name, folder / name)
+                target = _opened(folder, known) if known else _created(folder)
+            self._write(target, stale, added, folder)
+            for path in folder.iterdir():
+                close_to_others(path)
+            files = _digests(folder, known)
+            _point(directory, Pointer(folder.name, *stamp, self._terms, files), self._seal)
+        except BaseException:
+            with suppress(OSError):  # Windows, while tantivy still has it open
+                delete_tree(folder)
+            raise
+        self._folder, self._files, self.stamp = folder, files, stamp
+        self._use(target)
+        clear_index_folders(directory, keep=folder.name)
+
+    def _write(self, target: Any, stale: set[int], added: TermsById, folder: Path | None) -> None:
+        kept = self._remaining(stale) if target is not self._index and stale else ()
+        with _writing(folder):
+            _fill(target, kept, (_document(chunk_id, terms) for chunk_id, terms in added))
 
     def _present(self, ids: Collection[int]) -> set[int]:
         """Those of `ids` that the index holds."""
@@ -239,54 +267,93 @@ class TantivyKeywords:
                 yield self._searcher.doc(address)
 
 
-def read_pointer(directory: Path) -> Pointer | None:
-    """Which index `directory` holds; None where there is none or the pointer is unreadable."""
-    try:
-        pointer = Pointer(**json.loads((directory / POINTER).read_text(encoding="utf-8")))
-        # A library may come from somebody else: nothing outside its folder is opened.
-        whole = _FOLDER.fullmatch(pointer.folder) and type(pointer.generation) is int
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None
-    return pointer if whole else None
+def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
+    """Which index `directory` holds, None for none.
 
-
-def _point(directory: Path, pointer: Pointer) -> None:
-    content = json.dumps(pointer._asdict())
-    replace_file(directory / POINTER, lambda part: _write_text(part, content))
-
-
-def _write_text(path: Path, content: str) -> None:
-    path.write_text(content, encoding="utf-8")
-
-
-def sweep(directory: Path, keep: Path, scratch_life: float = SCRATCH_LIFE) -> None:
-    """Delete folders that are not in use: older indexes, and what a killed process left.
-
-    A reader's scratch folder counts as left after `scratch_life` seconds.
+    Raises ForeignIndexError for one of another key, DamagedIndexError for an altered one.
     """
-    for folder in directory.iterdir():
-        if folder == keep or not folder.is_dir():
-            continue
-        # Either way: a clock that was set back makes old folders look new.
-        abandoned = abs(time.time() - folder.stat().st_mtime) > scratch_life
-        if folder.name.startswith("bm25-") or abandoned:
-            shutil.rmtree(folder, ignore_errors=True)  # Windows: not while a reader has it open
+    try:
+        with open_plain(directory / POINTER) as file:
+            content = file.read(_POINTER_LIMIT)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise ForeignIndexError("it cannot be read under this account") from error
+    if content.startswith(_POINTER_OF_0_1):
+        raise ForeignIndexError("an earlier version made it")
+    fields = unsealed(content, seal)
+    if fields.get("format") != _MAGIC:
+        raise DamagedIndexError(f"{POINTER} has another format")
+    pointer = Pointer(*(fields[name] for name in Pointer._fields))
+    # What a group has sealed, too, leads nowhere else.
+    if not INDEX_FOLDER.fullmatch(pointer.folder) or any(Path(n).name != n for n in pointer.files):
+        raise DamagedIndexError(f"{POINTER} leads out of the library")
+    return pointer
 
 
-def _share(file: Path, target: Path) -> None:
-    if file.name.endswith(".lock"):
+def read_pointer(directory: Path, seal: Seal) -> Pointer | None:
+    """The same, None also where the pointer is damaged or of another key."""
+    try:
+        return load_pointer(directory, seal)
+    except (OSError, DamagedIndexError):
+        return None
+
+
+def _point(directory: Path, pointer: Pointer, seal: Seal) -> None:
+    content = sealed({"format": _MAGIC, **pointer._asdict()}, seal)
+    replace_file(directory / POINTER, lambda file: file.write(content))
+
+
+def _expect_files(folder: Path, digests: dict[str, str]) -> None:
+    """Raise DamagedIndexError unless the files are those that were pointed to, bit by bit."""
+    for name, expected in digests.items():
+        try:
+            # The size first: a file may claim more than anybody can read.
+            grown = not expected.startswith(f"{(folder / name).lstat().st_size} ")
+            found = "" if grown else _digest(folder / name)
+        except OSError as error:
+            raise DamagedIndexError(f"{name} cannot be read") from error
+        if found != expected:
+            raise DamagedIndexError(f"the checksum of {name} does not match")
+    try:
+        there = {path.name for path in folder.iterdir() if not path.name.endswith(".lock")}
+    except OSError as error:
+        raise DamagedIndexError("its folder cannot be read") from error
+    if more := sorted(there.difference(digests)):
+        raise DamagedIndexError(f"{more[0]} does not belong to it")
+
+
+def _digests(folder: Path, known: dict[str, str]) -> dict[str, str]:
+    """Size and SHA-256 of each file; those `known`, which are written once, are not read again."""
+    return {
+        path.name: known[path.name]
+        if path.name in known and path.name not in _REPLACED
+        else _digest(path)
+        for path in sorted(folder.iterdir())
+        if not path.name.endswith(".lock")
+    }
+
+
+def _digest(path: Path) -> str:
+    with open_plain(path) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return f"{file.tell()} {digest}"
+
+
+def _share(file: Path, target: Path, *, by_link: bool = False) -> None:
+    """Give the file a second place; with `by_link`, a link to it will do for the moment."""
+    if file.name in _REPLACED:
+        shutil.copyfile(file, target)
         return
     try:
-        if file.name in _REPLACED:
-            shutil.copyfile(file, target)
-        elif file.stat().st_dev == target.parent.stat().st_dev:
-            target.hardlink_to(file)
-        else:
-            target.symlink_to(file.absolute())
+        target.hardlink_to(file)
     except FileNotFoundError:
-        return  # merged away meanwhile: if it is needed, opening fails and is tried again
-    except OSError:
-        shutil.copyfile(file, target)  # a file system without hard links
+        return  # deleted meanwhile: opening fails, and is tried again
+    except OSError:  # another disk, or a file system without hard links
+        if by_link and os.name != "nt":
+            target.symlink_to(file.absolute())
+        else:
+            shutil.copyfile(file, target)
 
 
 @contextmanager
@@ -322,12 +389,11 @@ def _created(folder: Path | None) -> Any:
     return index
 
 
-def _opened(folder: Path) -> Any:
+def _opened(folder: Path, digests: Iterable[str]) -> Any:
     from tantivy import Index
 
     try:
-        _check_footers(folder)
-        with _lockable(folder) as place:
+        with _lockable(folder, digests) as place:
             index = Index.open(str(place))
             index.config_reader(reload_policy="manual")
             index.searcher()
@@ -343,7 +409,7 @@ def _opened(folder: Path) -> Any:
 
 
 @contextmanager
-def _lockable(folder: Path) -> Iterator[Path]:
+def _lockable(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     """The folder, or where nothing can be written there one that shares its files for a moment.
 
     Tantivy makes a lock file to open an index, be it only to read.
@@ -351,41 +417,10 @@ def _lockable(folder: Path) -> Iterator[Path]:
     if not is_read_only(folder):
         yield folder
         return
-    scratch = Path(tempfile.mkdtemp(prefix="localrag-keywords-"))
-    try:
-        for file in folder.iterdir():
-            _share(file, scratch / file.name)
+    with scratch_folder() as scratch:
+        for name in names:
+            _share(folder / name, scratch / name, by_link=True)
         yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _check_footers(folder: Path) -> None:
-    """Hold each segment file to the CRC-32 in its footer: tantivy only does when it merges."""
-    segments = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["segments"]
-    # Only those that a commit names: a writer may be in the middle of others.
-    for segment in segments:
-        for suffix in _SEGMENT_FILES:
-            _check_footer(folder / (segment["segment_id"].replace("-", "") + suffix))
-
-
-def _check_footer(path: Path) -> None:
-    with path.open("rb") as file:
-        end = file.seek(0, 2)
-        file.seek(max(0, end - 8))
-        tail = file.read()
-        body = end - 8 - int.from_bytes(tail[:4], "little")
-        if int.from_bytes(tail[4:], "little") != _FOOTER_MAGIC or body < 0:
-            raise DamagedIndexError(f"{path.name} is cut short")
-        file.seek(body)
-        expected = json.loads(file.read()[:-8])["crc"]
-        file.seek(0)
-        found, left = 0, body
-        while block := file.read(min(left, 1 << 20)):
-            found = zlib.crc32(block, found)
-            left -= len(block)
-    if found != expected:
-        raise DamagedIndexError(f"the checksum of {path.name} does not match")
 
 
 def _fill(index: Any, kept: Iterable[Any], added: Iterable[Any]) -> None:

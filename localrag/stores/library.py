@@ -6,7 +6,6 @@ committed: the indexes catch up, here or in whatever process opens the library n
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, LibraryMismatchError
+from localrag.seals import Seal
 from localrag.stores.base import ChunkIds
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.checking_rows import passages_are_sound
-from localrag.stores.files import folder_size, sweep_parts
 from localrag.stores.filters import Filter
 from localrag.stores.following import (
     LibraryKeywords,
@@ -30,19 +29,20 @@ from localrag.stores.following import (
     Tokenize,
     keywords_stamp,
 )
-from localrag.stores.locking import OnWait, WriteLock
-from localrag.stores.media import in_our_words, is_read_only
-from localrag.stores.opening import (
-    CATALOGUE,
-    KV_FOLDER,
-    bind,
-    expect_catalogue,
-    identity,
-    may_create,
-    named,
-    not_here,
+from localrag.stores.gate import (
+    KEYWORDS,
+    VECTORS,
+    clear_keywords,
+    clear_states,
+    clear_vectors,
+    folder_size,
+    sweep_parts,
 )
+from localrag.stores.locking import OnWait, WriteLock
+from localrag.stores.media import CATALOGUE, in_our_words, is_read_only, without_modes
 from localrag.stores.opening import PATIENCE as PATIENCE  # callers take it from here
+from localrag.stores.opening import bind, enter_library, identity, named, not_here
+from localrag.stores.places import Places
 from localrag.stores.reads import PURGE_DUE, Snapshot
 from localrag.stores.records import (
     Counts,
@@ -56,11 +56,12 @@ from localrag.stores.records import (
     SourceRecord,
     Stamp,
 )
+from localrag.stores.sharing import close_to_others
 from localrag.stores.vectors import read_stamp
 from localrag.types import Chunk, Document
 
 KeywordEngine = Literal["tantivy", "rank-bm25"]
-_ReadStamp = Callable[[Path], Stamp | None]
+_ReadStamp = Callable[[Path, Seal], Stamp | None]
 
 
 def _ignore(_: Path) -> None:
@@ -83,6 +84,7 @@ class Library:
         terms: Terms,
         keyword_engine: KeywordEngine,
         note: Note,
+        read_only: bool,
     ) -> None:
         """Callers use `Library.open`."""
         self.directory = directory
@@ -90,10 +92,11 @@ class Library:
         self._lock = lock
         self._expected = expected
         self._engine = keyword_engine
-        self.vectors = LibraryVectors(catalogue, lock, self._check, note)
+        self._places = Places(directory, lock, read_only=read_only)
+        self.vectors = LibraryVectors(catalogue, self._places, self._check, note)
         self.keywords = LibraryKeywords(
             catalogue,
-            lock,
+            self._places,
             self._check,
             note,
             terms,
@@ -120,14 +123,9 @@ class Library:
         Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
         schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
         """
-        path = directory / CATALOGUE
-        lock = WriteLock(directory)
-        expect_catalogue(directory)
-        if not path.is_file():
-            may_create(directory, create=create)
-            with in_our_words(directory):
-                directory.mkdir(parents=True, exist_ok=True)
-        catalogue = Catalogue(path, read_only=is_read_only(directory))
+        directory = enter_library(directory, create=create)
+        lock, read_only = WriteLock(directory), is_read_only(directory)
+        catalogue = Catalogue(directory / CATALOGUE, read_only=read_only)
         try:
             if catalogue.needs_migration():
                 with lock.hold(PATIENCE):
@@ -144,6 +142,7 @@ class Library:
                 terms=Terms(tokenize, passage_text),
                 keyword_engine=keyword_engine,
                 note=note,
+                read_only=read_only,
             )
             with catalogue.read() as snapshot:
                 library._check(snapshot)
@@ -154,6 +153,11 @@ class Library:
             catalogue.close()
             raise
         return library
+
+    @property
+    def seal(self) -> Seal:
+        """What seals all that is derived from this library."""
+        return self._places.seal
 
     def close(self) -> None:
         """Close the catalogue. What is in memory of the indexes goes with the object."""
@@ -254,10 +258,12 @@ class Library:
                 schema=snapshot.schema(),
                 size_on_disk=folder_size(self.directory),
                 derived=(
-                    self._derived("vectors.faiss", read_stamp, stamp),
-                    self._derived("keywords", keywords_stamp, stamp),
+                    self._derived(VECTORS, read_stamp, stamp),
+                    self._derived(KEYWORDS, keywords_stamp, stamp),
                 ),
                 writer=str(holder) if holder else "",
+                shared=self._places.shared,
+                without_modes=without_modes(self.directory),
             )
 
     # Writing
@@ -271,6 +277,7 @@ class Library:
         """
         with self._lock.hold(timeout, on_wait):
             with in_our_words(self.directory):
+                close_to_others(self.directory)
                 sweep_parts(self.directory)
             yield
 
@@ -346,14 +353,18 @@ class Library:
         Where it is cut off or False, whatever opens the library next tries again.
         """
         with self.writing():
-            if self._engine != "tantivy":  # nobody else brings the files of the other engine up
-                shutil.rmtree(self.directory / "keywords", ignore_errors=True)
-            # A state says as much as the passage that it stands for.
-            shutil.rmtree(self.directory / KV_FOLDER, ignore_errors=True)
-            if (self.directory / KV_FOLDER).exists():  # in use, or not ours to delete
-                return False
+            with in_our_words(self.directory):
+                kept = self._places.kept_in_library
+                if not kept:
+                    clear_vectors(self.directory)
+                if not kept or self._engine != "tantivy":  # nobody else brings them up
+                    clear_keywords(self.directory)
+                # A state says as much as the passage that it stands for.
+                if not clear_states(self.directory):  # in use
+                    return False
             self.sync()
-            self.keywords.sweep()
+            if not self.keywords.sweep():
+                return False
             with self._catalogue.write() as transaction:
                 transaction.forget_removals()
             if not self._catalogue.purge():
@@ -390,8 +401,8 @@ class Library:
         """Write both indexes anew from the catalogue, whatever state they are in."""
         with self.writing():
             with in_our_words(self.directory):
-                (self.directory / "vectors.faiss").unlink(missing_ok=True)
-            shutil.rmtree(self.directory / "keywords", ignore_errors=True)
+                clear_vectors(self.directory)
+                clear_keywords(self.directory)
             self.vectors.forget()
             self.keywords.forget()
             self.purge()
@@ -439,8 +450,9 @@ class Library:
             )
 
     def _derived(self, name: str, read: _ReadStamp, wanted: Stamp) -> DerivedStatus:
-        path = self.directory / name
-        saved = read(path)
+        place = self._places.of(read, name, wanted)
+        path = place.folder / name
+        saved = read(path, place.seal)
         behind = wanted[1] - saved[1] if saved and saved[0] == wanted[0] else wanted[1]
         size = folder_size(path) if path.is_dir() else path.stat().st_size if saved else 0
         return DerivedStatus(name, saved is not None, behind, size)

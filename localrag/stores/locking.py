@@ -8,13 +8,15 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from localrag.errors import LibraryLockedError
+from localrag.files import create_file, open_plain, replace_file
+from localrag.stores.gate import HOLDER, LOCK
 from localrag.stores.media import in_our_words, is_read_only, not_writable
 
 
@@ -36,6 +38,8 @@ UNKNOWN = Holder(0, "?", "?", "?")
 GRACE = 0.5
 """Seconds in which a reader who saves an index for a moment is not taken for a writer."""
 
+_HOLDER_LIMIT = 1 << 16
+
 OnWait = Callable[[Holder], None]
 """Told once who holds the lock before waiting begins."""
 
@@ -48,8 +52,8 @@ class WriteLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "write.lock"
-        self._holder = directory / "write.lock.json"
+        self._path = directory / LOCK
+        self._holder = directory / HOLDER
         self._lock = FileLock(self._path)
 
     @contextmanager
@@ -68,6 +72,7 @@ class WriteLock:
             yield
 
     def _acquire(self, timeout: float, on_wait: OnWait | None) -> None:
+        self._make()
         try:
             self._lock.acquire(timeout=min(GRACE, timeout) if timeout >= 0 else GRACE)
         except Timeout:
@@ -90,6 +95,7 @@ class WriteLock:
         try:
             if is_read_only(self._path.parent):
                 raise PermissionError
+            self._make()
             self._lock.acquire(timeout=0)
         except (Timeout, OSError):
             yield False
@@ -114,9 +120,12 @@ class WriteLock:
     def holder(self) -> Holder | None:
         """Who the side file names, or None; it speaks the truth while the lock is held."""
         try:
-            return Holder(**json.loads(self._holder.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            with open_plain(self._holder) as file:
+                found = Holder(**json.loads(file.read(_HOLDER_LIMIT)))
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
+        kinds = [type(value) for value in astuple(found)]
+        return found if kinds == [int, str, str, str] else None
 
     def current_holder(self) -> Holder | None:
         """Who is writing now, or None."""
@@ -138,8 +147,12 @@ class WriteLock:
             " ".join([Path(sys.argv[0]).name, *sys.argv[1:3]])[:200],
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        content = json.dumps(asdict(holder), ensure_ascii=False)
+        content = json.dumps(asdict(holder)).encode("ascii")
         # Not forced to disk: nobody needs it after a power cut.
-        part = self._holder.with_name(f"{self._holder.name}.{os.getpid()}.part")
-        part.write_text(content, encoding="utf-8")
-        part.replace(self._holder)
+        replace_file(self._holder, lambda file: file.write(content), durable=False)
+
+    def _make(self) -> None:
+        """Make the file that is locked, for those alone who may use the library."""
+        if not os.path.lexists(self._path):
+            with suppress(FileExistsError):
+                create_file(self._path).close()

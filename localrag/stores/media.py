@@ -22,6 +22,9 @@ _NETWORK = frozenset(
 )
 """File systems that other computers may write to at the same time, without "fuse."."""
 
+_NO_MODES = frozenset(("exfat", "vfat", "msdos", "fat", "fat12", "fat16", "fat32"))
+"""File systems on which a file belongs to nobody."""
+
 
 def is_read_only(directory: Path) -> bool:
     """Whether nothing can be written there: a read-only medium, or somebody else's folder."""
@@ -43,20 +46,47 @@ def is_read_only(directory: Path) -> bool:
 
 def network_drive(directory: Path) -> str:
     """The kind of network file system that a folder lies on, "" for a disk of this computer."""
-    import psutil
-
     place = directory.expanduser().resolve()
     if str(place).startswith("\\\\"):
         return "UNC"
-    best, kind = -1, ""
+    name, kind, remote = _mount(place)
+    return kind or "remote" if remote or name in _NETWORK else ""
+
+
+def without_modes(directory: Path) -> str:
+    """The kind of file system, where it knows no owners and everybody may read all; else ""."""
+    name, kind, _ = _mount(directory.expanduser().resolve())
+    return kind if name in _NO_MODES else ""
+
+
+def _mount(place: Path) -> tuple[str, str, bool]:
+    """What the nearest mount is: its plain name, what the system calls it, whether remote."""
+    import psutil
+
+    best, found = -1, ("", "", False)
     for mount in psutil.disk_partitions(all=True):
         point = Path(mount.mountpoint)
         if len(point.parts) <= best or (place != point and point not in place.parents):
             continue
+        best = len(point.parts)
         name = mount.fstype.lower().removeprefix("fuse.")
-        remote = name in _NETWORK or "remote" in mount.opts.split(",")
-        best, kind = len(point.parts), (mount.fstype or "remote") if remote else ""
-    return kind
+        found = name, mount.fstype, "remote" in mount.opts.split(",")
+    return found
+
+
+def modes_warning(directory: Path) -> tuple[str, str] | None:
+    """What to know about a library that everybody can read who has the drive; else None."""
+    kind = without_modes(directory)
+    if not kind:
+        return None
+    return (
+        tr(
+            "The library lies on a file system without owners ({kind}): everybody who can read "
+            "the drive can read the library.",
+            kind=kind,
+        ),
+        tr("Keep the drive to yourself, or encrypt it."),
+    )
 
 
 def network_warning(directory: Path) -> tuple[str, str] | None:

@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryNotFoundError, UsageError
+from localrag.files import create_file, make_folder
 from localrag.stores.catalogue import Catalogue
+from localrag.stores.gate import KEYWORDS, POINTER, VECTORS, enter
 from localrag.stores.locking import WriteLock
 from localrag.stores.media import CATALOGUE as CATALOGUE  # callers take it from here
+from localrag.stores.media import in_our_words
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import EmbeddingIdentity
-
-KV_FOLDER = "kv"
-"""What a language model made of passages; derived, and gone when a document goes."""
 
 PATIENCE = 10.0
 """Seconds that a writer waits for another before it gives up, where the caller says nothing."""
 
 
-def expect_catalogue(directory: Path) -> None:
-    """Raise where only what follows the catalogue is left of a library."""
+def enter_library(directory: Path, *, create: bool) -> Path:
+    """The one way into a library: its folder, looked at before anything in it is opened.
+
+    Returns the folder with links in the way to it resolved. With `create`, makes an empty one
+    where there is none. Raises LibraryError for a folder that localrag did not make so,
+    LibraryNotFoundError without `create`, LibraryDamagedError where only what follows the
+    catalogue is left.
+    """
+    directory = enter(directory)
     path = directory / CATALOGUE
-    if path.is_file() and path.stat().st_size:
-        return
-    if any((directory / name).is_file() for name in ("vectors.faiss", "keywords/index.json")):
+    there = path.is_file()
+    if there and path.stat().st_size:
+        return directory
+    if any((directory / name).is_file() for name in (VECTORS, f"{KEYWORDS}/{POINTER}")):
         raise LibraryDamagedError(
             "{path} is missing or empty; all texts of the library were in it.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",
             path=path,
         )
+    if not there:
+        may_create(directory, create=create)
+        with in_our_words(directory):
+            make_folder(directory)
+            with suppress(FileExistsError):  # another process is creating it, too
+                create_file(path).close()
+    return directory
+
+
+def require_library(directory: Path) -> Path:
+    """The folder of a library that there is, looked at like any that is opened."""
+    return enter_library(directory, create=False)
 
 
 def may_create(directory: Path, *, create: bool) -> None:

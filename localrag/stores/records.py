@@ -117,6 +117,10 @@ class LibraryStatus:
     derived: tuple[DerivedStatus, ...]
     writer: str
     """Who holds the library for writing, or ""."""
+    shared: bool = False
+    """Whether it was opened to a group whose key this user has accepted."""
+    without_modes: str = ""
+    """The kind of file system, where everybody who can read the drive can read the library."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,28 +10,27 @@ import hashlib
 import os
 import shutil
 import sqlite3
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
 from localrag import __version__
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
+from localrag.files import new_file, scratch_folder
 from localrag.messages import tr
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.checking import check_library
-from localrag.stores.files import sync_directory
 from localrag.stores.following import PassageText, Tokenize
 from localrag.stores.library import KeywordEngine, Library
 from localrag.stores.locking import OnWait, WriteLock
 from localrag.stores.media import is_read_only
-from localrag.stores.opening import CATALOGUE, expect_catalogue, identity, may_create
+from localrag.stores.opening import CATALOGUE, identity, require_library
 from localrag.stores.reads import PURGE_DUE
 from localrag.stores.records import Counts, EmbeddingIdentity
 from localrag.stores.strangers import Stranger
@@ -85,27 +84,14 @@ def export_library(directory: Path, archive: Path) -> Manifest:
             hint="Make it first, or name a file in another folder.",
             path=archive.parent,
         )
-    expect_catalogue(directory)
-    if not (directory / CATALOGUE).is_file():
-        may_create(directory, create=False)
+    directory = require_library(directory)
     try:
-        # A new folder each time: what has that name already is somebody else's.
-        with tempfile.TemporaryDirectory(
-            prefix=f".{archive.name[:40]}.",
-            dir=archive.parent.absolute(),
-            ignore_cleanup_errors=True,
-        ) as folder:
-            scratch = Path(folder)
+        with scratch_folder() as scratch:
             counts, embedding = _snapshot(directory, scratch / CATALOGUE)
             manifest = _manifest(scratch / CATALOGUE, counts, embedding)
-            packed = scratch / "archive.zip"
-            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
-                new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-                new.write(scratch / CATALOGUE, CATALOGUE)
-            with packed.open("rb+") as file:
-                os.fsync(file.fileno())
-            _put(packed, archive)
-        sync_directory(archive.parent)
+            new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE))
+    except FileExistsError:
+        raise _there_already(archive) from None
     except OSError as error:
         raise LibraryError(
             "The library cannot be exported to {path}: {reason}.",
@@ -116,16 +102,10 @@ def export_library(directory: Path, archive: Path) -> Manifest:
     return manifest
 
 
-def _put(packed: Path, archive: Path) -> None:
-    """Give the file its name, unless another has got that name meanwhile."""
-    try:
-        os.link(packed, archive)
-    except FileExistsError:
-        raise _there_already(archive) from None
-    except OSError:  # a file system without hard links
-        if os.path.lexists(archive):
-            raise _there_already(archive) from None
-        packed.rename(archive)
+def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        new.write(catalogue, CATALOGUE)
 
 
 def _there_already(archive: Path) -> UsageError:

@@ -6,30 +6,28 @@ the catalogue holds, in half the space of float32. Knows nothing about texts or 
 
 from __future__ import annotations
 
-import json
+import hashlib
+import os
 import threading
-import zlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.files import open_plain, replace_file
+from localrag.seals import Seal, own_seal
 from localrag.stores.base import ChunkIds, are_allowed
-from localrag.stores.files import replace_file
 from localrag.stores.records import Stamp
+from localrag.stores.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
 from localrag.types import Hit
 
-TRAILER_SIZE = 128
+TRAILER_SIZE = 512
 """Bytes after FAISS's own; FAISS does not read them, so other programs can open the file."""
 
-_MAGIC = "localrag-vectors-1"
-_TRAILER = {"format": str, "epoch": str, "generation": int, "dimension": int, "crc32": int}
-
-
-class DamagedIndexError(Exception):
-    """A derived index on disk cannot be trusted: it is to be built anew from the catalogue."""
+_MAGIC = "localrag-vectors-2"
+_TRAILER_OF_0_1 = 128
 
 
 class FaissVectors:
@@ -127,38 +125,41 @@ class FaissVectors:
         order = np.lexsort((ids[0], -scores[0]))[:k]
         return [Hit(int(ids[0, place]), float(scores[0, place])) for place in order]
 
-    def save(self, path: Path) -> None:
-        """Replace the file at `path`; index and stamp go into it together."""
-        import faiss
+    def save(self, path: Path, seal: Seal | None = None) -> None:
+        """Replace the file at `path`; index and stamp go into it together.
 
-        with self._lock:
-            payload = faiss.serialize_index(self._index).tobytes()
-            replace_file(path, lambda part: _write(part, payload, self.stamp, self.dimension))
-
-    @classmethod
-    def load(cls, path: Path, dimension: int | None) -> FaissVectors:
-        """Open a file that `save` wrote; `dimension` None takes the one that it says.
-
-        Raises FileNotFoundError, or DamagedIndexError where the file is cut short, altered, or
-        of another dimension.
+        `seal` is that of this user where none is given.
         """
         import faiss
 
-        content = path.read_bytes()
-        trailer = _trailer(content[-TRAILER_SIZE:])
-        dimension = dimension or trailer["dimension"]
-        payload, stamp = _checked(content, trailer, dimension)
-        try:
-            index = faiss.deserialize_index(np.frombuffer(payload, dtype=np.uint8))
-        except RuntimeError as error:
-            raise DamagedIndexError(str(error)) from error
-        if not isinstance(index, faiss.IndexIDMap) or index.d != dimension:
-            raise DamagedIndexError("the file has another format")
+        with self._lock:
+            payload = faiss.serialize_index(self._index)
+            trailer = _made(payload.data, self.stamp, self.dimension, seal or own_seal())
+            replace_file(path, lambda file: file.writelines((payload.data, trailer)))
+
+    @classmethod
+    def load(cls, path: Path, dimension: int | None, seal: Seal | None = None) -> FaissVectors:
+        """Open a file that `save` wrote; `dimension` None takes the one that it says.
+
+        Nothing reaches FAISS that was not sealed with this key: a file made by others may break
+        it. Raises FileNotFoundError, ForeignIndexError, or DamagedIndexError where the file is
+        cut short, altered, or of another dimension.
+        """
+        import faiss
+
+        with open_plain(path) as file:
+            trailer = _trailer(file, seal or own_seal())
+            if dimension not in (None, trailer["dimension"]):
+                raise DamagedIndexError(f"dimension {trailer['dimension']}, expected {dimension}")
+            payload = file.read(trailer["size"])
+        if hashlib.sha256(payload).hexdigest() != trailer["sha256"]:
+            raise DamagedIndexError("the checksum does not match")
+        index = faiss.deserialize_index(np.frombuffer(payload, dtype=np.uint8))
         store = cls.__new__(cls)
         store._index = index
         store._lock = threading.RLock()
-        store.dimension = dimension
-        store.stamp = stamp
+        store.dimension = trailer["dimension"]
+        store.stamp = trailer["epoch"], trailer["generation"]
         return store
 
 
@@ -171,50 +172,41 @@ def _only(mask: NDArray[np.bool_]) -> Any:
     return wrapped.SearchParameters(sel=selector)
 
 
-def read_stamp(path: Path) -> Stamp | None:
-    """The state a file was built to, without reading the index; None where there is none."""
+def read_stamp(path: Path, seal: Seal) -> Stamp | None:
+    """The state a file was built to, without reading the index.
+
+    None where there is none, or none that was sealed with this key.
+    """
     try:
-        with path.open("rb") as file:
-            file.seek(-TRAILER_SIZE, 2)
-            trailer = _trailer(file.read())
+        with open_plain(path) as file:
+            trailer = _trailer(file, seal)
     except (OSError, DamagedIndexError):
         return None
     return trailer["epoch"], trailer["generation"]
 
 
-def _write(path: Path, payload: bytes, stamp: Stamp, dimension: int) -> None:
+def _made(payload: memoryview, stamp: Stamp, dimension: int, seal: Seal) -> bytes:
     epoch, generation = stamp
-    trailer = json.dumps(
-        {
-            "format": _MAGIC,
-            "epoch": epoch,
-            "generation": generation,
-            "dimension": dimension,
-            "crc32": zlib.crc32(payload),
-        },
-        separators=(",", ":"),
-    ).encode("ascii")
-    with path.open("wb") as file:
-        file.write(payload)
-        file.write(trailer.ljust(TRAILER_SIZE))
+    fields = {
+        "format": _MAGIC,
+        "epoch": epoch,
+        "generation": generation,
+        "dimension": dimension,
+        "size": payload.nbytes,
+        "sha256": hashlib.sha256(payload).hexdigest(),
+    }
+    return sealed(fields, seal).ljust(TRAILER_SIZE)
 
 
-def _checked(content: bytes, trailer: dict[str, Any], dimension: int) -> tuple[memoryview, Stamp]:
-    payload = memoryview(content)[:-TRAILER_SIZE]
-    if trailer["dimension"] != dimension:
-        raise DamagedIndexError(f"dimension {trailer['dimension']}, expected {dimension}")
-    if trailer["crc32"] != zlib.crc32(payload):
-        raise DamagedIndexError("the checksum does not match")
-    return payload, (trailer["epoch"], trailer["generation"])
-
-
-def _trailer(content: bytes) -> dict[str, Any]:
-    try:
-        trailer = json.loads(content)
-    except ValueError as error:
-        raise DamagedIndexError("the file is cut short or not ours") from error
-    if not isinstance(trailer, dict) or trailer.get("format") != _MAGIC:
-        raise DamagedIndexError("the file has another format")
-    if {name: type(value) for name, value in trailer.items()} != _TRAILER:
-        raise DamagedIndexError("the end of the file is altered")
+def _trailer(file: BinaryIO, seal: Seal) -> dict[str, Any]:
+    """What the end of the file says, whose size it fits; the file stands at its beginning then."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - TRAILER_SIZE))
+    end = file.read()
+    if end[-_TRAILER_OF_0_1:].startswith(b'{"format":"localrag-vectors-1"'):
+        raise ForeignIndexError("an earlier version made it")
+    trailer = unsealed(end, seal)
+    if trailer.get("format") != _MAGIC or trailer["size"] != size - TRAILER_SIZE:
+        raise DamagedIndexError("the file is cut short or has another format")
+    file.seek(0)
     return trailer

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -266,7 +267,7 @@ def test_a_pointer_cannot_lead_out_of_the_library(folder: Path, tmp_path: Path) 
     moved = tmp_path / "bm25-00000000"
     next((folder / "keywords").glob("bm25-*")).rename(moved)
     pointer = folder / "keywords" / "index.json"
-    name = pointer.read_text().split('"folder": "')[1].split('"')[0]
+    name = json.loads(pointer.read_text())["folder"]
     pointer.write_text(pointer.read_text().replace(name, "../../bm25-00000000"))
     with open_library(folder, create=False) as library:
         assert found(library, "green tea")[1]

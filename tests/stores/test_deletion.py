@@ -130,7 +130,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
         elif moment == "keywords":
             patch.setattr("localrag.stores.keywords._point", killed)
         elif moment == "sweep":
-            patch.setattr("localrag.stores.keywords.sweep", killed)
+            patch.setattr("localrag.stores.keywords.clear_index_folders", killed)
         else:
             patch.setattr("localrag.stores.catalogue.Catalogue.purge", killed)
         with pytest.raises(KilledError):
@@ -183,9 +183,6 @@ def test_a_reader_that_was_killed_keeps_nothing(tmp_path: Path) -> None:
         library.sync()
         scratch = tmp_path / "keywords" / "reader-0123abcd"
         shutil.copytree(next((tmp_path / "keywords").glob("bm25-*")), scratch)
-        import os
-
-        os.utime(scratch, (1, 1))
         library.remove(sources=[secret.source])
     assert left(tmp_path, secret, "SECRET") == []
 

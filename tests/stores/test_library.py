@@ -232,7 +232,7 @@ def test_damaged_index_is_built_anew_from_the_catalogue(tmp_path: Path, damage: 
     assert [path.name for path in noted] == {
         "vectors": ["vectors.faiss"],
         "meta": ["keywords"],
-        "pointer": [],
+        "pointer": ["keywords"],
         "gone": [],
     }[damage]
     with opened(tmp_path, create=False, note=noted.append) as library:

@@ -88,7 +88,7 @@ def test_who_would_change_it_is_told_why_not(protected: Path) -> None:
 def test_its_indexes_are_followed_in_memory(protected: Path, monkeypatch: Any) -> None:
     with open_library(protected) as library:
         stale = TantivyKeywords(None, Words().fingerprint)
-        monkeypatch.setattr(library.keywords, "_open", lambda mine: stale)
+        monkeypatch.setattr(library.keywords, "_open", lambda *_: stale)
         assert found(library, "season")[0] == [TEXTS[1]]
 
 

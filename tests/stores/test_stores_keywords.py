@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.stores.keywords import TantivyKeywords, read_pointer
+from localrag.seals import own_seal
+from localrag.stores.keywords import TantivyKeywords, _digests, _point, read_pointer
 from localrag.stores.rank_bm25_keywords import RankBm25Keywords
 from localrag.stores.vectors import DamagedIndexError
 
@@ -199,13 +200,15 @@ def test_reader_catches_up_in_memory_and_leaves_the_files_alone(tmp_path: Path) 
 
 def test_damaged_folder_is_noticed(tmp_path: Path) -> None:
     TantivyKeywords(tmp_path).add([1], [["a"]])
-    pointer = read_pointer(tmp_path)
+    pointer = read_pointer(tmp_path, own_seal())
     assert pointer is not None
     (tmp_path / pointer.folder / "meta.json").write_text("{")
     with pytest.raises(DamagedIndexError):
         TantivyKeywords(tmp_path)
     (tmp_path / "index.json").write_text("{")
-    assert len(TantivyKeywords(tmp_path)) == 0
+    with pytest.raises(DamagedIndexError):
+        TantivyKeywords(tmp_path)
+    assert len(TantivyKeywords(tmp_path, anew=True)) == 0
 
 
 @pytest.mark.parametrize(
@@ -214,11 +217,13 @@ def test_damaged_folder_is_noticed(tmp_path: Path) -> None:
 def test_an_index_of_other_fields_is_built_anew(old: str, new: str, tmp_path: Path) -> None:
     index = TantivyKeywords(tmp_path)
     index.update((), [(1, ["tea"])], (1, 1))
-    pointer = read_pointer(tmp_path)
+    pointer = read_pointer(tmp_path, own_seal())
     assert pointer is not None
     described = tmp_path / pointer.folder / "meta.json"
     text = described.read_text("utf-8").replace('": ', '":')
     assert old in text
     described.write_text(text.replace(old, new), "utf-8")
+    resealed = pointer._replace(files=_digests(described.parent, {}))
+    _point(tmp_path, resealed, own_seal())
     with pytest.raises(DamagedIndexError, match="fields"):
         TantivyKeywords(tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from localrag.seals import own_seal
 from localrag.stores.vectors import DamagedIndexError, FaissVectors, read_stamp
 
 
@@ -70,7 +71,7 @@ def test_saved_and_loaded_with_its_stamp(tmp_path: Path) -> None:
     store.save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["vectors.faiss"]
     again = FaissVectors.load(path, 16)
-    assert again.stamp == ("epoch", 7) == read_stamp(path)
+    assert again.stamp == ("epoch", 7) == read_stamp(path, own_seal())
     assert again.search(vectors[3], 9) == store.search(vectors[3], 9)
     again.add([5], vectors[:1])
     assert len(again) == len(store) + 1

@@ -28,6 +28,7 @@ from library_fixtures import (
     write_protected,
 )
 
+from localrag import files
 from localrag.chunking import passage_text
 from localrag.errors import (
     LibraryDamagedError,
@@ -450,11 +451,40 @@ def test_an_export_deletes_no_folder_of_somebody_else(library: Path, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
+KILLED_EXPORT = """
+import os, sys
+from pathlib import Path
+from localrag import files
+from localrag.stores import travelling
+files._scratch_place = lambda: Path(sys.argv[3])
+pack = travelling._pack
+travelling._pack = lambda *arguments: (pack(*arguments), os._exit(9))
+travelling.export_library(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux files have no name at first")
+def test_a_killed_export_leaves_nothing(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    out.mkdir()
+    scratch.mkdir()
+    command = [sys.executable, "-c", KILLED_EXPORT, *map(str, (library, out / "x.zip", scratch))]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert list(out.iterdir()) == []
+    assert [path.name for path in scratch.rglob("catalogue.sqlite")] == ["catalogue.sqlite"]
+    monkeypatch.setattr(files, "_scratch_place", lambda: scratch)
+    export_library(library, out / "x.zip")
+    assert [path.name for path in out.iterdir()] == ["x.zip"]
+    assert list(scratch.iterdir()) == []
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_of_two_exports_to_one_name_the_first_stays(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
 ) -> None:
-    def unable(*_: Any) -> None:
+    def unable(*_: Any, **__: Any) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     if not links:
