@@ -41,8 +41,8 @@ SECONDS, MEMORY = 20.0, 2**30
 """Limits of a run, far below those that users get: the inputs are small. Processor seconds,
 because the machine may be busy with other things."""
 
-STUCK = 300.0
-"""Seconds without a result and without work, after which a process is given up."""
+LOADING = 300.0
+"""Seconds until the first result: a process has much to load."""
 
 CONTAINED = ("CRASH", "HANG", "MemoryError")
 """What may happen to a parser, and what must then not happen to who asked it to read."""
@@ -129,7 +129,7 @@ def read_all(target: str, seed: int, count: int, state: Path) -> list[Line]:
         command += [str(n) for n in (seed, len(known), count)]
         with (state / f"{target}-errors.txt").open("w+b") as errors:
             process = subprocess.Popen([*command, str(state)], stderr=errors)
-            reason = watch(process, path)
+            reason = watch(process, path, TARGETS[target].patience)
             errors.seek(0)
             said = errors.read().decode(errors="replace")
         known = results(path)
@@ -142,11 +142,12 @@ def read_all(target: str, seed: int, count: int, state: Path) -> list[Line]:
     return known[:count]
 
 
-def watch(process: subprocess.Popen[bytes], path: Path) -> str:
+def watch(process: subprocess.Popen[bytes], path: Path, patience: float = 300.0) -> str:
     """Wait for the process; why it was ended, "" if it was not."""
     import psutil
 
     size, heard, used = -1, time.monotonic(), 0.0
+    results_at_first = path.stat().st_size if path.exists() else 0
     pause = 0.02
     while process.poll() is None:
         time.sleep(pause)
@@ -160,7 +161,7 @@ def watch(process: subprocess.Popen[bytes], path: Path) -> str:
                 process.kill()
                 process.wait()
                 return "HANG"
-            elif time.monotonic() - heard > STUCK:
+            elif time.monotonic() - heard > (patience if now > results_at_first else LOADING):
                 process.kill()
                 process.wait()
                 return "HANG without work"

@@ -132,6 +132,8 @@ class Target:
     """What the product reads in a process of its own has one."""
     fixed: bool = False
     """Whether bytes keep their places mostly: files with offsets and tables."""
+    patience: float = 300.0
+    """Seconds without a result and without work, after which a process is given up."""
 
 
 def mutate(draw: random.Random, seeds: Sequence[bytes], *, fixed: bool = False) -> bytes:
@@ -496,6 +498,20 @@ def read_bundle(case: Case) -> None:
             raise AssertionError(f"a path leads out of the bundle: {entry.path!r}")
 
 
+def folders() -> list[bytes]:
+    """Two small libraries, which `fuzz_folder` mutates as folders."""
+    from fuzz_folder import sound_libraries
+
+    return sound_libraries()
+
+
+def read_folder_made_to_harm(case: Case) -> None:
+    """Hand a folder over, and run one command on it beside somebody's own files."""
+    from fuzz_folder import read_folder
+
+    read_folder(case.folder, case.draw, list(case.seeds))
+
+
 TARGETS: dict[str, Target] = {
     "pdf": Target(pdfs, parse(".pdf"), ".pdf"),
     "markdown": Target(encoded(MARKDOWN), parse(".md"), ".md"),
@@ -510,6 +526,7 @@ TARGETS: dict[str, Target] = {
     "manifest": Target(manifests, read_manifests),
     "library": Target(library_files, read_library, fixed=True),
     "export": Target(exports, read_export, fixed=True),
+    "folder": Target(folders, read_folder_made_to_harm, patience=15.0),
     "bundle": Target(lambda: [BUNDLE.encode()], read_bundle),
 }
 """By name; everything that localrag reads and that may come from somebody else."""

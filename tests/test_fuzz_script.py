@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,7 +40,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     done = run("--count", "25", "--through", "20", "--state", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("25 inputs") == 12
+    assert done.stdout.count("25 inputs") == 13
     assert done.stdout.count("1 of them through the product") == 4
 
 
@@ -54,6 +56,77 @@ def test_an_input_is_made_from_seed_and_number(fuzz: ModuleType, tmp_path: Path)
     seeds = fuzz.samples("html", tmp_path)
     assert fuzz.make("html", 3, 8, seeds)[0] == fuzz.make("html", 3, 8, seeds)[0]
     assert fuzz.make("html", 3, 8, seeds)[0] != fuzz.make("html", 4, 8, seeds)[0]
+
+
+@pytest.fixture
+def folders(fuzz: ModuleType, tmp_path: Path) -> tuple[ModuleType, list[bytes]]:
+    import fuzz_folder
+
+    return fuzz_folder, fuzz.samples("folder", tmp_path / "state")
+
+
+@pytest.mark.parametrize("harm", ["altered", "gone", "new", "linked"])
+@pytest.mark.skipif(os.name == "nt", reason="only on Linux and macOS: pipes, links, owners")
+def test_a_canary_that_is_touched_is_wrong(
+    folders: tuple[ModuleType, list[bytes]],
+    harm: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fuzz_folder, seeds = folders
+
+    def touch(scene: Any) -> None:
+        letter = scene.canary / "letter.txt"
+        match harm:
+            case "altered":
+                letter.write_text("other", encoding="utf-8")
+            case "gone":
+                letter.unlink()
+            case "new":
+                (scene.canary / "a").mkdir()
+            case _:
+                letter.chmod(0o600)
+
+    monkeypatch.setattr(fuzz_folder, "COMMANDS", {"status": touch})
+    with pytest.raises(AssertionError, match="canary"):
+        fuzz_folder.read_folder(tmp_path, random.Random(1), seeds)
+
+
+def test_removed_text_and_other_answers_that_check_does_not_know_of_are_wrong(
+    folders: tuple[ModuleType, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fuzz_folder, seeds = folders
+
+    def keep(scene: Any) -> None:
+        (scene.library / "kept").write_bytes(b"term0x")
+
+    monkeypatch.setattr(fuzz_folder, "MUTATIONS", ((keep, 1),))
+    monkeypatch.setattr(fuzz_folder, "COMMANDS", {"remove": fuzz_folder._remove})
+    with pytest.raises(AssertionError, match="removed text is still in kept"):
+        fuzz_folder.read_folder(tmp_path, random.Random(1), seeds)
+    monkeypatch.setattr(fuzz_folder, "MUTATIONS", ((lambda scene: None, 1),))
+    monkeypatch.setattr(fuzz_folder, "COMMANDS", {"search": fuzz_folder._search})
+    fuzz_folder.read_folder(tmp_path, random.Random(1), seeds)
+    monkeypatch.setattr(fuzz_folder, "answers", lambda library: ("something else",))
+    with pytest.raises(AssertionError, match="other answers"):
+        fuzz_folder.read_folder(tmp_path, random.Random(1), seeds)
+
+
+def test_a_folder_is_made_from_seed_and_number(
+    folders: tuple[ModuleType, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fuzz_folder, seeds = folders
+    made: list[dict[str, bytes]] = []
+
+    def look(scene: Any) -> None:
+        files = (path for path in scene.library.rglob("*") if path.is_file())
+        made.append({path.name: path.read_bytes() for path in files})
+
+    monkeypatch.setattr(fuzz_folder, "COMMANDS", {"status": look})
+    monkeypatch.setattr(fuzz_folder, "MUTATIONS", ((fuzz_folder.alter_values, 1),))
+    for number in (1, 1, 2):
+        fuzz_folder.read_folder(tmp_path, random.Random(number), seeds)
+    assert made[0] == made[1] != made[2]
 
 
 def test_what_is_wrong_is_counted_and_kept(

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.errors import LibraryDamagedError, LibraryError, LocalragError
+from localrag.messages import tr
+from localrag.stores.guarded import GuardedConnection, Mode, connect, log_of, read_header, rewriting
 from localrag.stores.media import not_writable
-from localrag.stores.migrations import is_current, migrate
+from localrag.stores.migrations import expect_known, is_current, migrate
 from localrag.stores.reads import Snapshot
 from localrag.stores.writes import Transaction
 
@@ -27,7 +29,6 @@ _NOT_DAMAGE = frozenset(
         sqlite3.SQLITE_LOCKED,
         sqlite3.SQLITE_NOMEM,
         sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_INTERRUPT,
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_CANTOPEN,
@@ -39,25 +40,36 @@ that is not there, text that is no UTF-8."""
 
 
 class Catalogue:
-    """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing."""
+    """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing.
+
+    Whoever reads or writes has the schema compared with ours first, in the same transaction: a
+    file that came from elsewhere may hold triggers and views, or a log that brings them.
+    """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """`read_only` makes no file beside the catalogue, not even SQLite's log."""
         self.path = path
         self._read_only = read_only
         self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: list[GuardedConnection] = []
         self._guard = threading.Lock()
 
     def needs_migration(self) -> bool:
-        """Whether the file is new or older than this program. Raises for foreign or newer files."""
+        """Whether the file is new or older than this program.
+
+        Raises for what is foreign, newer, or altered: the first two stay as they are to the byte.
+        """
         with self._translated():
+            with self._opening():
+                header = read_header(self.path) if self.path.exists() else None
+            if header is not None:
+                expect_known(header.version, header.application, self.path)
             return not is_current(self._reader(), self.path)
 
     def migrate(self) -> None:
         """Create or update the tables; the caller holds the write lock."""
         with self._translated():
-            migrate(self._writer())
+            migrate(self._writer(), self.path)
 
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
@@ -70,6 +82,7 @@ class Catalogue:
             before = self._seen()
             connection.execute("BEGIN")
             try:
+                self._prove(connection)
                 yield Snapshot(connection)
             finally:
                 if connection.in_transaction:
@@ -83,6 +96,7 @@ class Catalogue:
             connection = self._writer()
             connection.execute("BEGIN IMMEDIATE")
             try:
+                self._prove(connection)
                 yield Transaction(connection)
                 connection.execute("COMMIT")
             except BaseException:
@@ -99,7 +113,8 @@ class Catalogue:
         """
         with self._translated():
             connection = self._writer()
-            connection.execute("VACUUM")
+            with rewriting(connection):
+                connection.execute("VACUUM")
             connection.execute("PRAGMA busy_timeout = 1000")
             (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
@@ -114,7 +129,8 @@ class Catalogue:
         with self._translated():
             before, connection = self._seen(), self._connect()
             connection.execute("PRAGMA query_only = OFF")  # it would hold for the new file too
-            connection.execute("VACUUM INTO ?", (str(path.absolute()),))
+            with rewriting(connection):
+                connection.execute("VACUUM INTO ?", (str(path.absolute()),))
             self._expect_unchanged(before)
 
     def close(self) -> None:
@@ -125,8 +141,8 @@ class Catalogue:
             self._connections.clear()
             self._local = threading.local()
 
-    def _reader(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "reader", None)
+    def _reader(self) -> GuardedConnection:
+        connection: GuardedConnection | None = getattr(self._local, "reader", None)
         idle = connection is not None and not connection.in_transaction
         if idle and self._local.seen != self._seen():
             connection = None  # read without locks, and changed since
@@ -135,10 +151,10 @@ class Catalogue:
             connection = self._local.reader = self._connect()
         return connection
 
-    def _writer(self) -> sqlite3.Connection:
+    def _writer(self) -> GuardedConnection:
         if self._read_only:
             raise not_writable(self.path.parent)
-        connection: sqlite3.Connection | None = getattr(self._local, "writer", None)
+        connection: GuardedConnection | None = getattr(self._local, "writer", None)
         if connection is None:
             connection = self._local.writer = self._connect()
         return connection
@@ -147,7 +163,7 @@ class Catalogue:
         """What tells whether a catalogue that is read without locks has been changed."""
         if not self._read_only:
             return ()
-        states = [path.stat() for path in (self.path, self._log()) if path.exists()]
+        states = [path.stat() for path in (self.path, log_of(self.path)) if path.exists()]
         return tuple((state.st_size, state.st_mtime_ns) for state in states)
 
     def _expect_unchanged(self, before: tuple[tuple[int, int], ...]) -> None:
@@ -158,23 +174,25 @@ class Catalogue:
                 path=self.path,
             )
 
-    def _log(self) -> Path:
-        return self.path.with_name(f"{self.path.name}-wal")
+    def _prove(self, connection: GuardedConnection) -> None:
+        """Raise unless the schema is ours, as this transaction sees it."""
+        (state,) = connection.execute("PRAGMA schema_version").fetchone()
+        if state != connection.proven:
+            is_current(connection, self.path)
+            connection.proven = state
 
-    def _connect(self) -> sqlite3.Connection:
-        where: Path | str = self.path
+    def _connect(self) -> GuardedConnection:
+        mode: Mode = "new"
         if self._read_only:
             # Immutable: no locks and no files of its own. What stands in a log needs both.
-            settled = not self._log().exists() or not self._log().stat().st_size
-            where = f"{self.path.absolute().as_uri()}?mode=ro{'&immutable=1' if settled else ''}"
-        connection = sqlite3.connect(
-            where,
-            timeout=BUSY_TIMEOUT,
-            isolation_level=None,
-            check_same_thread=False,
-            uri=self._read_only,
-        )
+            log = log_of(self.path)
+            mode = "read" if log.exists() and log.stat().st_size else "immutable"
+        with self._opening():
+            connection = connect(self.path, mode=mode, timeout=BUSY_TIMEOUT)
         try:
+            connection.execute("BEGIN")
+            self._prove(connection)  # before anything is written
+            connection.execute("ROLLBACK")
             if self._read_only:
                 connection.execute("PRAGMA query_only = ON")
                 return self._kept(connection)
@@ -184,15 +202,25 @@ class Catalogue:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
-        except sqlite3.Error:
+        except BaseException:
             connection.close()
             raise
         return self._kept(connection)
 
-    def _kept(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _kept(self, connection: GuardedConnection) -> GuardedConnection:
         with self._guard:
             self._connections.append(connection)
         return connection
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Say in our words that there is a link or a pipe in the place of a file."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, LocalragError):
+                raise
+            raise self._unusable(error) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -209,21 +237,25 @@ class Catalogue:
                     path=self.path,
                     reason=error,
                 ) from error
-            raise LibraryError(
-                "The catalogue {path} cannot be used: {reason}.",
-                hint="Check the free disk space and whether you may write to that folder.",
-                path=self.path,
-                reason=error,
-            ) from error
-        except sqlite3.IntegrityError:
-            raise  # a mistake of the caller, not of the file
+            raise self._unusable(error) from error
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self._damaged(error) from error  # even SQLite's complaint may be no UTF-8
 
+    def _unusable(self, error: Exception) -> LibraryError:
+        return LibraryError(
+            "The catalogue {path} cannot be used: {reason}.",
+            hint="Check the free disk space and whether you may write to that folder.",
+            path=self.path,
+            reason=error,
+        )
+
     def _damaged(self, error: Exception) -> LibraryDamagedError:
+        reason: object = error
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            reason = tr("its pages lead to more than a file of its size can hold")
         return LibraryDamagedError(
             "The catalogue {path} is damaged: {reason}.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",
             path=self.path,
-            reason=error,
+            reason=reason,
         )

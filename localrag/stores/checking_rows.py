@@ -1,4 +1,6 @@
-"""The catalogue against itself: SQLite's own structures, references, and checksums."""
+"""The catalogue against itself: SQLite's own structures, references, checksums and values."""
+
+# ruff: noqa: S608 - what is put into a statement here are names of our own schema
 
 from __future__ import annotations
 
@@ -6,10 +8,31 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
+import numpy as np
+
 from localrag.messages import tr
 from localrag.stores.checksums import content_checksum, passages_checksum, sources_checksum
 from localrag.stores.findings import Finding, repair_by_rebuild, repair_from_backup
-from localrag.stores.reads import Snapshot
+from localrag.stores.reads import SETTINGS, Snapshot
+
+FOREIGN = "foreign"
+"""The code of a finding that an import leaves behind."""
+
+_REQUIRED = ("generation", "dimension", "epoch", "embedding")
+_TYPES = {"INTEGER": "integer", "TEXT": "text", "BLOB": "blob"}
+_IMPOSSIBLE = (
+    "SELECT count(1) FROM chunks c JOIN documents d ON d.number = c.document WHERE c.id < 0 OR "
+    'c."start" < 0 OR c."end" < c."start" OR c."end" > d.length OR c.position < 0',
+    "SELECT count(1) FROM pages p JOIN documents d ON d.number = p.document WHERE "
+    'p."start" < 0 OR p."end" < p."start" OR p."end" > d.length',
+    "SELECT count(1) FROM headings h JOIN documents d ON d.number = h.document WHERE "
+    'h."start" < 0 OR h."start" > d.length',
+    "SELECT count(1) FROM documents WHERE CASE WHEN json_valid(metadata) "
+    "THEN json_type(metadata) != 'object' ELSE 1 END",
+    "SELECT count(1) FROM documents WHERE length < 0 OR size < 0",
+    "SELECT count(1) FROM chunks WHERE id NOT IN (SELECT chunk FROM embeddings)",
+)
+"""How many rows say what no document can be."""
 
 _OF_AN_INDEX = re.compile(
     r"row \d+ missing from index|wrong # of entries in index|non-unique entry in index"
@@ -19,7 +42,12 @@ _OF_AN_INDEX = re.compile(
 def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
     """All that is wrong; stops where SQLite's own structures are."""
     sql = snapshot.sql
-    faults = [str(row[0]) for row in sql.execute("PRAGMA integrity_check") if row[0] != "ok"]
+    faults = []
+    for (said,) in sql.execute("PRAGMA integrity_check"):
+        if said != "ok":
+            faults.append(str(said))
+        if faults and not _OF_AN_INDEX.match(faults[-1]):
+            break  # pages that refer to each other in a ring would be looked at for ever
     for fault in faults:
         yield Finding(
             "catalogue",
@@ -32,6 +60,7 @@ def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _dangling(sql)
     yield from _settings(snapshot)
     yield from _documents(sql)
+    yield from _values(snapshot)
 
 
 def _dangling(sql: sqlite3.Connection) -> Iterator[Finding]:
@@ -53,15 +82,48 @@ def _dangling(sql: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _settings(snapshot: Snapshot) -> Iterator[Finding]:
-    kinds = {"generation": int, "dimension": int, "epoch": str, "embedding": str}
-    for key, kind in kinds.items():
-        if not isinstance(snapshot.meta(key), kind):
-            yield Finding(
-                "catalogue",
-                "settings",
-                tr("catalogue.sqlite does not say what it must of “{key}”.", key=key),
-                repair_from_backup(),
-            )
+    found = {}
+    for key, value in snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"):
+        found[key] = value
+    wrong = [key for key in _REQUIRED if key not in found]
+    wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
+    for key in wrong:
+        yield Finding(
+            "catalogue",
+            "settings",
+            tr("catalogue.sqlite does not say what it must of “{key}”.", key=key),
+            repair_from_backup(),
+        )
+    for key in (key for key in found if key not in SETTINGS):
+        yield Finding(
+            "catalogue",
+            FOREIGN,
+            tr("catalogue.sqlite holds a setting that is not localrag's: “{key}”.", key=key),
+            tr("Take it over by `localrag export` and `localrag import`, which leave it behind."),
+        )
+
+
+def _values(snapshot: Snapshot) -> Iterator[Finding]:
+    """Whether every value is one that can have been stored there."""
+    sql = snapshot.sql
+    tables = sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    queries = list(_IMPOSSIBLE)
+    for (table,) in tables:
+        columns = sql.execute(f"PRAGMA table_info({table})").fetchall()
+        other = [f"typeof(\"{c[1]}\") != '{_TYPES[c[2]]}'" for c in columns if c[2]]
+        queries.append(f"SELECT count(1) FROM {table} WHERE {' OR '.join(other)}")
+    count = sum(int(sql.execute(query).fetchone()[0]) for query in queries)
+    if not count:
+        for _, vectors in snapshot.packed_embeddings():
+            packed = np.frombuffer(b"".join(vectors), dtype=np.uint8)
+            count += packed.size % 2 or int((~np.isfinite(packed.view("<f2"))).sum())
+    if count:
+        yield Finding(
+            "catalogue",
+            "values",
+            tr("catalogue.sqlite holds {count} values that cannot have been stored.", count=count),
+            repair_from_backup(),
+        )
 
 
 def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from functools import cache
 
 from localrag.errors import LibraryDamagedError, LibraryMismatchError
+from localrag.messages import tr
 from localrag.stores.checksums import first_checksums
+from localrag.stores.guarded import altered
 
 APPLICATION_ID = 0x4C524147  # "LRAG"
 
@@ -125,19 +129,18 @@ def m003_add_origins(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+Step = Callable[[sqlite3.Connection], None]
+
+MIGRATIONS: tuple[Step, ...] = (
     m001_create_tables,
     m002_add_checksums,
     m003_add_origins,
 )
 
 
-def is_current(connection: sqlite3.Connection, path: object) -> bool:
-    """Whether no step is missing. Raises for a file that is newer than this program, or foreign."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != APPLICATION_ID and tables:
+def expect_known(version: int, application: int, path: object) -> None:
+    """Raise for a file that is newer than this program, or another program's."""
+    if application not in (0, APPLICATION_ID):
         raise LibraryDamagedError(
             "{path} is a database of another program, not the catalogue of a library.",
             hint="Name another folder with --library.",
@@ -151,18 +154,66 @@ def is_current(connection: sqlite3.Connection, path: object) -> bool:
             found=version,
             known=len(MIGRATIONS),
         )
+
+
+def is_current(connection: sqlite3.Connection, path: object) -> bool:
+    """Whether no step is missing.
+
+    Raises for a file that is newer than this program, or foreign, or whose schema is not to the
+    letter that of its version.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    ours = has_our_schema(connection)
+    expect_known(version, application if ours or application else -1, path)
+    if not ours:
+        raise altered(path, tr("its tables are not those of a library"))
     return bool(version == len(MIGRATIONS))
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Apply the missing steps, each in its own transaction."""
+def has_our_schema(connection: sqlite3.Connection) -> bool:
+    """Whether the schema is what the steps make of an empty file, and each table has its pages.
+
+    A trigger, a view, a table or an index more, or another word in one of them, is not ours.
+    """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    found = connection.execute(
+        "SELECT rootpage, type, name, tbl_name, sql FROM sqlite_master LIMIT 1000"
+    ).fetchall()
+    roots = {row[0] for row in found if type(row[0]) is int and 1 < row[0] <= pages}
+    return (
+        0 <= version <= len(MIGRATIONS)
+        and application == (APPLICATION_ID if version else 0)
+        and encoding == "UTF-8"
+        and len(roots) == len(found)
+        and {row[1:] for row in found} == _schema(MIGRATIONS[:version])
+    )
+
+
+@cache
+def _schema(steps: tuple[Step, ...]) -> frozenset[tuple[object, ...]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for step in steps:
+            step(fresh)
+        return frozenset(
+            fresh.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+        )
+
+
+def migrate(connection: sqlite3.Connection, path: object) -> None:
+    """Apply the missing steps, all in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        is_current(connection, path)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in MIGRATIONS[version:]:
             step(connection)
-            connection.execute(f"PRAGMA user_version = {number}")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -18,6 +18,9 @@ from localrag.stores.records import EmbeddingIdentity
 PATIENCE = 10.0
 """Seconds that a writer waits for another before it gives up, where the caller says nothing."""
 
+WIDEST = 65_536
+"""Dimensions of a vector."""
+
 
 def enter_library(directory: Path, *, create: bool) -> Path:
     """The one way into a library: its folder, looked at before anything in it is opened.
@@ -96,7 +99,7 @@ def bind(
 def identity(snapshot: Snapshot) -> EmbeddingIdentity:
     """Which vector space the library lives in. Raises LibraryDamagedError if it does not say."""
     fingerprint, name, dimension = map(snapshot.meta, ("embedding", "embedding_name", "dimension"))
-    if fingerprint is None or not isinstance(dimension, int) or dimension < 1:
+    if fingerprint is None or not isinstance(dimension, int) or not 0 < dimension <= WIDEST:
         raise LibraryDamagedError(
             "The library does not say which embedding model it was built with.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",

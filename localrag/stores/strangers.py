@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import quote
-
-import numpy as np
 
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError
 from localrag.messages import tr
-from localrag.stores.checking_rows import catalogue_findings
-from localrag.stores.migrations import APPLICATION_ID, MIGRATIONS, is_current, migrate
+from localrag.stores.checking_rows import FOREIGN, catalogue_findings
+from localrag.stores.guarded import connect
+from localrag.stores.migrations import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    has_our_schema,
+    is_current,
+    migrate,
+)
 from localrag.stores.opening import identity
 from localrag.stores.reads import Snapshot
 from localrag.stores.records import EmbeddingIdentity
@@ -43,24 +47,7 @@ LEFT = ("meta", "removals", "staged_documents", "staged_chunks")
 """What belongs to the place where a library lies; of `meta`, three settings are taken over."""
 
 _HEADER = b"SQLite format 3\x00"
-_LENGTH_LIMIT = 256 << 20
-"""Bytes of one value: a block of text has 64 KiB at most, a document's metadata little."""
-_DIMENSION_LIMIT = 65_536
 _OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
-_TYPES = {"INTEGER": int, "TEXT": str, "BLOB": bytes}
-_WRONG = (
-    "SELECT count(*) FROM chunks c JOIN documents d ON d.number = c.document WHERE c.id < 0 OR "
-    'c."start" < 0 OR c."end" < c."start" OR c."end" > d.length OR c.position < 0',
-    "SELECT count(*) FROM pages p JOIN documents d ON d.number = p.document WHERE "
-    'p."start" < 0 OR p."end" < p."start" OR p."end" > d.length',
-    "SELECT count(*) FROM headings h JOIN documents d ON d.number = h.document WHERE "
-    'h."start" < 0 OR h."start" > d.length',
-    "SELECT count(*) FROM documents WHERE CASE WHEN json_valid(metadata) "
-    "THEN json_type(metadata) != 'object' ELSE 1 END",
-    "SELECT count(*) FROM documents WHERE length < 0 OR size < 0",
-    "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk FROM embeddings)",
-)
-"""How many rows say what no document can be."""
 
 
 class Stranger:
@@ -73,15 +60,15 @@ class Stranger:
         if not header.startswith(_HEADER) or header[18:20] != b"\x01\x01":
             raise _foreign(tr("it is not written as an export writes it"))
         with _translated():
-            self._sql = _connect(path, "mode=ro&immutable=1")
+            self._sql = connect(path, mode="immutable")
             try:
                 self._expect_our_tables()
                 if not is_current(self._sql, path.name):
                     self._sql.close()
-                    with closing(_connect(path, "mode=rw")) as connection:
+                    with closing(connect(path, mode="write")) as connection:
                         connection.execute("PRAGMA journal_mode = MEMORY")
-                        migrate(connection)
-                    self._sql = _connect(path, "mode=ro&immutable=1")
+                        migrate(connection, path.name)
+                    self._sql = connect(path, mode="immutable")
             except BaseException:
                 self._sql.close()
                 raise
@@ -93,32 +80,24 @@ class Stranger:
     def checked(self) -> tuple[EmbeddingIdentity, int, int]:
         """Its embedding model, and how many documents and chunks it has.
 
-        Raises LibraryDamagedError for whatever `localrag check` finds in a catalogue, and for
-        values that no document can have.
+        Raises LibraryDamagedError for whatever `localrag check` finds in a catalogue.
         """
         with _translated():
             snapshot = Snapshot(self._sql)
             for finding in catalogue_findings(snapshot):
-                raise _foreign(finding.text.rstrip(".。"))
-            found = identity(snapshot)
-            if found.dimension > _DIMENSION_LIMIT or any(
-                self._sql.execute(query).fetchone()[0] for query in _WRONG
-            ):
-                raise _foreign(tr("it says what cannot be of a document"))
-            return found, snapshot.counts().documents, snapshot.chunks()
+                if finding.code != FOREIGN:
+                    raise _foreign(finding.text.rstrip(".。"))
+            return identity(snapshot), snapshot.counts().documents, snapshot.chunks()
 
     def copy_to(self, transaction: Transaction) -> None:
         """Copy every row, under a new epoch: what follows this catalogue begins anew."""
         with _translated():
             for table in TABLES:
                 columns = transaction.sql.execute(f"PRAGMA table_info({table})").fetchall()
-                types = [_TYPES[column[2]] for column in columns]
                 names = ", ".join(f'"{column[1]}"' for column in columns)
                 marks = ", ".join("?" * len(columns))
                 rows = self._sql.execute(f"SELECT {names} FROM {table}")
-                transaction.sql.executemany(
-                    f"INSERT INTO {table}({names}) VALUES ({marks})", _typed(rows, types)
-                )
+                transaction.sql.executemany(f"INSERT INTO {table}({names}) VALUES ({marks})", rows)
             source = Snapshot(self._sql)
             transaction.set_embedding(identity(source))
             transaction.set_meta("generation", source.stamp()[1])
@@ -137,39 +116,8 @@ class Stranger:
                 found=version,
                 known=len(MIGRATIONS),
             )
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as ours:
-            for step in MIGRATIONS[:version]:
-                step(ours)
-            if _schema(ours) != _schema(self._sql):
-                raise _foreign(tr("its tables are not those of a library"))
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"file:{quote(path.absolute().as_posix())}?{mode}", uri=True, isolation_level=None
-    )
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LENGTH_LIMIT)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
-
-
-def _schema(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
-    return sorted(
-        connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master")
-    )
-
-
-def _typed(rows: Iterator[Sequence[object]], types: Sequence[type]) -> Iterator[Sequence[object]]:
-    """The rows, each value of which is of its column's type; vectors are of numbers."""
-    for row in rows:
-        for value, kind in zip(row, types, strict=True):
-            if type(value) is not kind:
-                raise _foreign(tr("it says what cannot be of a document"))
-            if isinstance(value, bytes) and not np.isfinite(np.frombuffer(value, "<f2")).all():
-                raise _foreign(tr("it says what cannot be of a document"))
-        yield row
+        if not has_our_schema(self._sql):
+            raise _foreign(tr("its tables are not those of a library"))
 
 
 @contextmanager

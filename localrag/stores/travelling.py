@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import sqlite3
 import zipfile
@@ -22,11 +23,12 @@ import msgspec
 
 from localrag import __version__
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
-from localrag.files import new_file, scratch_folder
+from localrag.files import create_file, new_file, scratch_folder
 from localrag.messages import tr
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.checking import check_library
 from localrag.stores.following import PassageText, Tokenize
+from localrag.stores.guarded import connect
 from localrag.stores.library import KeywordEngine, Library
 from localrag.stores.locking import OnWait, WriteLock
 from localrag.stores.media import is_read_only
@@ -134,7 +136,7 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
         copied.purge()
     finally:
         copied.close()
-    with closing(sqlite3.connect(copy)) as connection:
+    with closing(connect(copy)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
     return found
 
@@ -245,7 +247,7 @@ def _unmake(directory: Path, *, made: bool) -> None:
 def _is_unused(catalogue: Path) -> bool:
     """Whether it holds no documents and no process has it open, waiting to write, say."""
     try:
-        with closing(sqlite3.connect(catalogue, timeout=0.2, isolation_level=None)) as connection:
+        with closing(connect(catalogue, mode="write", timeout=0.2)) as connection:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "documents" in tables and any(connection.execute("SELECT 1 FROM documents LIMIT 1")):
                 return False
@@ -265,8 +267,9 @@ def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None
             hint="Import into a folder of its own: --library NEW_FOLDER.",
             directory=directory,
         )
-    # Named like what belongs to a library: the next writer deletes what a kill leaves.
-    copy = directory / f"{CATALOGUE}.import.{os.getpid()}.part"
+    # Named like what belongs to a library: the next writer deletes what a kill leaves. Nobody
+    # can have laid a journal for that name beside it.
+    copy = directory / f"{CATALOGUE}.import.{secrets.token_hex(8)}.part"
     catalogue = Catalogue(directory / CATALOGUE)
     try:
         _extract(packed, manifest, copy)
@@ -323,7 +326,7 @@ def _most(info: zipfile.ZipInfo) -> int:
 
 def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
     digest, left = hashlib.sha256(), manifest.bytes
-    with packed.open(CATALOGUE) as stream, path.open("wb") as copy:
+    with packed.open(CATALOGUE) as stream, create_file(path) as copy:
         for part in iter(lambda: stream.read(_PART), b""):
             left -= len(part)
             if left < 0:

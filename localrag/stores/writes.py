@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.stores.checksums import passages_checksum, store_checksums, store_sources_checksum
+from localrag.stores.guarded import GuardedConnection
 from localrag.stores.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
 from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.types import PAGE_BREAK, Chunk
@@ -36,9 +36,13 @@ _REFERENCES = {
 class Transaction(Snapshot):
     """Changes that become visible together; its reads see them already."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: GuardedConnection) -> None:
         super().__init__(connection)
         self._generation = 0
+
+    def chunks(self) -> int:
+        """Number of chunks, as they are at this moment of the transaction."""
+        return self._count("chunks")
 
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""

@@ -177,7 +177,7 @@ def test_while_somebody_writes_one_state_travels(library: Path, tmp_path: Path) 
 
 def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:
     with sqlite3.connect(":memory:", isolation_level=None) as fresh:
-        migrate(fresh)
+        migrate(fresh, "fresh")
         tables = {
             row[0] for row in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
