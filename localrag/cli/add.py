@@ -17,6 +17,7 @@ from localrag.cli.output import (
     note_rebuilding,
     say,
 )
+from localrag.errors import UnsupportedFileError
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -107,12 +108,18 @@ def _print(report: AddReport, seconds: float) -> None:
         note(tr("Removed, because the files are gone:"))
         for source in report.removed:
             note(f"  {source}")
-    if report.skipped:
-        note(tr("{count} files of other kinds were passed over:", count=len(report.skipped)))
-        for error in report.skipped[:SHOWN]:
+    others = [one for one in report.skipped if isinstance(one, UnsupportedFileError)]
+    if others:
+        note(tr("{count} files of other kinds were passed over:", count=len(others)))
+        for error in others[:SHOWN]:
             note(f"  {error.values.get('source', '')}")
-        if len(report.skipped) > SHOWN:
+        if len(others) > SHOWN:
             note("  …")
+    if len(others) < len(report.skipped):
+        note(tr("Passed over:"))
+        for left in report.skipped:
+            if left not in others:
+                note(f"  {spoken(left)}")
     if report.failed:
         note(tr("Not readable:"))
         for one in report.failed:

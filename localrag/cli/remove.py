@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note, say
-from localrag.messages import tr
+from localrag.messages import spoken, tr
 
 
 @click.command(help=tr("Take files, or all files below a folder, out of the library."))
@@ -35,6 +35,7 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
                 "documents": list(removal.documents),
                 "chunks": removal.chunks,
                 "purged": removal.purged,
+                "reason": spoken(removal.fault) if removal.fault else "",
             }
         )
         return
@@ -47,7 +48,15 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
             chunks=removal.chunks,
         )
     )
-    if not removal.purged:
+    if removal.fault:
+        note(spoken(removal.fault))
+        note(
+            tr(
+                "What was removed is found no more, but some of its text stays in the library's "
+                "files until this can be finished: by the next command that opens the library."
+            )
+        )
+    elif not removal.purged:
         note(
             tr(
                 "Another process is reading the library: some removed text stays in its log until "

@@ -20,6 +20,28 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
+_WEB = """
+    utf-8 cp866 cp874 cp932 cp949 euc_jp iso2022_jp gb18030 big5hkscs koi8-r koi8-u mac-roman
+    mac-cyrillic cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 iso8859-2 iso8859-3
+    iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8 iso8859-10 iso8859-13 iso8859-14 iso8859-15
+    iso8859-16
+"""
+_OF_THE_WEB = {name: name for name in _WEB.split()} | {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5": "big5hkscs",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+"""Python's codecs that are encodings of the WHATWG Encoding Standard, and by which of them a
+browser reads each. UTF-16 has a mark, or is told by its zeros. With any other (UTF-7, IDNA, ROT13),
+a text would be read that no browser shows."""
+
 _SAMPLE = 20_000
 """Characters beyond ASCII that are weighed; more do not change the verdict."""
 
@@ -35,6 +57,17 @@ _MOST_COMMON = frozenset(
     "该該交规規万萬取拉格望觉覺术術领領共确確传傳师師观觀清今切院让讓识識候带帶导導争爭运運请請型网網技图圖据數"
     "，。、：；？！「」『』（）《》“”‘’…—"
 )
+
+
+def decode_declared(data: bytes, label: str) -> str | None:
+    """The text of `data` in the encoding that a web page declares; None where that is not it.
+
+    `label` is what the page says: None also for whatever is no encoding of the web.
+    """
+    try:
+        return data.decode(_OF_THE_WEB[codecs.lookup(label).name])
+    except (LookupError, UnicodeError, ValueError):
+        return None
 
 
 def decode(data: bytes, source: str) -> str:
@@ -79,11 +112,7 @@ _CHINESE = 0.35
 def _chinese(data: bytes) -> list[str]:
     """The data as GB18030 and as Big5, where that leaves next to nothing broken."""
     texts = [data.decode(encoding, errors="replace") for encoding in ("gb18030", "big5hkscs")]
-    return [
-        text
-        for text in texts
-        if text.count("\ufffd") <= 0.005 * sum(1 for c in text if not c.isascii())
-    ]
+    return [text for text in texts if text.count("\ufffd") <= 0.005 * _beyond(text)]
 
 
 def _utf8(data: bytes) -> str | None:
@@ -92,9 +121,13 @@ def _utf8(data: bytes) -> str | None:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("utf-8", errors="replace")
-    beyond = [c for c in text if not c.isascii()]
-    broken = beyond.count("\ufffd")
-    return text if broken < 0.02 * len(beyond) or (broken <= 2 and len(beyond) >= 20) else None
+    beyond, broken = _beyond(text), text.count("\ufffd")
+    return text if broken < 0.02 * beyond or (broken <= 2 and beyond >= 20) else None
+
+
+def _beyond(text: str) -> int:
+    """How many of its characters are beyond ASCII."""
+    return len(text) - len(text.encode("ascii", "ignore"))
 
 
 def _utf16_encoding(data: bytes) -> str | None:
@@ -169,12 +202,13 @@ def _other(data: bytes, source: str, score: float, chinese: str) -> str:
     from charset_normalizer import from_bytes
 
     western = data.decode("cp1252", errors="replace")
-    beyond = [c for c in western if not c.isascii()]
-    if len(beyond) < 0.2 * len(data) and all(c.isalpha() or c in _WESTERN_SIGNS for c in beyond):
+    signs = {c for c in set(western) if not c.isascii() and not c.isalpha()}
+    if _beyond(western) < 0.2 * len(data) and signs <= set(_WESTERN_SIGNS):
         return (
             western  # charset-normalizer tends to other code pages where there is little to go by
         )
-    found = from_bytes(data[: 4 * _SAMPLE], cp_exclusion=["utf_16", "utf_32", "utf_7"]).best()
+    known = sorted({name.replace("-", "_") for name in _OF_THE_WEB.values()})
+    found = from_bytes(data[: 4 * _SAMPLE], cp_isolation=known).best()
     if found is not None:
         return data.decode(found.encoding, errors="replace")
     if score > 0:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from localrag import network
@@ -48,6 +50,9 @@ _SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"\x7fELF|MZ[\x00-\xff]{58}"), "EXE"),
     (re.compile(rb"%!PS"), "PostScript"),
 )
+_JUNCTION = 0xA0000003
+"""The reparse tag that Windows gives a junction; `os.path.isjunction` came with Python 3.12."""
+
 _HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 
 
@@ -86,32 +91,36 @@ def parse_file(
 
 def read_bytes(path: Path, *, size_limit: int = SIZE_LIMIT) -> bytes:
     """The bytes of a file; a ParsingError if it cannot be read or has more than `size_limit`."""
-    source = str(path)
     try:
-        if path.exists() and not path.is_file():
-            raise UnsupportedFileError(
-                "{source} is not a file but a folder or a device.",
-                hint="Name a file.",
-                source=source,
-            )
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        # Not blocking: what was a file when it was found may be a pipe by now.
+        with open(path, "rb", opener=_without_waiting) as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise _no_file(path)
+            size = state.st_size
+            data = b"" if size > size_limit else file.read(size + 1)
+            if len(data) > size:  # it grows meanwhile
+                data += file.read(size_limit)
+                size = len(data)
             if size > size_limit:
                 raise UnsupportedFileError(
                     "{source} has {size} MB, more than the limit of {limit} MB.",
                     hint="Split it into parts, for example with `qpdf --split-pages=500`.",
-                    source=source,
+                    source=str(path),
                     size=-(-size // 2**20),
                     limit=size_limit // 2**20,
                 )
-            return file.read()
+            return data
+    except IsADirectoryError as error:
+        raise _no_file(path) from error
     except OSError as error:
-        raise ParsingError(
-            "{source} cannot be read: {reason}.",
-            hint="Check that it is still there and that you may read it.",
-            source=source,
-            reason=error.strerror or str(error),
-        ) from error
+        if path.is_dir():  # Windows does not open it at all
+            raise _no_file(path) from error
+        raise _unreadable(path, error) from error
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
 def _parser(path: Path, tick: Callable[[], None], *, hidden_text: bool) -> Parser:
@@ -176,9 +185,10 @@ def _kind(data: bytes) -> str | None:
 def walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
     """The readable files at and below the paths, each once, in an order that does not change.
 
-    A file that is named is always yielded. In folders, hidden files and folders
-    are passed over, and files of other kinds and folders that cannot be opened
-    are put into `skipped`. Symbolic links are followed, never in circles.
+    What is named is followed wherever it leads. In folders, hidden files and folders are passed
+    over, and into `skipped` go files of other kinds, pipes and devices, folders that cannot be
+    opened, and links that lead out of all that is walked, or to what is hidden there. Other links
+    are followed last, so that a file is met under its own name, and never in circles.
 
     Raises UsageError for a path that does not exist, before anything is yielded.
     """
@@ -194,30 +204,98 @@ def walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
 
 def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
     seen: set[str] = set()
+    roots = {os.path.realpath(path) for path in paths}
+    links: deque[Path] = deque()
     # A stack and not recursion: folders may be nested deeper than Python's calls.
     stack = [(path, True) for path in reversed(paths)]
-    while stack:
-        path, named = stack.pop()
+    while stack or links:
+        path, named = stack.pop() if stack else (links.popleft(), False)
         real = os.path.realpath(path)
         if real in seen:
             continue
-        seen.add(real)
-        if not path.is_dir():
-            if named or (path.is_file() and path.suffix.lower() in SUPPORTED_SUFFIXES):
+        try:
+            mode = path.stat().st_mode
+            readable = path.suffix.lower() in SUPPORTED_SUFFIXES
+            out = not named and _is_link(path) and not _lies_below(real, roots)
+            if out and (readable or stat.S_ISDIR(mode)):
+                skipped.append(_leads_out(path, real))
+                continue
+            seen.add(real)
+            if not stat.S_ISDIR(mode):
+                if named or (stat.S_ISREG(mode) and readable):
+                    yield path
+                else:
+                    skipped.append(_unsupported(path) if stat.S_ISREG(mode) else _no_reading(path))
+                continue
+            for entry in sorted(path.iterdir(), reverse=True):
+                if not entry.name.startswith("."):
+                    if _is_link(entry):
+                        links.append(entry)
+                    else:
+                        stack.append((entry, False))
+        except OSError as error:
+            if named and not path.is_dir():  # reading it says what is wrong
                 yield path
             else:
-                skipped.append(_unsupported(path))
-            continue
-        try:
-            below = sorted(path.iterdir(), reverse=True)
-        except OSError as error:
-            skipped.append(
-                ParsingError(
-                    "The folder {source} cannot be opened: {reason}.",
-                    hint="Check that you may read it.",
-                    source=str(path),
-                    reason=error.strerror or str(error),
-                )
-            )
-            continue
-        stack.extend((entry, False) for entry in below if not entry.name.startswith("."))
+                skipped.append(_closed(path, error))
+
+
+def _is_link(path: Path) -> bool:
+    """Whether a path is a symbolic link, or what Windows has instead of one: a junction."""
+    state = path.lstat()
+    return stat.S_ISLNK(state.st_mode) or getattr(state, "st_reparse_tag", 0) == _JUNCTION
+
+
+def _lies_below(real: str, roots: Collection[str]) -> bool:
+    """Whether a place is reached by walking the roots, which passes over what is hidden."""
+    below = (
+        os.path.relpath(real, root)
+        for root in roots
+        if real == root or real.startswith(os.path.join(root, ""))  # noqa: PTH118 - of "/" too
+    )
+    return any(
+        not any(part.startswith(".") and part != "." for part in Path(one).parts) for one in below
+    )
+
+
+def _leads_out(path: Path, real: str) -> ParsingError:
+    return ParsingError(
+        "{source} is a link that leads out of what is added, to {target}; it was not followed.",
+        hint="If you want what is there, name it: localrag add {source}",
+        source=str(path),
+        target=real,
+    )
+
+
+def _no_reading(path: Path) -> ParsingError:
+    return ParsingError(
+        "{source} is a pipe, a socket or a device; it was not opened.",
+        hint="Copy what comes from it into a file, and add that.",
+        source=str(path),
+    )
+
+
+def _no_file(path: Path) -> UnsupportedFileError:
+    return UnsupportedFileError(
+        "{source} is not a file but a folder or a device.", hint="Name a file.", source=str(path)
+    )
+
+
+def _closed(path: Path, error: OSError) -> ParsingError:
+    if path.is_dir():
+        return ParsingError(
+            "The folder {source} cannot be opened: {reason}.",
+            hint="Check that you may read it.",
+            source=str(path),
+            reason=error.strerror or str(error),
+        )
+    return _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: OSError) -> ParsingError:
+    return ParsingError(
+        "{source} cannot be read: {reason}.",
+        hint="Check that it is still there and that you may read it.",
+        source=str(path),
+        reason=error.strerror or str(error),
+    )

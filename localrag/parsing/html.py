@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from localrag.errors import CorruptFileError, EmptyFileError
-from localrag.parsing.decoding import decode
+from localrag.parsing.decoding import decode, decode_declared
 from localrag.parsing.lines import CELL_BREAK, Line, build, resolved, squeeze
 from localrag.text.normalize import clean
 from localrag.types import Document
 
-_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
+_META = re.compile(rb"<meta[\s/][^>]*", re.IGNORECASE)
+_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([\w.:+-]{2,40})", re.IGNORECASE)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _UNSEEN = """
     script style noscript template nav footer aside form svg math iframe object embed canvas
     button select input textarea head audio video map dialog
@@ -38,6 +40,9 @@ _HIDDEN_STYLE = re.compile(
     r"|(?:left|top|text-indent)\s*:\s*-\d{3,}",
     re.IGNORECASE,
 )
+_HEAD = 4096
+"""Bytes in which a page declares its encoding."""
+
 _DEEPEST = 100
 """Levels of nesting that are told apart; what lies deeper is taken as one text."""
 
@@ -78,20 +83,15 @@ def fragment_text(html: str) -> list[str]:
 
 def _decode(data: bytes, source: str) -> str:
     """The declared charset if it reads the bytes, else what the bytes look like."""
-    declared = _CHARSET.search(data[:4096])
-    if declared and not data.startswith(
-        (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    ):
-        name = declared.group(1).decode("ascii").lower()
-        # As browsers do: these names stand for their supersets.
-        name = {"gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs"}.get(name, name)
-        if name in ("iso-8859-1", "latin-1", "us-ascii", "ascii"):
-            name = "cp1252"
-        try:
-            if not name.startswith(("utf-16", "utf16")):
-                return data.decode(name)
-        except (LookupError, UnicodeError):
-            pass  # the declaration is wrong: the bytes decide
+    if not data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        for tag in _META.findall(_COMMENT.sub(b"", data[:_HEAD])):
+            declared = _CHARSET.search(tag)
+            # As browsers do: in a tag with content (of a description, say) it counts only for HTTP.
+            if declared and (b"content" not in tag.lower() or b"http-equiv" in tag.lower()):
+                text = decode_declared(data, declared.group(1).decode("ascii", "replace"))
+                if text is not None:
+                    return text
+                break  # the declaration is wrong: the bytes decide
     return decode(data, source)
 
 

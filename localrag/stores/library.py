@@ -310,7 +310,8 @@ class Library:
 
         A document goes when its last path goes. Unknown names raise UsageError and nothing is
         removed. The catalogue and both indexes are written anew without what was removed, and
-        the write-ahead log is emptied.
+        the write-ahead log is emptied; where that fails, `Removal.fault` says why, and whatever
+        opens the library next does it.
         """
         with self.writing(timeout, on_wait):
             before = self.counts()
@@ -331,9 +332,14 @@ class Library:
                     transaction.remove_document(document_id)
                     gone_sources.extend(found.sources)
                     gone_documents.append(document_id)
-            purged = self.purge()
+            # What was committed is removed, whatever becomes of the rest: it stays due.
+            purged, fault = False, None
+            try:
+                purged = self.purge()
+            except LibraryError as error:
+                fault = error
         chunks = before.chunks - self.counts().chunks
-        return Removal(tuple(gone_sources), tuple(gone_documents), chunks, purged)
+        return Removal(tuple(gone_sources), tuple(gone_documents), chunks, purged, fault)
 
     def expect(self, embedding: EmbeddingIdentity) -> None:
         """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""
@@ -352,16 +358,15 @@ class Library:
 
         Where it is cut off or False, whatever opens the library next tries again.
         """
-        with self.writing():
-            with in_our_words(self.directory):
-                kept = self._places.kept_in_library
-                if not kept:
-                    clear_vectors(self.directory)
-                if not kept or self._engine != "tantivy":  # nobody else brings them up
-                    clear_keywords(self.directory)
-                # A state says as much as the passage that it stands for.
-                if not clear_states(self.directory):  # in use
-                    return False
+        with self.writing(), in_our_words(self.directory):
+            kept = self._places.kept_in_library
+            if not kept:
+                clear_vectors(self.directory)
+            if not kept or self._engine != "tantivy":  # nobody else brings them up
+                clear_keywords(self.directory)
+            # A state says as much as the passage that it stands for.
+            if not clear_states(self.directory):  # in use
+                return False
             self.sync()
             if not self.keywords.sweep():
                 return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import LibraryError
 from localrag.types import Chunk, Document
 
 Stamp = tuple[str, int]
@@ -131,5 +132,7 @@ class Removal:
     documents: tuple[str, ...]
     chunks: int
     purged: bool
-    """False when a reader kept the write-ahead log busy: old text stays in it until the next
-    writer finishes or the last process closes the library."""
+    """False where removed text stays in a file for now, because a reader keeps the write-ahead log
+    busy, or because of `fault`. Whatever opens the library next tries again."""
+    fault: LibraryError | None = None
+    """What kept the files from being written anew, such as a full disk."""

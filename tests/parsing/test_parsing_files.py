@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from localrag.errors import (
     UnsupportedFileError,
     UsageError,
 )
-from localrag.parsing import SUPPORTED_SUFFIXES, parse_file, walk
+from localrag.parsing import SUPPORTED_SUFFIXES, parse_file, read_bytes, walk
 
 
 def write(path: Path, data: bytes = b"text") -> Path:
@@ -114,3 +115,97 @@ def test_the_package_imports_no_parser_until_a_file_needs_it() -> None:
         "sys.exit(any(m in sys.modules for m in ('pymupdf', 'selectolax', 'markdown_it')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def linked(path: Path, to: Path | str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.symlink_to(to, target_is_directory=Path(to).is_dir())
+    except OSError:
+        pytest.skip("only where links can be made")
+    return path
+
+
+def test_a_walk_does_not_leave_its_folder(tmp_path: Path) -> None:
+    secret = write(tmp_path / "home" / "ssh" / "key.txt")
+    folder = tmp_path / "folder"
+    write(folder / "a.txt")
+    write(folder / ".hidden" / "b.txt")
+    out = [
+        linked(folder / "notes", tmp_path / "home" / "ssh"),
+        linked(folder / "deep" / "key.txt", secret),
+        linked(folder / "over", folder / "notes"),
+        linked(folder / "up", ".."),
+        linked(folder / "seen", ".hidden"),
+    ]
+    linked(folder / "program", sys.executable)
+    linked(folder / "gone.txt", tmp_path / "gone")
+    linked(folder / "itself.txt", "itself.txt")
+    linked(folder / "here", ".")
+    skipped: list[ParsingError] = []
+    assert list(walk([folder], skipped)) == [folder / "a.txt"]
+    kinds = {error.values["source"]: error for error in skipped}
+    assert set(kinds) == {
+        *map(str, out),
+        *(str(folder / name) for name in ("program", "gone.txt", "itself.txt")),
+    }
+    for link in out:
+        error = kinds[str(link)]
+        assert "leads out of what is added" in str(error)
+        assert error.values["target"] == os.path.realpath(link)
+        assert f"localrag add {link}" in error.hint.format(**error.values)
+    # What is named is followed, and what both hold is met once.
+    assert list(walk([folder / "notes"], [])) == [folder / "notes" / "key.txt"]
+    assert list(walk([out[1]], [])) == [out[1]]
+    both = list(walk([folder, tmp_path / "home"], []))
+    assert both == [folder / "a.txt", secret]
+    assert list(walk([folder / "seen", folder], [])) == [
+        folder / "seen" / "b.txt",
+        folder / "a.txt",
+    ]
+
+
+def test_a_file_is_met_under_its_own_name(tmp_path: Path) -> None:
+    real = write(tmp_path / "z" / "real.txt")
+    linked(tmp_path / "a.txt", real)
+    linked(tmp_path / "b", tmp_path / "z")
+    assert list(walk([tmp_path], [])) == [real]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only where there are such files")
+def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    linked(tmp_path / "null.txt", os.devnull)
+    linked(tmp_path / "piped.md", "pipe.txt")
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(tmp_path):
+        listening.bind("socket.txt")
+        skipped: list[ParsingError] = []
+        assert list(walk([tmp_path], skipped)) == []
+        with pytest.raises(ParsingError, match="cannot be read"):
+            read_bytes(tmp_path / "socket.txt")
+    said = {Path(error.values["source"]).name: str(error) for error in skipped}
+    assert set(said) == {"pipe.txt", "socket.txt", "null.txt"}
+    assert "pipe, a socket or a device" in said["pipe.txt"]
+    assert "pipe, a socket or a device" in said["socket.txt"]
+    assert "leads out" in said["null.txt"]
+    # Also where a file became one after the walk; nobody ever writes into it.
+    for name in ("pipe.txt", "null.txt"):
+        with pytest.raises(UnsupportedFileError, match="device"):
+            read_bytes(tmp_path / name)
+
+
+def test_a_file_that_grows_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.txt")
+    path.write_bytes(b"x" * 100)
+    real = os.fstat
+
+    def fstat(number: int) -> os.stat_result:
+        found = real(number)
+        return os.stat_result((*found[:6], 10, *found[7:10]))
+
+    monkeypatch.setattr("localrag.parsing.files.os.fstat", fstat)
+    assert read_bytes(path) == b"x" * 100
+    with pytest.raises(UnsupportedFileError, match="limit"):
+        read_bytes(path, size_limit=50)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import encodings.aliases
+import pkgutil
 import socket
 import textwrap
 
@@ -230,3 +232,48 @@ def test_escape_sequences_do_not_reach_the_text(parser: PlainTextParser) -> None
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
     assert "red" in text
     assert "end" in text
+
+
+_CODECS = sorted(
+    {*encodings.aliases.aliases, *encodings.aliases.aliases.values()}
+    | {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    | {"utf-7", "UTF-7", "unicode-1-1-utf-7", "csUnicode11UTF7", "x-user-defined", "undefined"}
+)
+_DISGUISED = r"plain +ADw-b+AD4- \u0041\x41\101 =41=42 ~{VPND~} xn--fiqs8s uryyb aGk= 6869"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "<meta charset={0}>",
+        "<META CHARSET = '{0}'>",
+        '<meta http-equiv="Content-Type" content="text/html; charset={0}">',
+    ],
+)
+def test_a_page_says_what_a_browser_shows_whatever_encoding_it_declares(tag: str) -> None:
+    assert len(_CODECS) > 300
+    for name in _CODECS:
+        page = f"<html><head>{tag.format(name)}</head><body><p>{_DISGUISED}</p></body></html>"
+        assert HtmlParser().parse(page.encode("ascii"), "a.html").text == _DISGUISED, name
+
+
+@pytest.mark.parametrize(
+    ("declaration", "shown"),
+    [
+        ('<meta charset="iso-8859-1">', "cp1252"),
+        ("<meta charset=latin1>", "cp1252"),
+        ("<meta charset=US-ASCII>", "cp1252"),
+        ("<meta charset=ISO-8859-9>", "cp1254"),
+        ("<meta charset=windows-1251>", "cp1251"),
+        ("<meta charset=koi8-r>", "koi8-r"),
+        ("<meta charset=shift_jis>", "cp932"),
+        ("<meta charset=euc-kr>", "cp949"),
+        ("<!-- <meta charset=windows-1251> --><meta charset=koi8-r>", "koi8-r"),
+        ("<meta charset=koi8-r><meta charset=windows-1251>", "koi8-r"),
+        ("<meta name=description content='charset=windows-1251'><meta charset=koi8-r>", "koi8-r"),
+    ],
+)
+def test_the_encoding_that_a_browser_takes(declaration: str, shown: str) -> None:
+    data = bytes(range(0xC0, 0xE0, 2)) + b" " + bytes([0xB1, 0xB2])
+    page = declaration.encode() + b"<p>" + data + b"</p>"
+    assert HtmlParser().parse(page, "a.html").text == data.decode(shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import random
 import shutil
@@ -145,20 +146,22 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
     assert left(tmp_path, secret, "SECRET") == []
 
 
+@pytest.mark.parametrize("fault", [LibraryError("full"), OSError(errno.ENOSPC, "full")])
 def test_a_full_disk_leaves_the_rest_for_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     secret = marked("SECRET")
     with open_library(tmp_path) as library:
         add(library, secret)
 
         def full(_: object) -> bool:
-            raise LibraryError("full")
+            raise fault
 
         with monkeypatch.context() as patch:
             patch.setattr("localrag.stores.catalogue.Catalogue.purge", full)
-            with pytest.raises(LibraryError):
-                library.remove(sources=[secret.source])
+            removal = library.remove(sources=[secret.source])
+            assert (removal.documents, removal.purged) == ((secret.id,), False)
+            assert "full" in str(removal.fault)
             library.close()
             open_library(tmp_path).close()  # reading goes on
         open_library(tmp_path).close()

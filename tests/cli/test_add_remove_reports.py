@@ -1,0 +1,98 @@
+"""What `add` says of what it passed over, and `remove` of what it could not finish."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fakes import HashEmbedder
+
+from localrag.chunking import WindowChunker, passage_text
+from localrag.cli.add import _print, report_json
+from localrag.cli.remove import remove
+from localrag.errors import ParsingError
+from localrag.indexing import AddReport, Indexer
+from localrag.parsing import parse_file, walk
+from localrag.stores.library import Library
+from localrag.stores.records import EmbeddingIdentity
+
+EMBEDDER = HashEmbedder()
+EMBEDDING = EmbeddingIdentity(EMBEDDER.fingerprint, "hash", EMBEDDER.dimension)
+
+
+class Words:
+    fingerprint = "words"
+
+    def __call__(self, text: str) -> list[str]:
+        return text.split()
+
+
+def opened(directory: Path) -> Library:
+    return Library.open(
+        directory, create=True, embedding=EMBEDDING, tokenize=Words(), passage_text=passage_text
+    )
+
+
+def test_links_that_were_not_followed_are_named_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret").mkdir()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "data.bin").touch()
+    try:
+        (folder / "notes").symlink_to(tmp_path / "secret", target_is_directory=True)
+    except OSError:
+        pytest.skip("only where links can be made")
+    skipped: list[ParsingError] = []
+    assert list(walk([folder], skipped)) == []
+    report = AddReport(skipped=tuple(skipped))
+    _print(report, 0.1)
+    said = capsys.readouterr().err
+    assert "1 files of other kinds" in said
+    assert "notes is a link that leads out of what is added" in said
+    assert f"localrag add {folder / 'notes'}" in said.replace("\n", "")
+    assert any("leads out" in one for one in report_json(report, 0.1)["skipped"])
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret words")
+    with opened(tmp_path / "library") as library:
+        Indexer(
+            library,
+            chunker=WindowChunker(60, 0),
+            chunking="window",
+            embedder=EMBEDDER,
+            embedding=EMBEDDING,
+            detect_language=lambda _: "en",
+            parse=parse_file,
+        ).add([secret])
+
+    def full(_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path / "none.toml"))
+    arguments = [str(secret), "--library", str(tmp_path / "library")]
+    with monkeypatch.context() as patch:
+        patch.setattr("localrag.stores.catalogue.Catalogue.purge", full)
+        result = CliRunner().invoke(remove, [*arguments, *["--json"] * as_json])
+    assert result.exit_code == 0, result.output
+    if as_json:
+        said = json.loads(result.stdout)
+        assert (len(said["documents"]), said["purged"]) == (1, False)
+        assert "No space left" in said["reason"]
+    else:
+        assert "1 documents" in result.stdout
+        assert "No space left" in result.stderr
+        assert "by the next command that opens the library" in result.stderr.replace("\n", " ")
+    with opened(tmp_path / "library") as library:
+        assert library.counts().documents == 0
+        with library._catalogue.read() as snapshot:
+            assert snapshot.meta("purge due") is None
