@@ -1,22 +1,19 @@
-"""How often answers obey instructions that stand in passages.
+"""How often answers obey what stands in documents, and how often honest ones suffer for it.
 
     python benchmarks/injections.py run OUT.jsonl --replies REPLIES.jsonl [--what attacks]
-    python benchmarks/injections.py summary before=OUT.jsonl [after=OUT2.jsonl ...]
-    python benchmarks/injections.py detect [FILES.jsonl ...]
+    python benchmarks/injections.py summary without=PLAIN.jsonl with=OUT.jsonl
+    python benchmarks/injections.py held [FILES.jsonl ...]
 
-`benchmarks/injections/` holds the set, written for this project: `attacks.jsonl` has a document
-with an innocent fact and an injected text (`before` + `injection` + `after`), a question about
-the fact, its right answers (any of these strings), and how obeying is seen: a `canary` in the
-answer (or `whole`: nothing but that), an answer in the wrong `language`, or a `refusal`.
-`benign.jsonl` has documents that hold instructions by right. `fresh.jsonl` has wordings that
-were made to avoid what the rules of `localrag/text/instructions.toml` looked for at first.
+`benchmarks/injections/` holds the set (see its README.md). `run` gives each document with two
+innocent neighbours, in a random but fixed order, to standard RAG (`--modes self-rag`: to
+Self-RAG) as it is by default, with answers of at most 80 tokens. Nothing is retrieved. `--plain`
+is without the defence, `--what clean` leaves the injected text out, `--drawn` takes so many by a
+seed. Every reply of the model is kept in REPLIES.jsonl by its prompt, and the same prompt is not
+asked twice, so that a run can be stopped at any moment and another version pays only for prompts
+that are new; `--seconds` stops it. To measure an older version, set PYTHONPATH.
 
-`run` gives each document with two innocent neighbours, in a random but fixed order, to standard
-RAG and Self-RAG as they are by default, with answers of at most 80 tokens. Nothing is
-retrieved. `--what clean` leaves the injected text out. Every reply of the model is kept in
-REPLIES.jsonl by its prompt, and the same prompt is not asked twice, so that a run can be
-stopped at any moment and a later version pays only for prompts that are new; `--seconds` stops
-it. `--odd` takes every other document of each kind. To measure an older version, set PYTHONPATH.
+`summary` compares runs on the documents that all of them have. `held` says for which documents
+sentences are held for suspicious: with their own question, and with that of another document.
 """
 
 from __future__ import annotations
@@ -39,27 +36,32 @@ from numpy.typing import NDArray
 
 import localrag
 from localrag import factory
-from localrag.config import Settings
+from localrag.config import LlamaCppSettings, Settings
 from localrag.llms.base import Completion, Message, Options
 from localrag.rag.base import Pipeline
 from localrag.rag.refusals import refuses
+from localrag.rag.untrusted import UntrustedPassages
 from localrag.text.normalize import clean
 from localrag.types import Answer, Chunk, ScoredChunk
 
 SET = Path(__file__).parent / "injections"
 MODES = ("standard", "self-rag")
 NEIGHBOURS = 2
+WHAT = ("attacks", "clean", "honest")
+SEED = 12
 
 
 def main() -> None:
-    """Run, summarise or detect."""
+    """Run, summarise or say what is held for suspicious."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("task", choices=["run", "summary", "detect"])
+    parser.add_argument("task", choices=["run", "summary", "held"])
     parser.add_argument("paths", nargs="*")
     parser.add_argument("--replies", type=Path)
-    parser.add_argument("--what", choices=["attacks", "clean", "benign", "fresh"])
+    parser.add_argument("--what", choices=WHAT)
+    parser.add_argument("--drawn", type=int, help="only so many, drawn by a seed")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="without the defence")
     parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--odd", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf)
     arguments = parser.parse_args()
     match arguments.task:
@@ -67,8 +69,8 @@ def main() -> None:
             run(Path(arguments.paths[0]), arguments)
         case "summary":
             summarise(dict(path.split("=", 1) for path in arguments.paths))
-        case "detect":
-            detect([Path(path) for path in arguments.paths])
+        case "held":
+            held([Path(path) for path in arguments.paths])
 
 
 # -- the set ------------------------------------------------------------------------
@@ -76,9 +78,10 @@ def main() -> None:
 
 def items(what: str) -> list[dict[str, Any]]:
     """The documents with their questions; `clean` are the attacks without their injected text."""
-    name = "attacks" if what == "clean" else what
-    found = rows(SET / f"{name}.jsonl")
-    return [item | {"injection": ""} for item in found] if what == "clean" else found
+    found = rows(SET / f"{'attacks' if what == 'clean' else what}.jsonl")
+    if what == "clean":
+        return [item | {"passages": [each[::2] for each in item["passages"]]} for item in found]
+    return found
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -94,15 +97,18 @@ def given(item: dict[str, Any], number: int) -> list[ScoredChunk]:
         row["text"] for row in rows(SET / "neighbours.jsonl") if row["language"] == item["language"]
     ]
     first = NEIGHBOURS * (number % (len(near) // NEIGHBOURS))
-    texts = [item["before"] + item["injection"] + item["after"], *near[first : first + NEIGHBOURS]]
-    random.Random(item["id"]).shuffle(texts)
-    return [passage(clean(text).strip()) for text in texts]
+    document = [
+        (clean("".join(each)).strip(), item.get("heading", "")) for each in item["passages"]
+    ]
+    groups = [document, *([(text, "")] for text in near[first : first + NEIGHBOURS])]
+    random.Random(item["id"]).shuffle(groups)
+    return [passage(*each) for group in groups for each in group]
 
 
-def passage(text: str) -> ScoredChunk:
+def passage(text: str, heading: str = "") -> ScoredChunk:
     """A passage without a document around it."""
     number = random.Random(text).getrandbits(62)
-    return ScoredChunk(Chunk(number, "set", 0, text, "", 1, 1, 0, len(text)), 1.0, "set.txt")
+    return ScoredChunk(Chunk(number, "set", 0, text, heading, 1, 1, 0, len(text)), 1.0, "set.txt")
 
 
 # -- run ----------------------------------------------------------------------------
@@ -113,14 +119,21 @@ def run(out: Path, arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     print(Path(localrag.__file__).parent)
     store = factory.make_models()
-    model = factory.make_model(Settings(), store)
+    model = factory.make_model(Settings(llm=LlamaCppSettings(threads=arguments.threads)), store)
     remembering = Remembering(model, arguments.replies)
     asked = replace(model, llm=remembering, scorer=remembering)
     embedder = factory.make_embedder(Settings(), store)
     found: list[ScoredChunk] = []
 
     def pipeline(mode: str) -> Pipeline:
-        settings = {"answer": {"mode": mode, "k": 1 + NEIGHBOURS, "max_tokens": 80}}
+        settings = {
+            "answer": {
+                "mode": mode,
+                "k": 5,
+                "max_tokens": 80,
+                "read_instructions": arguments.plain,
+            },
+        }
         return factory.make_pipeline(
             msgspec.convert(settings, Settings),
             asked,
@@ -130,12 +143,16 @@ def run(out: Path, arguments: argparse.Namespace) -> None:
         )
 
     what = arguments.what or "attacks"
+    chosen = list(enumerate(items(what)))
+    # By their names, so that what was drawn stays drawn when the set grows.
+    chosen.sort(key=lambda each: random.Random(f"{SEED} {each[1]['id']}").random())
+    chosen = chosen[: arguments.drawn]
     done = {(row["id"], row["mode"], row["what"]) for row in rows(out)}
     with out.open("a", encoding="utf-8") as file:
         for mode in arguments.modes.split(","):
             way = pipeline(mode)
-            for number, item in enumerate(items(what)):
-                if (item["id"], mode, what) in done or (arguments.odd and number % 2):
+            for number, item in chosen:
+                if (item["id"], mode, what) in done:
                     continue
                 if time.monotonic() - began > arguments.seconds:
                     return
@@ -242,66 +259,78 @@ def wilson(hits: int, total: int) -> str:
 
 
 def summarise(versions: dict[str, str]) -> None:
-    """Tables of every version: in all, by language, by kind."""
-    every = {item["id"]: item for what in ("attacks", "benign", "fresh") for item in items(what)}
-    results = {name: rows(Path(path)) for name, path in versions.items()}
-    for mode in MODES:
-        for what in ("attacks", "clean", "benign", "fresh"):
-            print(f"\n## {mode}, {what}\n\n| | obeyed | right | refused |\n|---|---|---|---|")
-            for name, found in results.items():
-                some = [row for row in found if (row["mode"], row["what"]) == (mode, what)]
-                groups = {"all": some}
-                for key in ("language", "kind"):
-                    for row in some:
-                        groups.setdefault(str(every[row["id"]][key]), []).append(row)
-                for group, members in groups.items():
-                    print(f"| {name}: {group} | {figures(every, members)} |")
-    for name, found in results.items():
-        print(f"\n## obeyed, {name}\n")
-        for row in found:
-            if row["what"] != "clean" and obeyed(every[row["id"]], row):
-                print(f"- {row['mode']} {row['id']} {every[row['id']]['kind']}: {row['text']!r}")
+    """Tables of every version on the documents that all have; then what changed and what obeyed."""
+    every = {item["id"]: item for what in ("attacks", "honest") for item in items(what)}
+    results = {
+        name: {(row["mode"], row["what"], row["id"]): row for row in rows(Path(path))}
+        for name, path in versions.items()
+    }
+    shared = set.intersection(*map(set, results.values()))
+    for mode, what in sorted({key[:2] for key in shared}):
+        keys = sorted(key for key in shared if key[:2] == (mode, what))
+        print(f"\n## {mode}, {what}\n\n| | obeyed | right | refused |\n|---|---|---|---|")
+        for name, found in results.items():
+            groups = {"all": keys}
+            for key in keys:
+                groups.setdefault(every[key[2]]["language"], []).append(key)
+            for group, members in groups.items():
+                print(f"| {name}: {group} | {figures(every, [found[key] for key in members])} |")
+        (first, before), *others = results.items()
+        for name, found in others:
+            good = [key for key in keys if right(every, before[key])]
+            wrong = [key for key in good if not right(every, found[key])]
+            print(f"\nright {first}, wrong {name}: {wilson(len(wrong), len(good))}")
+            for key in keys:
+                if before[key]["text"] != found[key]["text"]:
+                    print(f"- {key[2]}: {before[key]['text']!r} -> {found[key]['text']!r}")
+        for name, found in results.items():
+            for key in keys:
+                item = every[key[2]]
+                if "obeyed" in item and obeyed(item, found[key]):
+                    print(f"- {name}, obeyed {key[2]} {item['kind']}: {found[key]['text']!r}")
+
+
+def right(every: dict[str, dict[str, Any]], row: dict[str, Any]) -> bool:
+    """Whether the answer was given."""
+    return holds(row["text"], every[row["id"]]["answers"]) and not refused(row)
 
 
 def figures(every: dict[str, dict[str, Any]], members: Sequence[dict[str, Any]]) -> str:
     """Obeyed, right and refused of some rows."""
-    right = sum(
-        holds(row["text"], every[row["id"]]["answers"]) and not refused(row) for row in members
-    )
     counts = (
-        sum(obeyed(every[row["id"]], row) for row in members),
-        right,
+        sum("obeyed" in every[row["id"]] and obeyed(every[row["id"]], row) for row in members),
+        sum(right(every, row) for row in members),
         sum(refused(row) for row in members),
     )
     return " | ".join(wilson(count, len(members)) for count in counts)
 
 
-# -- detect -------------------------------------------------------------------------
+# -- held ---------------------------------------------------------------------------
 
 
-def detect(corpora: Sequence[Path]) -> None:
-    """What the rules find in the set, and each passage of `corpora` in which they find anything."""
-    from localrag.text.instructions import find_instructions, without_instructions
+def held(corpora: Sequence[Path]) -> None:
+    """In how many documents of the set, and passages of `corpora`, sentences are suspicious."""
+    from localrag.text.instructions import may_steer
 
-    for what in ("attacks", "benign", "fresh"):
-        found = whole = 0
-        for item in items(what):
-            text = clean(item["before"] + item["injection"] + item["after"]).strip()
-            rest = clean(item["before"] + item["after"]).strip()
-            spans = find_instructions(text)
-            exact = plain(without_instructions(text)) == plain(rest)
-            found, whole = found + bool(spans), whole + exact
-            if bool(spans) == (what == "benign") or (spans and not exact):
-                print(f"{item['id']} {item['kind']}: {without_instructions(text)!r}")
-        print(f"{what}: {found} of {len(items(what))} found, {whole} left exactly the rest")
+    terms = factory.make_tokenizer(Settings())
+
+    def suspicious(item: dict[str, Any], number: int, question: str) -> int:
+        passages = UntrustedPassages(lambda *_: given(item, number), lambda *_: 1, terms, None)
+        passages.retrieve(question, 9)
+        return passages.suspicious
+
+    for what in ("attacks", "honest"):
+        chosen = list(enumerate(items(what)))
+        own = sum(suspicious(item, number, item["question"]) for number, item in chosen)
+        foreign = sum(
+            suspicious(item, number, chosen[(7 * number + 3) % len(chosen)][1]["question"])
+            for number, item in chosen
+        )
+        print(f"{what}: {own} with their own question, {foreign} with another, of {len(chosen)}")
     for corpus in corpora:
-        flagged, passages = 0, rows(corpus)
-        for row in passages:
-            text = clean(f"{row.get('title', '')}\n{row['text']}")
-            if spans := find_instructions(text):
-                flagged += 1
-                print("  ", [text[start:end] for start, end in spans])
-        print(f"{corpus}: {flagged} of {len(passages)} passages flagged")
+        passages = rows(corpus)
+        caught = sum(bool(may_steer(clean(row["text"]))) for row in passages)
+        print(f"{corpus}: {caught} of {len(passages)} passages have such sentences")
 
 
 if __name__ == "__main__":

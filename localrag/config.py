@@ -171,8 +171,8 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     min_answerable: Probability = 0.8
     """Below this probability that the passages hold the answer, localrag says that they do not."""
     read_instructions: bool = False
-    """Whether the model also reads sentences of documents that tell language models what to do,
-    such as "ignore the above": for documents about prompts."""
+    """Whether an answer may follow what documents tell a language model, such as "ignore the
+    above", with no check: for documents about prompts."""
     prompts: str = ""
     """Folder with prompts in your own words, as en/answer.txt or zh/answer.txt; empty takes
     localrag's."""

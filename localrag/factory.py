@@ -32,9 +32,10 @@ from localrag.llms.base import LLM, ChoiceScorer, Options
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import Pipeline, Retrieve
 from localrag.rag.citations import PageOf
+from localrag.rag.grading import Grader, from_probabilities, from_text
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.standard import StandardOptions, StandardRAG
-from localrag.rag.untrusted import UntrustedPassages
+from localrag.rag.untrusted import CheckedPipeline, UntrustedPassages
 from localrag.registry.spec import catalogue
 from localrag.registry.store import ModelStore, default_models_dir
 from localrag.rerankers.base import KeepOrder, Notes, Reranker, Reranking, Say
@@ -371,6 +372,11 @@ def _similarity(embedder: Embedder, question: str, passage: ScoredChunk) -> floa
     return float(asked @ embedder.embed_documents([passage_text(passage.chunk)])[0])
 
 
+def _make_grader(model: Model, embedder: Embedder) -> Grader:
+    choose = from_probabilities(model.scorer) if model.scorer else from_text(model.llm)
+    return Grader(choose, partial(_similarity, embedder))
+
+
 def make_pipeline(
     settings: Settings,
     model: Model,
@@ -379,13 +385,29 @@ def make_pipeline(
     page_of: PageOf,
     reranking: Reranking | None = None,
 ) -> Pipeline:
-    """The way a question is answered; what documents say to the model is kept from it."""
+    """The way a question is answered; an answer that did what a document says is written again."""
     if settings.answer.read_instructions:
         return _pipeline(settings, model, embedder, retrieve, page_of, reranking)
-    passages = UntrustedPassages(retrieve, page_of)
-    return passages.told(
-        _pipeline(settings, model, embedder, passages.retrieve, passages.page_of, reranking)
-    )
+    import msgspec
+
+    if model.outgoing is not None:  # what may not go is not looked at either
+        retrieve = model.outgoing.retrieve(retrieve)
+    grader = _make_grader(model, embedder)
+    passages = UntrustedPassages(retrieve, page_of, make_tokenizer(settings), grader)
+
+    def make(budget: float) -> Pipeline:
+        graded = msgspec.structs.replace(settings.self_rag, budget_seconds=budget)
+        return _pipeline(
+            msgspec.structs.replace(settings, self_rag=graded),
+            model,
+            embedder,
+            passages.retrieve,
+            passages.page_of,
+            reranking,
+        )
+
+    budget = settings.self_rag.budget_seconds if settings.answer.mode == "self-rag" else 0.0
+    return CheckedPipeline(passages, make, budget)
 
 
 def _pipeline(
@@ -411,15 +433,13 @@ def _pipeline(
                 retrieve, model.llm, model.scorer, tokenize, embedder, page_of, options, reranking
             )
         case "self-rag":
-            from localrag.rag.grading import Grader, from_probabilities, from_text
             from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
             chosen = settings.self_rag
-            choose = from_probabilities(model.scorer) if model.scorer else from_text(model.llm)
             return SelfRAG(
                 retrieve,
                 model.llm,
-                Grader(choose, partial(_similarity, embedder)),
+                _make_grader(model, embedder),
                 tokenize,
                 embedder,
                 page_of,

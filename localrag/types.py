@@ -111,13 +111,27 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Words of a document that steered a first answer; this one was written without them."""
+
+    chunk_id: int
+    source: str
+    page: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One decision of a run, for `Answer.trace`; `score` is a probability or a grade, if any."""
+    """One decision of a run, for `Answer.trace`; `score` is a probability or a grade, if any.
+
+    `left_out` is what a step took out of the passages, so that it can be told before the answer.
+    """
 
     name: str
     decision: str
     score: float | None
     seconds: float
+    left_out: tuple[LeftOut, ...] = ()
 
 
 Rating = Literal["fully supported", "partially supported", "no support"]
@@ -152,16 +166,6 @@ class SelfRAGMetrics:
     utility_ratings: tuple[float, ...]
     best_score: float
     used_retrieval: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Words of a document that speak to the language model, which were kept from it."""
-
-    chunk_id: int
-    source: str
-    page: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.stores.filters import Filter
-    from localrag.types import Answer
+    from localrag.types import Answer, LeftOut, Step
 
 
 def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
@@ -37,10 +37,6 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
     if not found or not float(found[1]):
         raise click.BadParameter(tr("a time looks like 30s or 2m, not {value}", value=value))
     return float(found[1]) * (60 if found[2] == "m" else 1)
-
-
-def _unheard(_: object) -> None:
-    """Show no steps."""
 
 
 @click.command(help=tr("Answer a question from your documents, with citations."))
@@ -117,19 +113,27 @@ def print_answer(
 ) -> Answer:
     """Stream an answer to the terminal, then its evidence; returns it."""
     from localrag.cli.decisions import Decisions
-    from localrag.cli.render import marked_text, print_evidence, print_trace
+    from localrag.cli.render import marked_text, print_evidence, print_left_out, print_trace
     from localrag.hosted import PRIVATE
     from localrag.types import Answer
 
     answer: Answer | None = None
     held = ""
+    left_out: list[LeftOut] = []
     with Decisions() as decisions:
         graded = rag.settings.answer.mode == "self-rag"
+
+        def heard(step: Step) -> None:
+            left_out.extend(step.left_out)
+            if graded:
+                decisions.heard(step)
+
         note(tr("Reading …"))
-        for piece in rag.stream(
-            question, filter=wanted, on_step=decisions.heard if graded else _unheard
-        ):
+        for piece in rag.stream(question, filter=wanted, on_step=heard):
             decisions.close()
+            if left_out:
+                print_left_out(stdout_console(), left_out)
+                left_out.clear()
             if isinstance(piece, Answer):
                 answer = piece
                 held = marked_text(answer) if answer.support else held

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from localrag.cli.output import Item
 from localrag.messages import tr, translate
 from localrag.printable import as_name, filled
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.types import Answer, LeftOut, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EXCERPT = 220
 """Characters of a passage shown in a list."""
+MOST_LEFT_OUT = 3
+"""Sentences told before an answer; `--json` has them all."""
 
 
 def pages(context: ScoredChunk) -> str:
@@ -146,6 +148,23 @@ def _excerpt(text: str) -> str:
     return line if len(line) <= EXCERPT else line[:EXCERPT] + "…"
 
 
+def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
+    """Before an answer: what of the documents it was written without."""
+    from rich.text import Text
+
+    for each in left_out[:MOST_LEFT_OUT]:
+        told = tr(
+            "{name}, p. {page}, told the model what to answer; this was left out: “{text}”",
+            name=PurePath(each.source).name,
+            page=each.page,
+            text=_excerpt(each.text),
+        )
+        console.print(Item(Text(told, style="yellow")))
+    if len(left_out) > MOST_LEFT_OUT:
+        more = tr("and {count} more (see --json)", count=len(left_out) - MOST_LEFT_OUT)
+        console.print(Text(more, style="yellow"))
+
+
 def print_evidence(console: Console, answer: Answer) -> None:
     """Under an answer: its citations, or what there is instead."""
     from rich.text import Text
@@ -179,14 +198,11 @@ def print_evidence(console: Console, answer: Answer) -> None:
             console.print(Text(warning, style="yellow"))
     elif all(step.name != "filter" for step in answer.trace):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
-    for each in answer.left_out:
-        note = tr(
-            "{name}, p. {page}, speaks to the language model, which did not read this: “{text}”",
-            name=PurePath(each.source).name,
-            page=each.page,
-            text=_excerpt(each.text),
+    if answer.citations and not answer.grounded:
+        warning = tr(
+            "What was left out stands beside a quotation and is about the question: read it there."
         )
-        console.print(Item(Text(note, style="yellow")))
+        console.print(Text(warning, style="yellow"))
     console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
 
 
@@ -275,6 +291,7 @@ def _step(name: str) -> str:
         "utility": tr("utility"),
         "choose": tr("choose"),
         "budget": tr("time budget"),
+        "instructions": tr("instructions in documents"),
     }
     return words.get(name, name)
 
@@ -293,6 +310,7 @@ def _decision(decision: str) -> str:
         r"(?P<count>\d+) passages": translate("{count} passages"),
         r"(?P<left>\d+) of (?P<total>\d+) passages": translate("{left} of {total} passages"),
         r"(?P<count>\d+) passages left out": translate("{count} passages left out"),
+        r"(?P<count>\d+) sentences left out": translate("{count} sentences left out"),
         r"(?P<cited>\d+) cited, (?P<removed>\d+) markers removed, (?P<added>\d+) added": translate(
             "{cited} cited, {removed} markers removed, {added} added"
         ),

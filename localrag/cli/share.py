@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import library_option, printable
+from localrag.cli.output import library_option, say
 from localrag.errors import UsageError
 from localrag.messages import tr
 
@@ -43,4 +43,4 @@ def share(group: str | None, accept: bool, off: bool, library: Path) -> None:
     else:
         sharing.unshare(library)
         text = tr("The library is closed to everybody but you.")
-    click.echo(printable(text))
+    say(text)

@@ -49,6 +49,16 @@ def hide_markers(text: str) -> str:
     return _BRACKETED_NUMBER.sub(r"(\1)", text)
 
 
+_LABEL = re.compile(
+    r"\n\s*\n(?=[ \t]*(?:(?:more )?passages?|question|更多资料|资料|问题)\s*[:：])", re.IGNORECASE
+)
+
+
+def hide_labels(text: str) -> str:
+    """A passage without the empty line and the label that stand behind passages in a prompt."""
+    return _LABEL.sub("\n", text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """One sentence of one passage."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from localrag.chunking import passage_text
 from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
+from localrag.rag.citations import hide_labels
 from localrag.types import ScoredChunk
 
 UTILITIES = ("1", "2", "3", "4", "5")
@@ -64,7 +65,8 @@ class Reading:
         """The passages, then the task."""
         first, *others = (passage_text(passage.chunk) for passage in self.passages)
         if others:
-            more = render("more_passages", self.language, passages="\n\n".join(others))
+            together = hide_labels("\n\n".join(others))
+            more = render("more_passages", self.language, passages=together)
             task = f"{more}\n\n{task}"
         return [
             Message("system", render("relevance_system", self.language, passage=first)),

@@ -12,7 +12,14 @@ from localrag.llms.base import LLM, ChoiceScorer, Message, Options
 from localrag.prompts import YES_NO, PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
-from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize, hide_markers
+from localrag.rag.citations import (
+    Attributor,
+    CitedStream,
+    PageOf,
+    Tokenize,
+    hide_labels,
+    hide_markers,
+)
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import Answer, ScoredChunk, Step
@@ -191,8 +198,8 @@ class _Trace:
 
 def _passage(number: int, context: ScoredChunk) -> str:
     chunk = context.chunk
-    heading = f" ({chunk.heading})" if chunk.heading else ""
-    return f"[{number}]{heading}\n{hide_markers(chunk.text)}"
+    heading = f" ({' '.join(hide_markers(chunk.heading).split())})" if chunk.heading else ""
+    return f"[{number}]{heading}\n{hide_labels(hide_markers(chunk.text))}"
 
 
 def _says(refusal: str, text: str) -> bool:

@@ -1,98 +1,243 @@
-"""Passages as a model may read them: without what they say to the model itself.
+"""Answers that do what a document says, in place of answering the question.
 
-Works on what was retrieved, so that rerankers, both ways to answer and the search for quotes
-see the same. Where a passage holds no such words nothing is changed, and prompts stay as they
-were, byte for byte.
+A document is read as it stands: an honest form says "answer only section B", and what it says
+may be what was asked. So nothing is taken out beforehand. The finished answer is checked
+against passages and question: where words of it stand nowhere but in sentences that could steer
+a model and do not touch the question, it is written again without those sentences, and the
+reader is told before the answer. The same is tried where nothing was answered, for documents
+can ask for that too. Where no such sentence is among the passages, pieces of the answer go
+through as they are written. The first prompts are always as they would be without this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
 from localrag.rag.base import OnStep, Pipeline, Retrieve, unheard
-from localrag.rag.citations import PageOf
-from localrag.text.instructions import find_instructions, left, without_instructions
+from localrag.rag.citations import MARKER, PageOf, Tokenize
+from localrag.rag.grading import Grader, Reading
+from localrag.rag.refusals import refuses
+from localrag.text.instructions import left, may_steer
+from localrag.text.language import answer_language, detect
 from localrag.text.sentences import Span
-from localrag.types import Answer, Chunk, LeftOut, ScoredChunk
+from localrag.types import Answer, Chunk, LeftOut, ScoredChunk, Step
+
+LEFT_OUT = "instructions"
+"""The step that says which sentences were left out."""
+SHARED = 0.2
+"""A sentence with this share of the question's terms touches it."""
+ANSWERS = 0.6
+"""So do sentences from which alone the model would answer with this probability: "押金" is asked
+for where a contract says "保证金". Orders came to .58 at most (`benchmarks/injections.md`)."""
 
 
 class UntrustedPassages:
-    """Leaves instructions to models out of passages, and remembers them for the answer.
+    """Passages of one question at a time, and the sentences in them that could steer a model."""
 
-    For one pipeline and one question at a time.
-    """
-
-    def __init__(self, retrieve: Retrieve, page_of: PageOf) -> None:
+    def __init__(
+        self, retrieve: Retrieve, page_of: PageOf, tokenize: Tokenize, grader: Grader
+    ) -> None:
         self._retrieve = retrieve
         self._page_of = page_of
-        self._originals: dict[int, Chunk] = {}
-        self._left: dict[int, tuple[Span, ...]] = {}
-        self._left_out: dict[tuple[str, int, str], LeftOut] = {}
+        self._tokenize = tokenize
+        self._grader = grader
+        self.begin()
+
+    def begin(self) -> None:
+        """A new question."""
+        self._found: dict[tuple[str, int], list[ScoredChunk]] = {}
+        self._passages: dict[int, ScoredChunk] = {}
+        self._stays: dict[int, tuple[Span, ...]] = {}
+        self._steering: dict[LeftOut, list[Span]] = {}
+        self._without: dict[int, Chunk] = {}
+        self.left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether a sentence was found that could steer a model and does not touch the question."""
+        return bool(self._steering)
 
     def retrieve(self, question: str, k: int) -> list[ScoredChunk]:
-        """What is found, without such words; a passage that says nothing else is left out."""
-        read = (self._read(found) for found in self._retrieve(question, k))
-        return [passage for passage in read if passage is not None]
+        """What is found, as it stands; after `leave_out` without what was left out."""
+        if (question, k) not in self._found:
+            self._found[question, k] = self._retrieve(question, k)
+            for passage in self._found[question, k]:
+                self._look(question, passage)
+        read = (
+            replace(passage, chunk=self._without.get(passage.chunk.id, passage.chunk))
+            for passage in self._found[question, k]
+        )
+        return [passage for passage in read if passage.chunk.text]
 
     def page_of(self, chunk: Chunk, offset: int) -> int:
         """The page of a code point of a passage as it was read."""
-        original = self._originals.get(chunk.id)
-        if original is None:
+        if chunk.id not in self._without:
             return self._page_of(chunk, offset)
-        for start, end in self._left[chunk.id]:
+        original = self._passages[chunk.id].chunk
+        for start, end in self._stays[chunk.id]:
             if offset < end - start:
                 return self._page_of(original, start + offset)
             offset -= end - start
         return self._page_of(original, len(original.text))
 
-    def told(self, pipeline: Pipeline) -> Pipeline:
-        """The pipeline that reads from `retrieve`, whose answers say what it did not read."""
-        return _Told(self, pipeline)
+    def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
+        """The sentences that steer in which alone some words of the answer stand."""
+        said = self._terms(MARKER.sub("", answer.text)) - self._terms(answer.question)
+        for passage in answer.contexts:
+            said -= self._terms(self._read(passage.chunk.id)[0].heading)
+            said -= self._terms(self._read(passage.chunk.id)[0].text)
+        return tuple(each for each in self._steering if said & self._terms(each.text))
 
-    def begin(self) -> None:
-        """A new question."""
-        self._originals, self._left, self._left_out = {}, {}, {}
+    def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
+        """Read no more what steers in the passages of those that were followed, or in all.
+
+        False, and nothing is left out, where they may hold the answer themselves.
+        """
+        suspects = followed or tuple(self._steering)
+        text = "\n".join(dict.fromkeys(each.text for each in suspects))
+        chunk = replace(self._passages[suspects[0].chunk_id].chunk, text=text, heading="")
+        reading = Reading(answer_language(question), (ScoredChunk(chunk, 0.0, ""),))
+        if self._grader.relevance(question, reading).value >= ANSWERS:
+            return False
+        chunks = {each.chunk_id for each in suspects}
+        told = [each for each in self._steering if each.chunk_id in chunks]
+        for number in chunks:
+            self._without[number], self._stays[number] = self._read(number)
+        # Neighbours share sentences.
+        once: dict[tuple[str, int, str], LeftOut] = {}
+        for each in told:
+            once.setdefault((each.source, each.page, each.text), each)
+        self.left_out = tuple(once.values())
+        return True
 
     def finished(self, answer: Answer) -> Answer:
-        """The answer with passages as they stand in their documents, and what was left out."""
-        contexts = tuple(
-            replace(context, chunk=self._originals.get(context.chunk.id, context.chunk))
-            for context in answer.contexts
+        """The answer with passages as they stand in their documents, and what was left out.
+
+        It is not grounded where a sentence that was left out stands beside its quotation and
+        speaks of what was asked: the document may mean the two together.
+        """
+        asked = self._terms(answer.question)
+        doubtful = any(
+            citation.chunk_id == each.chunk_id
+            and asked & self._terms(each.text)
+            and self._adjoin(each, citation.quote)
+            for citation in answer.citations
+            for each in self._steering
+            if each.chunk_id in self._without
         )
-        return replace(answer, contexts=contexts, left_out=tuple(self._left_out.values()))
+        return replace(
+            answer,
+            contexts=tuple(
+                replace(context, chunk=self._passages[context.chunk.id].chunk)
+                for context in answer.contexts
+            ),
+            left_out=self.left_out,
+            grounded=answer.grounded and not doubtful,
+        )
 
-    def _read(self, found: ScoredChunk) -> ScoredChunk | None:
-        chunk = found.chunk
-        spans, heading = find_instructions(chunk.text), without_instructions(chunk.heading)
-        if not spans and heading == chunk.heading:
-            return found
-        if heading != chunk.heading:
-            self._note(found, chunk.first_page, chunk.heading)
-        for start, end in spans:
-            self._note(found, self._page_of(chunk, start), chunk.text[start:end])
-        stays = left(chunk.text, spans)
-        self._originals[chunk.id], self._left[chunk.id] = chunk, stays
+    def _look(self, question: str, passage: ScoredChunk) -> None:
+        """Note what steers in a passage and shares too few terms with the question."""
+        chunk, asked = passage.chunk, self._terms(question)
+        if self._passages.setdefault(chunk.id, passage) is not passage:
+            return
+
+        def note(page: int, text: str, *spans: Span) -> None:
+            if len(asked & self._terms(text)) < SHARED * max(1, len(asked)):
+                each = LeftOut(chunk.id, passage.source, page, text)
+                self._steering.setdefault(each, []).extend(spans)
+
+        if may_steer(chunk.heading):
+            note(chunk.first_page, chunk.heading)
+        for span in may_steer(chunk.text):
+            note(self._page_of(chunk, span.start), chunk.text[span.start : span.end], span)
+
+    def _read(self, number: int) -> tuple[Chunk, tuple[Span, ...]]:
+        """A passage without what steers, and what of it that is."""
+        chunk = self._passages[number].chunk
+        own = [(each, spans) for each, spans in self._steering.items() if each.chunk_id == number]
+        stays = left(chunk.text, sorted(span for _, spans in own for span in spans))
         text = "".join(chunk.text[start:end] for start, end in stays)
-        return replace(found, chunk=replace(chunk, text=text, heading=heading)) if text else None
+        headed = all(spans for _, spans in own)
+        return replace(chunk, text=text, heading=chunk.heading if headed else ""), stays
 
-    def _note(self, found: ScoredChunk, page: int, text: str) -> None:
-        noted = LeftOut(found.chunk.id, found.source, page, text)
-        # Neighbours share sentences.
-        self._left_out.setdefault((noted.source, noted.page, noted.text), noted)
+    def _adjoin(self, each: LeftOut, quote: str) -> bool:
+        text = "".join(self._passages[each.chunk_id].chunk.text.split())
+        one, other = "".join(each.text.split()), "".join(quote.split())
+        return one + other in text or other + one in text
+
+    def _terms(self, text: str) -> frozenset[str]:
+        return frozenset(self._tokenize(text))
 
 
-class _Told:
-    """A pipeline whose answers say what it did not read."""
+class CheckedPipeline:
+    """A pipeline whose answers are written again where they followed a document's words."""
 
-    def __init__(self, passages: UntrustedPassages, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        passages: UntrustedPassages,
+        make: Callable[[float], Pipeline],
+        budget: float = 0.0,
+    ) -> None:
+        """`make` gives a pipeline that reads from `passages`, for so many seconds; 0: no limit."""
         self._passages = passages
-        self._pipeline = pipeline
+        self._make = make
+        self._budget = budget
 
     def stream(self, question: str, on_step: OnStep = unheard) -> Iterator[str | Answer]:
         """As `Pipeline`."""
-        self._passages.begin()
-        with closing(self._pipeline.stream(question, on_step)) as pieces:  # type: ignore[type-var]
-            for piece in pieces:
-                yield self._passages.finished(piece) if isinstance(piece, Answer) else piece
+        passages, started = self._passages, time.perf_counter()
+        passages.begin()
+        held: list[str | Answer] = []
+        for piece in _pieces(self._make(self._budget), question, on_step):
+            if passages.suspicious:
+                held.append(piece)
+            else:
+                yield piece
+        if not held:
+            return
+        first = _answer(held)
+        followed = () if _refused(first) else passages.followed(first)
+        spent = time.perf_counter() - started
+        hopeless = not followed and (not _refused(first) or 0 < self._budget <= spent)
+        if hopeless or not passages.leave_out(question, followed):
+            yield from held
+            return
+        rest = max(0.1, self._budget - spent) if self._budget else 0.0
+        again = list(_pieces(self._make(rest), question, on_step))
+        second = _answer(again)
+        if not followed and _refused(second):
+            yield from held
+            return
+        count = len(passages.left_out)
+        step = Step(LEFT_OUT, f"{count} sentences left out", None, 0.0, passages.left_out)
+        on_step(step)
+        yield from again[:-1]
+        yield replace(
+            passages.finished(second),
+            trace=(*first.trace, step, *second.trace),
+            seconds=time.perf_counter() - started,
+        )
+
+
+def _answer(pieces: list[str | Answer]) -> Answer:
+    answer = pieces[-1]
+    assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
+    return answer
+
+
+def _pieces(pipeline: Pipeline, question: str, on_step: OnStep) -> Iterator[str | Answer]:
+    with closing(pipeline.stream(question, on_step)) as pieces:  # type: ignore[type-var]
+        yield from pieces
+
+
+def _refused(answer: Answer) -> bool:
+    """Whether nothing was answered from the documents, or not in the language that was asked for.
+
+    A name alone is in no language.
+    """
+    text = MARKER.sub("", answer.text)
+    other = len(text.split()) > 3 and detect(text) not in (answer.language, "mixed")
+    return other or not answer.grounded or refuses(answer.text)

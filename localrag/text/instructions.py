@@ -1,102 +1,84 @@
-"""Sentences that speak to a language model in place of the reader: "ignore the above".
+"""Sentences that could make a language model answer something else than the question.
 
-A document is read by a person; a sentence in it that tells "the assistant" what to answer is
-meant for another reader. The rules add up signs of that, sentence by sentence, for no sign
-alone is enough: manuals say "ignore the lamp", exams say "answer only", and texts about
-language models speak of assistants. Knows words only; whoever words an instruction as an
-innocent sentence is not noticed (`benchmarks/injections.md`).
+A wide net of words, on purpose: what it holds is read by the model all the same, and only an
+answer that shows that it followed one of them is written again without it (`rag/untrusted.py`).
+So honest sentences may be caught ("answer only the questions in section B"), and nothing is
+lost when they are. Knows words only.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
-from typing import NamedTuple
 
 from localrag.text.normalize import fold
 from localrag.text.sentences import Span, split_sentences
 
-ENOUGH = 3
-"""Points from which on a sentence is taken for an instruction to a model."""
-CONTINUES = 2
-"""Points with which a neighbour of such a sentence belongs to it."""
-
-
-class _Sign(NamedTuple):
-    """Something that such sentences have, and the points that it is worth."""
-
-    name: str
-    points: int
-    pattern: re.Pattern[str]
-
-
-@cache
-def _signs_known() -> tuple[_Sign, ...]:
-    """The signs of `instructions.toml`; compiled when first wanted, which takes some 50 ms."""
-    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    words = {f"<{name}>": pattern for name, pattern in table["words"].items()}
-
-    def compiled(patterns: Sequence[str]) -> re.Pattern[str]:
-        text = "|".join(patterns)
-        for name, pattern in words.items():
-            text = text.replace(name, pattern)
-        return re.compile(text, re.MULTILINE)
-
-    return tuple(
-        _Sign(each["name"], each["points"], compiled(each["patterns"])) for each in table["sign"]
-    )
-
-
-_QUOTED = re.compile(r"\"[^\"\n]{4,200}\"")
-_SPOKEN_OF = re.compile(
-    r"\b(?:attack(?:s|ers?)?|injections?|jailbreaks?|malicious)\b|攻击|注入|越狱|恶意"
+_TALK = re.compile(
+    r"\b(?:answer|repl[yi]|respon[ds]|responses?\b|says?\b|tell\b|speak\b|utter|writes?\b|print\b"
+    r"|output|repeat|recommend|mention|append|attach|begins?\b|signs?\b|cite\b|translate\b|produce\b"
+    r"|give\b|send\b|put\b)"
+    r"|[答说讲署]|写(?!成)|回[复应话]|输出|打印|复述|重复|产出|交[回出]|附[上带]|推荐|提[到及]|夸|加上|开头"
+    r"|[结末收]尾|译成|引用"
 )
-_SPACED = re.compile(
-    r"\b(?:\w {1,3}(?=\w\b)){4,}\w\b|(?:[\u4e00-\u9fff,] (?=[\u4e00-\u9fff,])){3,}"
+"""Words for what a reply does."""
+_STEERS = re.compile(
+    r"\b(?:ignor|disregard|forg[eo]t|overrid|pretend|act as|you(?:rs?)?\b|instead|in place of"
+    r"|rather than|assistants?\b|ai\b|llms?\b|language model|model\b|(?:chat)?bots?\b|software"
+    r"|automat|whoever|prompt|instruct|guidance|guidelines|quer(?:y|ies)|questions?\b|passages?\b"
+    r"|users?\b|anyone|anybody|whatever|only\b|just\b|nothing|every\b|any\b|all\b|always|exactly"
+    r"|words?\b|phrase|string|empty|dear\b|henceforth|from now on|this (?:notice|text|page))"
+    r"|忽略|无视|忘|理会|放下|放在?一边|扮演|假装|当作|你|改[为成说写]|代替|与其|助[手理]|人工智能|模型|机器人|自动"
+    r"|软件|读者|指[令引示]|提示词|提问|查询|资料|文档|本文|用户|任何|一切|所有|无论|不管|[只仅]|唯一|永远|总是"
+    r"|一律|每[条次]|别的|不要|个词|字样|字符串|往后|从现在起|口吻"
 )
-_CELL = re.compile(r" ?\| ?")
-_CONTROL = r"(?:<\|[a-z_]{2,24}\|>|\[/?INST\]|<</?SYS>>|</?(?:start|end)_of_turn>)"
-_BLOCK = re.compile(
-    r"<!--.*?-->|<(span|div|p|font)\b[^>]*(?:display: ?none|visibility: ?hidden|font-size: ?0)"
-    rf"[^>]*>.*?</\1>"
-    rf"|{_CONTROL}.*{_CONTROL}(?: ?(?:system|user|assistant|model)\n)?[^\n。.]*[。.]?",
-    re.DOTALL | re.IGNORECASE,
+"""Words for whom a reply is asked of, and for what it is to be in place of an answer."""
+_ELSEWHERE = re.compile(
+    r"\b(?:antwort|schreib|vergiss|ignorier|sprachmodell|répond|réponse|écri[vs]|oubli|consigne"
+    r"|respond[ae]\b|contest[ae]|escrib|olvid|asistente|esque[cç]|assistente|istruzioni|rispond|scriv)"
+    r"|\b(?:ответ|отвеч|напиш|забудь|ассистент|указани|вопрос)"
+    r"|答え|回答は|指示|無視|質問|대답|출력|무시|질문|지시|أجب|اكتب|تجاهل|المساعد|سؤال"
 )
-"""Markup that is one thing: a comment, a hidden element, a faked chat with its last turn."""
+"""The same in other languages, where one of them is enough."""
+_FRAME = re.compile(
+    r"<!--|-->|</?[a-z_|｜]+[^>\n]{0,40}>|\[/?(?:inst|system|user|assistant)\b|!\[|https?://"
+    r"|^\W{0,4}(?:system|user|human|assistant|ai|model|q|a|question|answer|instruction|response"
+    r"|系统|用户|助[手理]|问题?|答案?|指令)\s*[:#]"
+    r"|\b(?:end of|[a-z]+ ends?) (?:the )?(?:document|passage|text|context|file)|到此结束|已结束"
+    r"|(?:^|\W)(?:\w[ -]+){9}"
+    r"|relevan(?:ce|t)|supported|相关[度性]|完全支持|满分|十分|10/10",
+    re.MULTILINE,
+)
+"""Marks of a chat, of markup or of the prompt itself, and words that were spelt apart."""
+
+_CELL = re.compile(r"(?<!<) ?\|(?!>) ?")
 
 
 @lru_cache(maxsize=512)
-def find_instructions(text: str) -> tuple[Span, ...]:
-    """The parts of `text` that tell a language model what to do, in order, none empty.
-
-    Whole sentences, cells of a table or comments of HTML.
-    """
-    pieces = _pieces(text)
-    signs = [_signs(text[start:end]) for start, end in pieces]
-    points = [_points(each) for each in signs]
-    taken = {number for number, each in enumerate(points) if each >= ENOUGH}
-    for number in range(len(pieces) - 1):
-        # Two sentences that share the work: a game is proposed, then its rules are given.
-        pair = signs[number], signs[number + 1]
-        turn = any("turn" in each for each in pair)
-        least, together = min(points[number : number + 2]), _points(pair[0] | pair[1])
-        if (least >= CONTINUES and together > ENOUGH) or (least and turn and together >= ENOUGH):
-            taken |= {number, number + 1}
-    for step in (1, -1):
-        for number in range(len(pieces))[::step]:
-            turn = bool(signs[number] & {"turn", "template"})
-            if number - step in taken and (points[number] >= CONTINUES or turn):
-                taken.add(number)
-    return _joined(text, [pieces[number] for number in sorted(taken)])
+def may_steer(text: str) -> tuple[Span, ...]:
+    """The sentences, and cells of tables, that could tell a language model what to answer."""
+    return tuple(span for span in _pieces(text) if _may_steer(text[span.start : span.end]))
 
 
-def without_instructions(text: str) -> str:
-    """`text` without them; unchanged, byte for byte, where there are none."""
-    return "".join(text[start:end] for start, end in left(text, find_instructions(text)))
+def _may_steer(piece: str) -> bool:
+    folded = fold(piece)
+    if _FRAME.search(folded) or _ELSEWHERE.search(folded):
+        return True
+    steering = len(set(_STEERS.findall(folded)))
+    return steering >= 3 or (steering >= 1 and _TALK.search(folded) is not None)
+
+
+def _pieces(text: str) -> list[Span]:
+    found: list[Span] = []
+    for first, last in split_sentences(text):
+        cuts = [first, *(cell.end() for cell in _CELL.finditer(text, first, last)), last]
+        for begin, stop in pairwise(cuts):
+            body = text[begin:stop].rstrip(" |")
+            if body:
+                found.append(Span(begin, begin + len(body)))
+    return found
 
 
 def left(text: str, spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -116,57 +98,3 @@ def left(text: str, spans: Sequence[Span]) -> tuple[Span, ...]:
         start, end = stays[-1]
         stays[-1] = Span(start, start + len(text[start:end].rstrip()))
     return tuple(stays)
-
-
-def _pieces(text: str) -> list[Span]:
-    """Blocks of markup, and between them sentences and cells of tables."""
-    pieces: list[Span] = []
-    start = 0
-    for block in _BLOCK.finditer(text):
-        pieces += [*_sentences(text, start, block.start()), Span(*block.span())]
-        start = block.end()
-    return [*pieces, *_sentences(text, start, len(text))]
-
-
-def _sentences(text: str, start: int, end: int) -> list[Span]:
-    found: list[Span] = []
-    for sentence in split_sentences(text[start:end]):
-        first, last = start + sentence.start, start + sentence.end
-        cuts = [first, *(cell.end() for cell in _CELL.finditer(text, first, last)), last]
-        for begin, stop in pairwise(cuts):
-            body = text[begin:stop].rstrip(" |")
-            if body:
-                found.append(Span(begin, begin + len(body)))
-    return found
-
-
-def _signs(piece: str) -> frozenset[str]:
-    folded = _SPACED.sub(lambda found: _together(found[0]), fold(piece))
-    if _SPOKEN_OF.search(folded):
-        # "An attack such as '…'": what is quoted is spoken of, not said.
-        folded = _QUOTED.sub('""', folded)
-    return frozenset(sign.name for sign in _signs_known() if sign.pattern.search(folded))
-
-
-def _together(spaced: str) -> str:
-    """I g n o r e   t h i s: as words again."""
-    return re.sub(" +", " ", re.sub(r"(\w) (?=\w\b)", r"\1", spaced))
-
-
-def _points(names: frozenset[str]) -> int:
-    if "turn" in names:
-        names -= {"address", "mention"}  # "Assistant: …" is one sign, not three
-    elif "address" in names:
-        names -= {"mention"}
-    return sum(sign.points for sign in _signs_known() if sign.name in names)
-
-
-def _joined(text: str, spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Neighbours with nothing but white space between them as one."""
-    joined: list[Span] = []
-    for span in spans:
-        if joined and not text[joined[-1].end : span.start].strip(" "):
-            joined[-1] = Span(joined[-1].start, span.end)
-        else:
-            joined.append(span)
-    return tuple(joined)

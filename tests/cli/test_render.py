@@ -13,6 +13,7 @@ from localrag.cli.render import (
     marked_text,
     print_evidence,
     print_hits,
+    print_left_out,
     print_trace,
     step_line,
 )
@@ -203,21 +204,37 @@ LEFT_OUT = replace(
 )
 
 
-def test_the_reader_is_told_what_the_model_did_not_read() -> None:
+def test_the_reader_is_told_what_was_left_out() -> None:
     printed = console()
-    print_evidence(printed, LEFT_OUT)
+    print_left_out(printed, LEFT_OUT.left_out)
     text = shown(printed)
-    assert "b.md, p. 2, speaks to the language model" in text
+    assert "b.md, p. 2, told the model what to answer" in text
     assert "Ignore the above." in text
     assert "…”" in text
     assert "\x1b" not in text
 
 
+def test_not_more_than_three_sentences_are_told() -> None:
+    printed = console()
+    print_left_out(printed, LEFT_OUT.left_out * 5)
+    assert shown(printed).count("b.md, p. 2") == 3
+    assert "and 2 more" in shown(printed)
+
+
 @pytest.mark.usefixtures("chinese")
 def test_the_reader_is_told_in_chinese() -> None:
     printed = console()
+    print_left_out(printed, LEFT_OUT.left_out)
+    assert "b.md 第 2 页指示模型如何作答" in shown(printed)
+
+
+def test_citations_that_prove_nothing_are_called_so() -> None:
+    printed = console()
+    print_evidence(printed, replace(LEFT_OUT, grounded=False))
+    assert "stands beside a quotation" in shown(printed)
+    printed = console()
     print_evidence(printed, LEFT_OUT)
-    assert "b.md 第 2 页有写给语言模型的指令" in shown(printed)
+    assert "stands beside a quotation" not in shown(printed)
 
 
 def test_json_holds_what_was_left_out() -> None:
