@@ -25,6 +25,13 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 SMALLEST_MAX_TOKENS = 16
 HEADING_SEPARATOR = " > "
 
+_LONGEST = 20_000
+"""Code points of a sentence that is looked at as a whole."""
+
+_LONGEST_TOKEN = 32
+_AT_ONCE = 4096
+"""Texts whose tokens are counted at once: what a tokenizer makes of them takes memory."""
+
 _BREATHS = re.compile(r"[。！？!?，、；：,;:）)]+\s*")
 _SPACES = re.compile(r"\s+")
 
@@ -121,18 +128,20 @@ class SentenceChunker:
         self._overlap = overlap_sentences
 
     def chunk(self, document: Document) -> list[Chunk]:
-        """Cut the document; `count_tokens` is called once for all sentences of it.
+        """Cut the document; `count_tokens` is called for its sentences, many at once.
 
         It is called again only for what is close to `max_tokens`, since tokens
         of parts need not add up to the tokens of the whole.
         """
         source = _Source(document)
-        starts = [span.start for span in split_sentences(source.text)]
-        if not starts:
+        spans = split_sentences(source.text)
+        if not spans:
             return []
+        ends = pairwise([*(span.start for span in spans), len(source.text)])
+        starts = [cut for start, end in ends for cut in _cuts(source.text, start, end, _LONGEST)]
         texts = [source.text[a:b] for a, b in pairwise([*starts, len(source.text)])]
         headings = list(source.headings())
-        counts = self._count([*texts, *headings])
+        counts = self._counted([*texts, *headings])
         units = [
             _Unit(start, start + len(text), tokens)
             for start, text, tokens in zip(starts, texts, counts, strict=False)
@@ -153,12 +162,10 @@ class SentenceChunker:
         groups: list[_Group] = []
         lead: list[_Unit] = []
         for path, members, bare in _by_section(source, units, small):
-            mine = lead + members
+            lead += members
             if bare:
-                lead = mine
                 continue
-            lead = []
-            group = _Group(path, mine)
+            group, lead = _Group(path, lead), []
             if (
                 groups
                 and groups[-1].tokens < small
@@ -212,7 +219,7 @@ class SentenceChunker:
         done = [passage for passage, tokens in passages if tokens <= 0.9 * self._max]
         doubtful = [passage for passage, tokens in passages if tokens > 0.9 * self._max]
         while doubtful:
-            counts = self._count([_passage(p.heading, text[p.start : p.end]) for p in doubtful])
+            counts = self._counted([_passage(p.heading, text[p.start : p.end]) for p in doubtful])
             halves: list[_Passage] = []
             for (start, end, heading), tokens in zip(doubtful, counts, strict=True):
                 if tokens <= self._max or end - start == 1:
@@ -228,11 +235,26 @@ class SentenceChunker:
         while path and path[0]:
             heading = HEADING_SEPARATOR.join(path)
             if heading not in tokens_of:
-                tokens_of[heading] = self._count([heading])[0]
+                tokens_of[heading] = self._counted([heading])[0]
             if tokens_of[heading] <= self._max // 4:
                 return heading, tokens_of[heading]
             path = path[1:] if len(path) > 1 else (path[0][: len(path[0]) // 2].rstrip(),)
         return "", 0
+
+    def _counted(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, and no fewer than its length allows in any language.
+
+        A tokenizer may take a megabyte without a space for one unknown word.
+        """
+        counts = (
+            count
+            for start in range(0, len(texts), _AT_ONCE)
+            for count in self._count(texts[start : start + _AT_ONCE])
+        )
+        return [
+            max(count, 1, len(text) // _LONGEST_TOKEN)
+            for text, count in zip(texts, counts, strict=True)
+        ]
 
     def _split_long(self, text: str, units: list[_Unit], limit: int) -> list[_Unit]:
         """Replace each sentence of more than `limit` tokens by parts that fit."""
@@ -244,11 +266,8 @@ class SentenceChunker:
                     continue
                 pieces = -(-unit.tokens // limit)
                 step = max(1, (unit.end - unit.start) // pieces)
-                cuts = [unit.start]
-                while unit.end - cuts[-1] > step:
-                    cuts.append(_best_cut(text, cuts[-1], unit.end, cuts[-1] + step))
-                cuts.append(unit.end)
-                counts = self._count([text[a:b] for a, b in pairwise(cuts)])
+                cuts = [*_cuts(text, unit.start, unit.end, step), unit.end]
+                counts = self._counted([text[a:b] for a, b in pairwise(cuts)])
                 parts += [_Unit(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]
             units = parts
         return units
@@ -384,6 +403,14 @@ def _by_section(
             bare = after < len(units) and sum(unit.tokens for unit in members) < small
         yield path, members, bare
         first = after
+
+
+def _cuts(text: str, start: int, end: int, step: int) -> list[int]:
+    """Where the parts of `text[start:end]` of at most `step` code points begin."""
+    cuts = [start]
+    while end - cuts[-1] > step:
+        cuts.append(_best_cut(text, cuts[-1], end, cuts[-1] + step))
+    return cuts
 
 
 def _best_cut(text: str, start: int, end: int, ideal: int) -> int:

@@ -161,12 +161,13 @@ class Linux:
             text = (self._root / "proc/self/mountinfo").read_text("utf-8", "surrogateescape")
         except OSError:
             return None
+        held = PurePosixPath(place)
         found: _Mount | None = None
         for line in text.splitlines():
             front, _, back = line.partition(" - ")
             words, (kind, source, *_) = front.split(), back.split()
             mount = _Mount(PurePosixPath(_unescaped(words[4])), words[2], kind, _unescaped(source))
-            inside = mount.point == place or mount.point in place.parents
+            inside = mount.point in (held, *held.parents)
             if inside and (found is None or len(mount.point.parts) >= len(found.point.parts)):
                 found = mount
         return found

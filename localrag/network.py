@@ -17,11 +17,12 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
+from localrag import files
 from localrag.errors import ConfigError, NetworkBlockedError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ _always: tuple[_Door, ...] = ()
 _thread = threading.local()
 _attempts: list[Attempt] = []
 _let_through: Counter[Attempt] = Counter()
-_journal: Path | None = None
+_journal: BinaryIO | None = None
 
 
 def close_doors(allow: Iterable[str] = ()) -> None:
@@ -219,19 +220,22 @@ def report(blocked: Iterable[Attempt]) -> None:
     _attempts.extend(blocked)
 
 
-def check_in() -> None:
+def check_in(command: Sequence[str] = sys.orig_argv) -> None:
     """Report this process to the watched run that it belongs to, if there is one."""
     global _journal
     if folder := os.environ.get(WATCHED):
-        _journal = Path(folder, f"{os.getpid()}.jsonl")
-        _write_down({"command": sys.orig_argv})
+        # Kept open: a process that reads files may give up the right to open any.
+        with suppress(OSError):
+            _journal = files.append_file(Path(folder, f"{os.getpid()}.jsonl"))
+        _write_down({"command": list(command)})
 
 
 def _write_down(line: Mapping[str, object]) -> None:
     # Who watches fails the run for a line that is missing.
     if _journal is not None:
-        with suppress(OSError), _journal.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        with suppress(OSError):
+            _journal.write(json.dumps(line).encode("ascii") + b"\n")
+            _journal.flush()
 
 
 @contextmanager
@@ -635,8 +639,8 @@ def _listens_here(sock: Any, host: str, port: int | None) -> bool:
 
     import psutil
 
-    multiprocessing = sys.modules.get("multiprocessing.process")
-    parent = multiprocessing.parent_process() if multiprocessing else None
+    pools = sys.modules.get("multiprocessing.process")
+    parent = pools.parent_process() if pools else None
     kind = "udp" if sock.type == socket.SOCK_DGRAM else "tcp"
     if host.startswith(ANY_UNIX_SOCKET):
         kind = "unix"

@@ -137,6 +137,7 @@ def read_all(target: str, seed: int, count: int, state: Path) -> list[Line]:
             if not reason and process.returncode > 0:
                 raise RuntimeError(f"the reading process failed: {said[-2000:]}")
             name = reason or f"CRASH {signal.Signals(-process.returncode).name}"
+            (state / f"{target}-{seed}-{len(known)}-errors.txt").write_text(said, encoding="utf-8")
             with path.open("a", encoding="utf-8") as file:
                 write(file, len(known), name, SECONDS if reason else 0.0)
     return known[:count]

@@ -29,11 +29,11 @@ from typing import Any
 
 from durability import EMBEDDING, SlowEmbedder, make_indexer
 from fuzz_catalogue import KEEPING, STATEMENTS, VALUES, make_deleting, make_endless
-from localrag.seals import own_seal
 
 from localrag.chunking import passage_text
 from localrag.errors import LocalragError
 from localrag.llms.state_files import StateFiles
+from localrag.seals import own_seal
 from localrag.stores.checking import check_library
 from localrag.stores.library import Library
 from localrag.stores.travelling import export_library, import_library
@@ -708,8 +708,9 @@ COMMANDS: dict[str, Callable[[Scene], None]] = {
 def read_folder(folder: Path, draw: random.Random, seeds: list[bytes]) -> None:
     """Make one case of a folder, run one command, and look at what has come of it."""
     own, other = (_unpacked(data, folder) for data in seeds)
-    scene = Scene(folder / "case", draw, own, other)
-    _remove_case(scene.base)
+    # Each under a name of its own: tantivy goes on watching the last one for a while.
+    scene = Scene(folder / "case" / f"{draw.getrandbits(32):08x}", draw, own, other)
+    _remove_case(scene.base.parent)
     for place in ("stick", "home", "user", "here", "temporary"):
         (scene.base / place).mkdir(parents=True)
     make_canary(scene.canary)

@@ -124,7 +124,11 @@ def test_importing_the_package_loads_nothing() -> None:
 
 def test_the_readmes_python_example_uses_names_that_exist() -> None:
     for readme in ("README.md", "README.zh-CN.md"):
-        (example,) = re.findall(r"```python\n(.*?)```", (ROOT / readme).read_text("utf-8"), re.S)
-        compile(example, readme, "exec")
-        for method in re.findall(r"rag\.(\w+)\(", example):
-            assert callable(getattr(api.LocalRAG, method))
+        examples = re.findall(r"```python\n(.*?)```", (ROOT / readme).read_text("utf-8"), re.S)
+        assert len(examples) == 2
+        for example in examples:
+            compile(example, readme, "exec")
+            for method in re.findall(r"\brag\.(\w+)\(", example):
+                assert callable(getattr(api.LocalRAG, method))
+            for name in re.findall(r"localrag\.(\w+)\(", example):
+                assert callable(getattr(localrag, name))

@@ -20,10 +20,10 @@ LINES = (
     ("retrieval", "rerankers"),
     ("parsing", "chunking", "embeddings", "llms", "stores", "registry"),
     ("disk_encryption",),
-    ("text", "prompts", "network", "processes", "confinement"),
+    ("text", "prompts", "network", "confinement"),
     ("config", "messages"),
     ("config_faults", "config_values", "seals"),
-    ("errors", "types", "files"),
+    ("errors", "types", "files", "processes"),
     ("printable",),
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}

@@ -32,7 +32,12 @@ def make(folder: Path) -> Path:
     """Make localrag's wheel in a folder; returns its path. Raises `BundleError`."""
     if root := source_tree():
         code, lines = processes.pip(
-            "wheel", "--no-deps", "--wheel-dir", str(folder.absolute()), str(root)
+            "wheel",
+            "--no-deps",
+            *processes.build_with("hatchling"),
+            "--wheel-dir",
+            str(folder.absolute()),
+            str(root),
         )
         if not code:
             return next(folder.glob(f"{_escaped(DISTRIBUTION)}-*.whl"))

@@ -141,6 +141,7 @@ def _compile(source: Path, place: Path, tell: Tell) -> Path:
         "wheel",
         "--verbose",
         "--no-deps",
+        *processes.build_with("scikit_build_core", "cmake", "ninja"),
         "--no-cache-dir",  # pip's cache may hold a wheel of the same name for this processor only
         *(f"--config-settings={each}" for each in settings),
         "--wheel-dir",

@@ -69,6 +69,14 @@ def pip(*arguments: str, hear: Callable[[str], None] = lambda _: None) -> tuple[
     return module("pip", *quiet, *arguments, hear=hear)
 
 
+def build_with(*modules: str) -> list[str]:
+    """The option with which pip builds with these as they are installed, where all are.
+
+    Left to itself, pip fetches what builds anew, in versions and files that nobody looked at.
+    """
+    return ["--no-build-isolation"] if all(find_spec(name) for name in modules) else []
+
+
 def reason(lines: list[str]) -> str:
     """What pip gave as the cause of a failure, shortened."""
     telling = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]

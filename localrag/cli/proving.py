@@ -124,7 +124,7 @@ class Watch:
         self._folder = folder
         os.environ[network.WATCHED] = str(folder)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=network.check_in)
+            os.register_at_fork(after_in_child=lambda: network.check_in(["os.fork"]))
         self._started: list[tuple[str, str]] = []
         self._children: dict[int, tuple[str, set[int]]] = {}
         self._reported: set[network.Attempt] = set()
@@ -230,9 +230,8 @@ class Watch:
         if event not in _STARTS:
             return
         self.proof.processes.append(str(args[0]) if args else event)
-        known = event == "subprocess.Popen"  # of any other, nobody knows what it will start
         name = " ".join([event, *map(str, args[:2])])
-        self._started.append((_key(args[1]) if known else "", name))
+        self._started.append((_key(args[1]) if event == "subprocess.Popen" else event, name))
 
 
 _STARTS = frozenset(

@@ -10,6 +10,12 @@ from localrag.parsing.layout import Paragraph
 from localrag.parsing.lines import ends_clause, numbered_heading, width
 from localrag.text.normalize import clean
 
+_MOST_ENTRIES = 1000
+"""Entries of an outline that are looked for on one page."""
+
+_DEEPEST = 12
+"""Levels of an outline that are told apart."""
+
 
 def outline_levels(
     pages: Sequence[Sequence[Paragraph]], outline: Sequence[Sequence[Any]]
@@ -19,15 +25,22 @@ def outline_levels(
     Empty if most entries are not found on the page that they point to.
     """
     levels: dict[int, int] = {}
+    letters: dict[int, list[tuple[str, Paragraph]]] = {}
+    tried: Counter[int] = Counter()
     entries = [(level, _letters(clean(title)), number) for level, title, number, *_ in outline]
     entries = [entry for entry in entries if entry[1] and 1 <= entry[2] <= len(pages)]
     for level, wanted, number in entries:
-        for paragraph in pages[number - 1]:
-            text = _letters(paragraph.text)
-            if id(paragraph) in levels or paragraph.tabular or len(text) > 2 * len(wanted) + 12:
+        if number not in letters:
+            running = [one for one in pages[number - 1] if not one.tabular]
+            letters[number] = [(_letters(one.text), one) for one in running]
+        tried[number] += 1
+        if tried[number] > _MOST_ENTRIES:
+            continue
+        for text, paragraph in letters[number]:
+            if id(paragraph) in levels or len(text) > 2 * len(wanted) + 12:
                 continue
             if text and (text.endswith(wanted) or (len(text) > 3 and wanted.endswith(text))):
-                levels[id(paragraph)] = level
+                levels[id(paragraph)] = min(level, _DEEPEST)
                 break
     return levels if entries and len(levels) >= 0.5 * len(entries) else {}
 

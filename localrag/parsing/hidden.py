@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 SMALLEST = 2.0
 """Points: print of less cannot be read; footnotes and labels have five and more."""
 
@@ -18,22 +21,21 @@ _NEARLY_WHITE = 0xF4
 def drop_hidden(page: Any, blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:
     """Take the hidden spans out of the lines of `blocks`; whether there was text in them."""
     found, scan = False, None
-    backgrounds: list[tuple[str, tuple[float, ...]]] | None = None
+    drawn: _Drawn | None = None
     for lines in blocks:
         for line in lines:
             kept = []
             for span in line["spans"]:
                 white = _is_white(span["color"])
                 invisible = span.get("alpha", 255) == 0
-                if (white or invisible) and backgrounds is None:
-                    backgrounds = [(kind, tuple(box)) for kind, box in page.get_bboxlog()]
-                drawn = backgrounds or ()
-                if scan is None and invisible:
-                    scan = _is_mostly_pictures(page, drawn)
+                if (white or invisible) and drawn is None:
+                    drawn = _Drawn(page)
+                if scan is None and invisible and drawn is not None:
+                    scan = drawn.mostly_pictures
                 if (
                     (span["size"] < SMALLEST and not (invisible and scan))
-                    or (invisible and not scan and not _lies_on(span, drawn, _PICTURES))
-                    or (white and not invisible and not _lies_on(span, drawn, _GROUNDS))
+                    or (invisible and not scan and drawn and not drawn.below(span, _PICTURES))
+                    or (white and not invisible and drawn and not drawn.below(span, _GROUNDS))
                 ):
                     found = found or bool(_has_text(span))
                 else:
@@ -50,22 +52,26 @@ def _is_white(color: int) -> bool:
     return min(color >> 16 & 255, color >> 8 & 255, color & 255) >= _NEARLY_WHITE
 
 
-def _is_mostly_pictures(page: Any, drawn: Sequence[tuple[str, tuple[float, ...]]]) -> bool:
-    """Whether pictures take half of the page, as on a scan."""
-    boxes = [box for kind, box in drawn if kind in _PICTURES]
-    area = sum(max(0.0, x1 - x0) * max(0.0, y1 - y0) for x0, y0, x1, y1 in boxes)
-    return bool(area >= 0.5 * abs(page.rect.width * page.rect.height))
+class _Drawn:
+    """What is drawn on a page: a map may hold a hundred thousand areas, and as many labels."""
 
+    def __init__(self, page: Any) -> None:
+        log = page.get_bboxlog()
+        self._boxes: dict[tuple[str, ...], NDArray[np.float64]] = {
+            kinds: np.array([box for kind, box in log if kind in kinds], float).reshape(-1, 4)
+            for kinds in (_PICTURES, _GROUNDS)
+        }
+        x0, y0, x1, y1 = self._boxes[_PICTURES].T
+        area = (np.maximum(x1 - x0, 0.0) * np.maximum(y1 - y0, 0.0)).sum()
+        self.mostly_pictures = bool(area >= 0.5 * abs(page.rect.width * page.rect.height))
+        """Whether pictures take half of the page, as on a scan."""
 
-def _lies_on(
-    span: dict[str, Any], drawn: Sequence[tuple[str, tuple[float, ...]]], kinds: Sequence[str]
-) -> bool:
-    """Whether something of these kinds is drawn where the middle of the span is."""
-    x0, y0, x1, y1 = span["bbox"]
-    x, y = (x0 + x1) / 2, (y0 + y1) / 2
-    return any(
-        kind in kinds and box[0] <= x <= box[2] and box[1] <= y <= box[3] for kind, box in drawn
-    )
+    def below(self, span: dict[str, Any], kinds: tuple[str, ...]) -> bool:
+        """Whether something of these kinds is drawn where the middle of the span is."""
+        left, top, right, bottom = span["bbox"]
+        x, y = (left + right) / 2, (top + bottom) / 2
+        x0, y0, x1, y1 = self._boxes[kinds].T
+        return bool(((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).any())
 
 
 def _has_text(span: dict[str, Any]) -> bool:

@@ -36,10 +36,24 @@ _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _NAVIGATION = frozenset(("navigation", "banner", "contentinfo", "search", "menu"))
 _HIDDEN_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)"
-    r"|opacity\s*:\s*0*\.?0+(?:%|\s|;|$)|font-size\s*:\s*0*[01]?(?:\.\d*)?(?:px|pt|%|\s|;|$)"
+    r"|opacity\s*:\s*(?:0+(?:\.0*)?|\.0+)(?:%|\s|;|$)|font-size\s*:\s*0*[01]?(?:\.\d*)?(?:px|pt|%|\s|;|$)"
     r"|(?:left|top|text-indent)\s*:\s*-\d{3,}",
     re.IGNORECASE,
 )
+_DEEPEST_TAG = 512
+_TAG = re.compile(
+    r"<!--.*?(?:-->|\Z)"
+    r"|<(?P<raw>script|style|textarea|title|xmp|iframe|noembed|noframes)\b.*?(?:</(?P=raw)|\Z)"
+    r"|<(?P<close>/?)(?P<name>[a-z][^\s/>]*)[^>]*?(?P<empty>/?)(?:>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_END_LEFT_OUT = """
+    area base body br col colgroup dd dt embed head hr html img input li link meta optgroup option
+    p param rp rt source tbody td tfoot th thead tr track wbr
+"""
+_CLOSED_BY_ITSELF = frozenset(_END_LEFT_OUT.split())
+"""Elements that have no end tag, or whose end a browser finds without it."""
+
 _HEAD = 4096
 """Bytes in which a page declares its encoding."""
 
@@ -54,7 +68,7 @@ class HtmlParser:
         """Parse an HTML file; raises what `decode` raises, EmptyFileError if nothing is left."""
         text = clean(_decode(data, source))
         try:
-            tree = LexborHTMLParser(text)
+            tree = LexborHTMLParser(_shallow(text))
         except Exception as error:  # the binding's errors share no other base
             raise CorruptFileError(
                 "{source} cannot be read as HTML ({reason}).",
@@ -77,8 +91,34 @@ class HtmlParser:
 
 def fragment_text(html: str) -> list[str]:
     """The lines of a piece of HTML."""
-    body = LexborHTMLParser(html).body
+    body = LexborHTMLParser(_shallow(html)).body
     return [line.text for line in _Walk().lines(body)] if body is not None else []
+
+
+def _shallow(html: str) -> str:
+    """The page without the tags that nest deeper than in a browser (512 levels, in Chrome).
+
+    The parser looks through all open elements at each tag, so that time would grow with the square
+    of their number.
+    """
+    depth = deeper = done = 0
+    kept = []
+    for tag in _TAG.finditer(html):
+        name = (tag["name"] or "").lower()
+        if not name or name in _CLOSED_BY_ITSELF:
+            continue
+        if tag["close"]:
+            cut = deeper > 0
+            deeper, depth = deeper - cut, max(0, depth - (not cut))
+        elif tag["empty"] and name not in _BLOCKS:
+            continue  # a part of a drawing
+        else:
+            cut = depth >= _DEEPEST_TAG
+            deeper, depth = deeper + cut, depth + (not cut)
+        if cut:
+            kept.append(html[done : tag.start()])
+            done = tag.end()
+    return "".join([*kept, html[done:]])
 
 
 def _decode(data: bytes, source: str) -> str:
@@ -99,7 +139,7 @@ class _Walk:
     """One pass over the tree that gathers inline text until a block begins or ends."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text: list[str] = []
         self.marker = ""
 
     def lines(self, root: LexborNode, depth: int = 0) -> Iterator[Line]:
@@ -107,8 +147,8 @@ class _Walk:
         yield from self._flush(0)
 
     def _flush(self, level: int) -> Iterator[Line]:
-        text = squeeze(resolved(self.text))
-        self.text = ""
+        text = squeeze(resolved("".join(self.text)))
+        self.text.clear()
         if text:
             yield Line(squeeze(self.marker + text), level)
             self.marker = ""
@@ -119,16 +159,16 @@ class _Walk:
         while child is not None:
             tag = child.tag or ""
             if tag == "-text":
-                self.text += re.sub(r"\s+", " ", child.text_content or "")
+                self.text.append(re.sub(r"\s+", " ", child.text_content or ""))
             elif tag == "br":
                 yield from self._flush(0)
             elif tag == "img":
-                self.text += (child.attributes.get("alt") or "") + " "
+                self.text.append((child.attributes.get("alt") or "") + " ")
             elif tag in _DROPPED or tag.startswith("-") or _is_hidden(child):
                 if tag in _BLOCKS or tag in _BOUNDARIES:
                     yield from self._flush(0)
             elif depth > _DEEPEST:
-                self.text += f" {child.text(separator=' ')} "
+                self.text.append(f" {child.text(separator=' ')} ")
             elif tag in _BLOCKS:
                 yield from self._flush(0)
                 yield from self._block(child, tag, node.tag or "", number, depth)

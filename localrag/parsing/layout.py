@@ -16,6 +16,7 @@ from localrag.parsing.lines import (
     CELL_BREAK,
     CJK,
     LIST_MARKER,
+    Joined,
     ends_sentence,
     is_cjk,
     is_marker,
@@ -120,6 +121,8 @@ def _merge_row(group: Sequence[Row]) -> Row:
 
 _ROMAN = re.compile(r"[ivxl]+", re.IGNORECASE)
 _OUTERMOST = 3
+_LONGEST_RUNNING = 1000
+"""Characters of a row in which numbers may count with the pages."""
 
 
 def drop_running_text(pages: Sequence[list[Block]]) -> list[list[Block]]:
@@ -169,6 +172,8 @@ _COUNTED = "\0"
 def _running_keys(row: Row, page: int) -> set[str]:
     """The row's text, and for each number in it the text with what it is ahead of the page."""
     text = "".join(row.text.split())
+    if len(text) > _LONGEST_RUNNING:
+        return {text}
     if _ROMAN.fullmatch(text):
         return {f"{_COUNTED}roman{_roman(text) - page}"}
     return {text} | {
@@ -281,6 +286,7 @@ def _are_columns(blocks: Sequence[Block], edge: float) -> bool:
 def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Paragraph]:
     """Mend the rows of ordered blocks into paragraphs; `vocabulary` as in `lines.join`."""
     found: list[Paragraph] = []
+    joined: dict[int, Joined] = {}  # the texts of those that have several rows
     first: Row | None = None  # of the paragraph that is being mended
     previous: Row | None = None
     before: Block | None = None
@@ -297,15 +303,17 @@ def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Par
                 and _continues(first, previous, row, edge, before if before is block else None)
             ):
                 last = found[-1]
-                last.text = join(last.text, row.text, vocabulary)
+                place = len(found) - 1
+                joined.setdefault(place, Joined(last.text, vocabulary)).add(row.text)
                 last.rows += 1
             else:
                 tabular = block.table or row.tabular
                 found.append(Paragraph(row.text, row.size, row.bold, 1, tabular))
                 first = row
             previous, before, edge = row, block, block_edge
-    for paragraph in found:
-        paragraph.text = _close_up(squeeze(paragraph.text), running=paragraph.rows > 1)
+    for place, paragraph in enumerate(found):
+        text = squeeze(str(joined.get(place, paragraph.text)))
+        paragraph.text = _close_up(text, running=paragraph.rows > 1)
     return [paragraph for paragraph in found if paragraph.text]
 
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePath
 
 from localrag.text.normalize import clean
@@ -18,6 +19,9 @@ from localrag.types import PAGE_BREAK, Document, Heading, Page
 
 CELL_BREAK = " | "
 """What stands between two cells of a table row."""
+
+LONGEST_HEADING = 1000
+"""Code points; a longer one is text: each passage below it would repeat it."""
 
 CJK = (
     "\u2e80-\u2fdf\u3000-\u303f\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u3400-\u4dbf\u4e00-\u9fff"
@@ -53,6 +57,8 @@ _PREFIXES = frozenset(_BEFORE_HYPHEN.split())
 
 _HYPHENS = "-\u2010"
 _HYPHENATED_END = re.compile(rf"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[{_HYPHENS}]$")
+_LONGEST_WORD = 200
+"""Code points at the end of a line in which its last word is looked for."""
 _WORD_START = re.compile(r"[^\W\d_]+")
 
 
@@ -80,7 +86,12 @@ def width(text: str) -> int:
     """Columns that the text takes in a fixed-width font: Chinese characters take two."""
     if text.isascii():
         return len(text)
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+    return sum(map(_columns, text))
+
+
+@cache
+def _columns(character: str) -> int:
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def squeeze(text: str) -> str:
@@ -120,7 +131,7 @@ def join(left: str, right: str, vocabulary: Collection[str] = ()) -> str:
 
 
 def _join_hyphenated(left: str, right: str, vocabulary: Collection[str]) -> str:
-    word = _HYPHENATED_END.search(left)
+    word = _HYPHENATED_END.search(left, max(0, len(left) - _LONGEST_WORD))
     following = _WORD_START.match(right)
     if word is None:
         # A dash on its own ("cost -"), or a number ("2019-"): only the latter belongs together.
@@ -136,6 +147,37 @@ def _join_hyphenated(left: str, right: str, vocabulary: Collection[str]) -> str:
     if "-" in first or "\u2010" in first or first in _PREFIXES:
         return left + right
     return left[:-1] + right
+
+
+class Joined:
+    """Lines that are joined one after another, as by `join`, in time that grows with their length.
+
+    Only the end of what stands already decides how the next line joins.
+    """
+
+    _SEEN = 400
+    """Code points of that end: more than the longest word."""
+
+    def __init__(self, first: str, vocabulary: Collection[str] = ()) -> None:
+        self._done: list[str] = []
+        self._end = first
+        self._vocabulary = vocabulary
+
+    def add(self, line: str) -> None:
+        """Join a line to what stands."""
+        if len(self._end) > 2 * self._SEEN:
+            self._done.append(self._end[: -self._SEEN])
+            self._end = self._end[-self._SEEN :]
+        self._end = join(self._end, line, self._vocabulary)
+
+    def append(self, text: str) -> None:
+        """Put text after what stands, as it is."""
+        if text:
+            self._done.append(self._end[: -self._SEEN])
+            self._end = self._end[-self._SEEN :] + text
+
+    def __str__(self) -> str:
+        return "".join([*self._done, self._end])
 
 
 def words(texts: Iterable[str]) -> frozenset[str]:
@@ -189,7 +231,7 @@ def build(
         start = offset
         kept = [line for line in lines if line.text]
         for line in kept:
-            if line.level:
+            if line.level and len(line.text) <= LONGEST_HEADING:
                 headings.append(Heading(start, line.level, line.text))
             start += len(line.text) + 1
         page = Page(number, "\n".join(line.text for line in kept))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore, inline, text_join
 from markdown_it.token import Token
 
 from localrag.errors import CorruptFileError, EmptyFileError
 from localrag.parsing.decoding import decode
 from localrag.parsing.html import fragment_text
-from localrag.parsing.lines import CELL_BREAK, Line, build, join, resolved, squeeze
+from localrag.parsing.lines import CELL_BREAK, Joined, Line, build, resolved, squeeze
 from localrag.text.normalize import clean
 from localrag.types import Document
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_TITLE = re.compile(r"""^title:[ \t]*(["']?)(?P<title>.+?)\1[ \t]*$""", re.MULTILINE)
+_PIECE = re.compile(r"(?s:.{1,10000}\Z|.{1,10000}\n|.{1,10000})")
+"""What is read at once of a paragraph: the time to read it grows faster than its length."""
+_TITLE = re.compile(r"^title:(.*)$", re.MULTILINE)
+_QUOTED = re.compile(r"""(["'])(.+)\1""")
 
 
 class MarkdownParser:
@@ -28,11 +33,12 @@ class MarkdownParser:
         title = ""
         if matter := _FRONT_MATTER.match(text):
             if found := _TITLE.search(matter.group(1)):
-                title = found.group("title")
+                title = found.group(1).strip()
+                quoted = _QUOTED.fullmatch(title)
+                title = quoted.group(2) if quoted else title
             text = text[matter.end() :]
-        markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
         try:
-            tokens = markdown.parse(text)
+            lines = list(_lines(_Markdown(text)))
         except Exception as error:  # a parser of untrusted text: whatever goes wrong is the file
             raise CorruptFileError(
                 "{source} cannot be read as Markdown ({reason}).",
@@ -40,7 +46,6 @@ class MarkdownParser:
                 source=source,
                 reason=squeeze(str(error)) or type(error).__name__,
             ) from error
-        lines = list(_lines(tokens))
         if not lines and title:
             lines = [Line(squeeze(title), 1)]
         if not lines:
@@ -52,13 +57,32 @@ class MarkdownParser:
         return build(data, source, [lines], title=title)
 
 
-def _lines(tokens: Iterable[Token]) -> Iterator[Line]:
+class _Markdown:
+    """The blocks of a text; what stands within them is read when it is asked for, and let go."""
+
+    def __init__(self, text: str) -> None:
+        self._markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+        self._links: dict[str, Any] = {}
+        self.blocks: list[Token] = []
+        self._markdown.block.parse(text, self._markdown, self._links, self.blocks)
+
+    def inline(self, content: str) -> Iterator[Token]:
+        """The parts of a paragraph; of a long one, piece by piece."""
+        for piece in _PIECE.findall(content):
+            token = Token("inline", "", 0, content=piece, children=[])
+            state = StateCore(piece, self._markdown, self._links, [token])
+            inline(state)
+            text_join(state)
+            yield from token.children or ()
+
+
+def _lines(markdown: _Markdown) -> Iterator[Line]:
     """Walk the flat tokens; list items begin with their marker, table rows hold their cells."""
     lists: list[int | None] = []  # the next number of each open list, None for bullets
     marker = ""
     level = 0
     cells: list[str] | None = None
-    for token in tokens:
+    for token in markdown.blocks:
         match token.type:
             case "heading_open":
                 level = int(token.tag[1:])
@@ -81,7 +105,7 @@ def _lines(tokens: Iterable[Token]) -> Iterator[Line]:
                 yield from _nonempty(CELL_BREAK.join(cells or ()))
                 cells = None
             case "inline":
-                parts = list(_inline(token.children or ()))
+                parts = list(_inline(markdown.inline(token.content)))
                 if cells is not None:
                     cells.append(" ".join(parts))
                     continue
@@ -104,14 +128,14 @@ def _nonempty(text: str, level: int = 0, *, verbatim: bool = False) -> Iterator[
         yield Line(text, level)
 
 
-def _inline(children: Sequence[Token]) -> Iterator[str]:
+def _inline(children: Iterable[Token]) -> Iterator[str]:
     """The text of a paragraph; a hard break begins a new line, a soft one is mended."""
-    text = ""
+    text = Joined("")
     broken = False
     for child in children:
         if child.type == "hardbreak":
-            yield squeeze(text)
-            text, broken = "", False
+            yield squeeze(str(text))
+            text, broken = Joined(""), False
             continue
         if child.type == "softbreak":
             broken = True
@@ -119,7 +143,8 @@ def _inline(children: Sequence[Token]) -> Iterator[str]:
         # The children of a picture are its alternative text, `content` holds it too.
         piece = child.content if child.type in ("text", "code_inline", "image") else ""
         if broken and piece:
-            text, broken = join(text, piece), False
+            text.add(piece)
+            broken = False
         else:
-            text += piece
-    yield squeeze(text)
+            text.append(piece)
+    yield squeeze(str(text))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from localrag.errors import EmptyFileError
 from localrag.parsing.decoding import decode
-from localrag.parsing.lines import LIST_MARKER, Line, build, is_cjk, join, squeeze, width, words
+from localrag.parsing.lines import LIST_MARKER, Joined, Line, build, is_cjk, squeeze, width, words
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -45,20 +45,25 @@ def unwrap(lines: Sequence[str]) -> list[str]:
     it. The file counts as hard-wrapped if that holds for half of its
     neighbouring lines, so verse, lists, tables and code stay as they are.
     """
-    widest = max(map(width, lines), default=0)
-    pairs = [(a, b) for a, b in pairwise(lines) if a.strip() and b.strip()]
-    wrapped = sum(1 for a, b in pairs if _is_wrapped(a, b, widest))
-    mend = _NARROWEST <= widest <= _WIDEST and wrapped >= max(1, 0.5 * len(pairs))
+    widest = 0 if max(map(len, lines), default=0) > _WIDEST else max(map(width, lines), default=0)
+    mend = _NARROWEST <= widest <= _WIDEST
+    if mend:
+        pairs = [(a, b) for a, b in pairwise(lines) if a.strip() and b.strip()]
+        wrapped = sum(1 for a, b in pairs if _is_wrapped(a, b, widest))
+        mend = wrapped >= max(1, 0.5 * len(pairs))
     vocabulary = words(lines) if mend else frozenset()
-    found: list[str] = []
+    found: list[str | Joined] = []
     before = ""
     for line in lines:
         if mend and found and before.strip() and _is_wrapped(before, line, widest):
-            found[-1] = join(found[-1], line.strip(), vocabulary)
+            last = found[-1]
+            if isinstance(last, str):
+                last = found[-1] = Joined(last, vocabulary)
+            last.add(line.strip())
         elif line.strip():
             found.append(line.rstrip() if _CODE.match(line) else line.strip())
         before = line
-    return [line if _CODE.match(line) else squeeze(line) for line in found]
+    return [line if _CODE.match(line) else squeeze(line) for line in map(str, found)]
 
 
 def _is_wrapped(line: str, following: str, widest: int) -> bool:

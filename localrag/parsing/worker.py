@@ -27,8 +27,11 @@ from localrag.errors import ParsingError
 from localrag.types import Document
 
 SILENCE = 60.0
-"""Seconds without a page done, after which a file is given up: the slowest honest page seen, with
-thousands of table cells, takes two."""
+"""Seconds without a page done, after which a file is given up, and in addition one for each
+`SLOWEST` bytes of it: the slowest honest page seen, with thousands of table cells, takes two."""
+
+SLOWEST = 250_000
+"""Bytes a second: a quarter of the speed at which Markdown, all of it one page, is read."""
 
 LONGEST = 1800.0
 """Seconds in all: a book of 5000 pages takes 50 on a small laptop."""
@@ -135,6 +138,7 @@ class ParsingProcess:
             weakref.finalize(self, running.end)
         memory = self._memory + 4 * len(data)
         running.send(_Task(os.fsencode(path), len(data), memory, self._hidden_text), data)
+        silence = self._silence + len(data) / SLOWEST
         started = heard = time.monotonic()
         while True:
             message = running.receive(_POLL)
@@ -143,7 +147,7 @@ class ParsingProcess:
                 return _decoded(message)
             if message is not None:  # a page is done
                 heard = now
-            if now - heard > self._silence or now - started > self._longest:
+            if now - heard > silence or now - started > self._longest:
                 raise _GivenUpError("time", int(min(now - heard, self._longest)))
             if running.memory() > memory:
                 raise _GivenUpError("memory", memory // 2**20)
@@ -193,7 +197,7 @@ class _Running:
     def __init__(self, program: str) -> None:
         self.process = processes.start(
             processes.python(program),
-            processes.PLAIN,
+            (*processes.PLAIN, network.WATCHED),
             stdin=processes.PIPE,
             stdout=processes.PIPE,
         )

@@ -93,15 +93,18 @@ class GuardedConnection(sqlite3.Connection):
         else: a page that is referred to twice would give its rows for ever.
         """
         last: Row | None = None
+        wide = [place for place, kind in enumerate(kinds) if kind in (str, bytes)]
         size, most = 0, _BYTES
         for row in self.execute(sql, parameters):
             if tuple(map(type, row)) != kinds:
                 raise damaged_rows(" ".join(type(one).__name__ for one in row))
             if keys:
-                if last is not None and row[:keys] <= last:
+                key = row[:keys]
+                if last is not None and key <= last:
                     raise damaged_rows(tr("rows that stand there twice"))
-                last = row[:keys]
-            size += sum(len(one) for one in row if type(one) in (str, bytes))
+                last = key
+            for place in wide:
+                size += len(row[place])
             if size > most:
                 most = _BYTES + _BYTES_PER_BYTE * self._size()
                 if size > most:

@@ -29,26 +29,27 @@ _STEERS = re.compile(
     r"|rather than|assistants?\b|ai\b|llms?\b|language model|model\b|(?:chat)?bots?\b|software"
     r"|automat|whoever|prompt|instruct|guidance|guidelines|quer(?:y|ies)|questions?\b|passages?\b"
     r"|users?\b|anyone|anybody|whatever|only\b|just\b|nothing|every\b|any\b|all\b|always|exactly"
-    r"|words?\b|phrase|string|empty|dear\b|henceforth|from now on|this (?:notice|text|page))"
+    r"|words?\b|phrase|string|empty|dear\b|henceforth|from now on|this (?:notice|text|page)"
+    r"|https?://|relevan[ct]|fully supported)"
     r"|忽略|无视|忘|理会|放下|放在?一边|扮演|假装|当作|你|改[为成说写]|代替|与其|助[手理]|人工智能|模型|机器人|自动"
     r"|软件|读者|指[令引示]|提示词|提问|查询|资料|文档|本文|用户|任何|一切|所有|无论|不管|[只仅]|唯一|永远|总是"
-    r"|一律|每[条次]|别的|不要|个词|字样|字符串|往后|从现在起|口吻"
+    r"|一律|每[条次]|别的|不要|个词|字样|字符串|往后|从现在起|口吻|相关[度性]|完全支持|满分"
 )
 """Words for whom a reply is asked of, and for what it is to be in place of an answer."""
 _ELSEWHERE = re.compile(
     r"\b(?:antwort|schreib|vergiss|ignorier|sprachmodell|répond|réponse|écri[vs]|oubli|consigne"
-    r"|respond[ae]\b|contest[ae]|escrib|olvid|asistente|esque[cç]|assistente|istruzioni|rispond|scriv)"
+    r"|respond[ae]\b|contest[ae]\b|escrib|olvid|asistente|esque[cç]|assistente|istruzioni|rispond|scriv)"
     r"|\b(?:ответ|отвеч|напиш|забудь|ассистент|указани|вопрос)"
     r"|答え|回答は|指示|無視|質問|대답|출력|무시|질문|지시|أجب|اكتب|تجاهل|المساعد|سؤال"
 )
 """The same in other languages, where one of them is enough."""
 _FRAME = re.compile(
-    r"<!--|-->|</?[a-z_|｜]+[^>\n]{0,40}>|\[/?(?:inst|system|user|assistant)\b|!\[|https?://"
+    r"<!--|-->|</?[a-z_|｜]+[^>\n]{0,40}>|\[/?(?:inst|system|user|assistant)\b|!\["
     r"|^\W{0,4}(?:system|user|human|assistant|ai|model|q|a|question|answer|instruction|response"
     r"|系统|用户|助[手理]|问题?|答案?|指令)\s*[:#]"
     r"|\b(?:end of|[a-z]+ ends?) (?:the )?(?:document|passage|text|context|file)|到此结束|已结束"
     r"|(?:^|\W)(?:\w[ -]+){9}"
-    r"|relevan(?:ce|t)|supported|相关[度性]|完全支持|满分|十分|10/10",
+    r"|\b10/10\b",
     re.MULTILINE,
 )
 """Marks of a chat, of markup or of the prompt itself, and words that were spelt apart."""

@@ -9,7 +9,8 @@ traditional or simplified. Knows nothing about words or sentences.
 from __future__ import annotations
 
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 from localrag.text.han import RADICALS, SIMPLIFIED
 
@@ -45,6 +46,9 @@ _CLEAN: dict[int, str | int] = {
     **_each("\N{REPLACEMENT CHARACTER}", (0xD800, 0xDFFF)),  # UTF-8 cannot hold half a pair
 }
 
+_MARKS = 30
+"""How many marks (accents, vowel signs) a character keeps."""
+
 _FOLD: dict[int, str | int] = {
     **SIMPLIFIED,
     **_each("", (0xFE00, 0xFE0F), (0xE0100, 0xE01EF)),  # variation selectors
@@ -60,14 +64,30 @@ def clean(text: str) -> str:
     Radicals and compatibility ideographs become the ordinary character, Latin
     ligatures their letters; soft hyphens, zero-width, bidi and control
     characters go (tab and newline stay); every kind of space becomes a space,
-    every kind of line end a newline; accents are composed (NFC). Punctuation,
+    every kind of line end a newline; accents are composed (NFC), of which a
+    character keeps thirty. Punctuation,
     full-width letters and signs such as ① stay as they are.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     if text.isascii() and text.isprintable():
         return text
-    return unicodedata.normalize("NFC", text.translate(_CLEAN))
+    return unicodedata.normalize("NFC", _bounded(text.translate(_CLEAN)))
+
+
+def _bounded(text: str) -> str:
+    """The text with bounded runs of marks, as in Unicode's Stream-Safe Text Format (UAX #15).
+
+    Normalising sorts the marks of a character in time that grows with the square of their number.
+    """
+    return str(_too_many_marks().sub("", text)) if len(text) > _MARKS else text
+
+
+@cache
+def _too_many_marks() -> Any:
+    import regex  # type: ignore[import-untyped]  # not needed for ASCII, which most commands see
+
+    return regex.compile(rf"(?<=\p{{M}}{{{_MARKS}}})\p{{M}}+")
 
 
 def fold(text: str) -> str:

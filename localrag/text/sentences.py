@@ -26,6 +26,8 @@ _WORD_BEFORE = re.compile(r"[^\s(（\[“\"'‘—/]+$")
 _WORD_AFTER = re.compile(r"[^\W\d_]+")
 _LIST_MARKER = re.compile(r"[(（\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[IVXivx]{1,5})")
 _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Za-z]")
+_LONGEST_MARKER = 64
+_NOT_BLANK = re.compile(r"\S")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -70,16 +72,19 @@ def split_sentences(text: str) -> list[Span]:
     white space.
     """
     spans: list[Span] = []
-    start = 0
+    # Of the sentence under way: where its first character is, and how many quotes it has up to
+    # `counted`. A sentence without an end is read once, not once for each of its stops.
+    first, counted, quotes = _first(text, 0), 0, {'"': 0, "'": 0}
 
     def close(end: int) -> None:
-        nonlocal start
-        piece = text[start:end]
-        body = piece.strip()
+        nonlocal first, counted
+        body = text[first:end].rstrip()
         if body:
-            begin = start + len(piece) - len(piece.lstrip())
-            spans.append(Span(begin, begin + len(body)))
-        start = end
+            spans.append(Span(first, first + len(body)))
+        if first < end:
+            first = _first(text, end)
+        counted = end
+        quotes.update(dict.fromkeys(quotes, 0))
 
     for match in _CANDIDATE.finditer(text):
         if match[0] == "\n":
@@ -89,28 +94,26 @@ def split_sentences(text: str) -> list[Span]:
         closers = match["closers"]
         # A straight quote after the stop may open the next sentence: "…。"你好" against "…。" 你好.
         if closers.endswith(('"', "'")) and not match["gap"]:
-            quotes = text.count(closers[-1], start, end)
-            if quotes % 2:
+            for quote in quotes:
+                quotes[quote] += text.count(quote, counted, end)
+            counted = end
+            if quotes[closers[-1]] % 2:
                 end -= 1
                 closers = closers[:-1]
-        if _ends(text, start, match, closers, end):
+        if _ends(text, first, match, closers, end):
             close(end)
     close(len(text))
     return spans
 
 
-def _ends(text: str, start: int, match: re.Match[str], closers: str, end: int) -> bool:
+def _ends(text: str, first: int, match: re.Match[str], closers: str, end: int) -> bool:
     after = text[match.end() : match.end() + 1] if match["gap"] else text[end : end + 1]
     if not after or after == "\n":
         return True
     if after in "，、,;:；：)）」』”’】》〉…—":
         return False
     # An aside that closes inside its sentence: 他（真的吗？）走了.
-    if (
-        closers
-        and closers[-1] in ")）】]"
-        and text[start : match.end()].lstrip()[:1] not in "(（【["
-    ):
+    if closers and closers[-1] in ")）】]" and text[first] not in "(（【[":
         return False
     mark = match["mark"]
     if _HAN_END.search(mark):
@@ -118,13 +121,13 @@ def _ends(text: str, start: int, match: re.Match[str], closers: str, end: int) -
         return not (set(mark) == {"…"} and (after.islower() or after.isdigit()))
     if mark[-1] in "!?":
         return _is_han(after) or (bool(match["gap"]) and not after.islower())
-    return _stop_ends(text, start, match, after)
+    return _stop_ends(text, first, match, after)
 
 
-def _stop_ends(text: str, start: int, match: re.Match[str], after: str) -> bool:
+def _stop_ends(text: str, first: int, match: re.Match[str], after: str) -> bool:
     """Whether a full stop of the Latin script ends the sentence."""
     at = match.start()
-    if _LIST_MARKER.fullmatch(text, _first(text, start), at):
+    if at - first <= _LONGEST_MARKER and _LIST_MARKER.fullmatch(text, first, at):
         return False
     if not match["gap"]:
         # Chinese with Latin stops: 我用RAG.它很好. A name such as Node.js goes on in Latin.
@@ -133,7 +136,7 @@ def _stop_ends(text: str, start: int, match: re.Match[str], after: str) -> bool:
         return False
     if len(match["mark"]) > 1:
         return True
-    found = _WORD_BEFORE.search(text, max(start, at - 24), at)
+    found = _WORD_BEFORE.search(text, max(first, at - 24), at)
     word = found[0] if found else ""
     key = word.lower()
     if key in _ALWAYS_ABBREVIATED:
@@ -148,9 +151,8 @@ def _stop_ends(text: str, start: int, match: re.Match[str], after: str) -> bool:
 
 def _first(text: str, start: int) -> int:
     """Offset of the first character from `start` on that is not white space."""
-    while start < len(text) and text[start].isspace():
-        start += 1
-    return start
+    found = _NOT_BLANK.search(text, start)
+    return found.start() if found else len(text)
 
 
 def _is_han(char: str) -> bool:

@@ -273,6 +273,11 @@ def test_licence_files_are_found_where_projects_put_them(tmp_path: Path) -> None
     assert wheel_file.read(make_wheel(tmp_path, "none", licence=None)).licence_files() == {}
 
 
+def test_building_takes_what_is_installed_where_it_is() -> None:
+    assert processes.build_with("pytest", "packaging") == ["--no-build-isolation"]
+    assert processes.build_with("pytest", "not_installed_anywhere") == []
+
+
 def installed(tmp_path: Path) -> Distribution:
     """A distribution as an installer leaves it: unpacked, with files of the installer's."""
     import zipfile

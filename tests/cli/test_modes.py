@@ -92,9 +92,7 @@ def test_a_whole_round(localrag: Localrag, made: Path, tmp_path: Path) -> None:
     assert found >= {"library", "imported", "out.zip", "compare.html", "eval.html", "eval.csv"}
     assert found >= {"eval", "q.jsonl", "plot.svg", "settings", "prompts", "models"}
     assert found >= {"XDG_CACHE_HOME"}
-    # What a library consists of is made in `stores/`, which is not moved yet.
-    libraries = ("library", "imported", "out.zip", "eval/libraries")
-    assert [name for name in open_to_others(made) if not name.startswith(libraries)] == []
+    assert not open_to_others(made)
 
 
 def test_what_the_user_named_keeps_its_mode_and_its_link(

@@ -87,10 +87,14 @@ def test_nothing_is_printed_and_nothing_heavy_is_imported(
 
 
 def test_prompt_tokens_are_those_of_the_whole_prompt(small: LlamaCppModel) -> None:
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+    ours = small._template
+    reference = Jinja2ChatFormatter(ours._template, ours._eos, ours._bos)
     for question in ("When was it built?", "\n何时建成？ \t", "  def f(x):\n    return x", ""):
         messages = chat(question)
         turns = [{"role": m.role, "content": m.content} for m in messages]
-        whole = small._template._format(messages=turns).prompt  # type: ignore[arg-type]
+        whole = reference(messages=turns).prompt  # type: ignore[arg-type]
         expected = small._engine.tokenize(whole, special=True)
         assert list(small._template.prompt(messages).tokens) == expected
         assert small.count_prompt_tokens(messages) == len(expected)

@@ -277,3 +277,29 @@ def test_the_encoding_that_a_browser_takes(declaration: str, shown: str) -> None
     data = bytes(range(0xC0, 0xE0, 2)) + b" " + bytes([0xB1, 0xB2])
     page = declaration.encode() + b"<p>" + data + b"</p>"
     assert HtmlParser().parse(page, "a.html").text == data.decode(shown)
+
+
+def test_what_nests_deeper_than_in_a_browser_is_text_of_what_is_above() -> None:
+    page = "<div>" * 3000 + "inside" + "</div>" * 3000 + "<h1>Head</h1><p>after</p>"
+    document = HtmlParser().parse(page.encode(), "a.html")
+    assert document.text == "inside\nHead\nafter"
+    assert [heading.text for heading in document.headings] == ["Head"]
+    script = "<script>" + "'<div>'" * 3000 + "</script><!--" + "<b>" * 3000 + "--><h1>Head</h1>"
+    drawing = "<svg>" + "<path/>" * 3000 + "</svg><ul><li>one<li>two</ul>"
+    text = HtmlParser().parse((script + drawing).encode(), "a.html").text
+    assert text == "Head\n- one\n- two"
+
+
+def test_a_long_paragraph_of_markdown_is_read_in_pieces() -> None:
+    line = "some *words* with [a link](/u) and `code`\n"
+    text = MarkdownParser().parse((line * 2000).encode(), "a.md").text
+    assert text == " ".join(["some words with a link and code"] * 2000)
+    references = "see [here] " * 3 + "\n\n[here]: /u\n"
+    assert MarkdownParser().parse(references.encode(), "a.md").text == "see here see here see here"
+
+
+def test_a_heading_of_a_thousand_characters_is_text() -> None:
+    page = f"<h1>{'long ' * 300}</h1><h2>Short</h2><p>text</p>"
+    document = HtmlParser().parse(page.encode(), "a.html")
+    assert [heading.text for heading in document.headings] == ["Short"]
+    assert document.title == "Short"

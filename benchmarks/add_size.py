@@ -1,0 +1,268 @@
+"""Time and memory of `add` against the size of one file: text, Markdown, HTML and PDF.
+
+    python benchmarks/add_size.py --json OUT.json --svg benchmarks/add_size.svg
+    python benchmarks/add_size.py --kinds txt --sizes 1 --model models/use-multilingual-v3
+
+Each measurement is a process of its own, with the reading process that `localrag add` uses. The
+text is in half Chinese and half English words that are drawn; the text file is hard-wrapped at 66
+columns without a blank line, as logs are. Without --model a stand-in counts tokens and embeds, at
+next to no cost: read, parse, chunk, segment, store and index are what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from ingest import CHINESE, ENGLISH, StandIn
+
+from localrag.chunking import SentenceChunker, passage_text
+from localrag.indexing import Indexer
+from localrag.parsing import ParsingProcess
+from localrag.stores.library import Library
+from localrag.stores.records import EmbeddingIdentity
+from localrag.text.language import detect
+from localrag.text.tokenize import Tokenizer
+
+KINDS = ("txt", "md", "html", "pdf")
+COLOURS = {"txt": "#2f6f9f", "md": "#b5651d", "html": "#3a7d44", "pdf": "#7a4988"}
+MB = 1_000_000
+
+
+def sentences(seed: int) -> Iterator[str]:
+    """Sentences of about 90 bytes, in English and Chinese by turns."""
+    draw = random.Random(seed)
+    english, chinese = ENGLISH.split(), CHINESE.split()
+    while True:
+        yield " ".join(draw.choices(english, k=14)).capitalize() + ". "
+        yield "".join(draw.choices(chinese, k=16)) + "。"
+
+
+def text_file(size: int) -> bytes:
+    """Lines of 66 columns (a Chinese character takes two), no blank line."""
+    lines, line, width, length = [], "", 0, 0
+    for sentence in sentences(1):
+        for word in sentence.split(" ") if sentence.isascii() else sentence:
+            piece = f"{word} " if word.isascii() else word
+            columns = len(piece) if word.isascii() else 2
+            if width + columns > 66:
+                lines.append(line.strip())
+                length += len(line.strip().encode()) + 1
+                line, width = "", 0
+            line, width = line + piece, width + columns
+        if length >= size:
+            return "\n".join(lines).encode()
+    raise AssertionError
+
+
+def markup_file(size: int, markdown: bool) -> bytes:
+    """Sections with a heading, paragraphs with emphasis and links, a list and a table."""
+    parts, length, words = [], 0, sentences(2)
+    for number in range(sys.maxsize):
+        text = [next(words).strip() for _ in range(12)]
+        if markdown:
+            part = (
+                f"## Section {number}\n\n{text[0]} **{text[1]}** [{text[2]}](#a).\n{text[3]}\n\n"
+                f"- {text[4]}\n- {text[5]}\n\n| a | b |\n|---|---|\n| {text[6]} | {text[7]} |\n\n"
+                f"{' '.join(text[8:])}\n\n"
+            )
+        else:
+            part = (
+                f"<h2>Section {number}</h2><p>{text[0]} <b>{text[1]}</b> <a href='#'>{text[2]}</a>"
+                f"\n{text[3]}</p><ul><li>{text[4]}</li><li>{text[5]}</li></ul><table><tr>"
+                f"<td>{text[6]}</td><td>{text[7]}</td></tr></table><p>{' '.join(text[8:])}</p>\n"
+            )
+        parts.append(part)
+        length += len(part.encode())
+        if length >= size:
+            return "".join(parts).encode()
+    raise AssertionError
+
+
+def pdf_file(size: int) -> bytes:
+    """Pages of text lines, uncompressed, so that the size is the text's."""
+    import pymupdf
+
+    library: Any = pymupdf
+    document, words, length = library.open(), sentences(3), 0
+    while length < size:
+        page = document.new_page()
+        lines = [f"{next(words)}{next(words)}"[:76] for _ in range(54)]
+        # A font that every reader of PDFs brings along: nothing of it is in the file.
+        page.insert_text((40, 40), lines, fontname="china-s", fontsize=9, lineheight=1.5)
+        length += sum(4 * len(line) + 12 for line in lines) + 500
+    data: bytes = document.tobytes(expand=1)
+    return data
+
+
+def made(kind: str, size: int) -> bytes:
+    """A file of about `size` bytes."""
+    if kind == "txt":
+        return text_file(size)
+    return pdf_file(size) if kind == "pdf" else markup_file(size, kind == "md")
+
+
+class Watch(threading.Thread):
+    """The most memory that this process and its children have held at once."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = self.most_here = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        here = psutil.Process()
+        while not self.over.wait(0.1):
+            own = here.memory_info().rss
+            total = own
+            for child in here.children(recursive=True):
+                try:
+                    total += child.memory_info().rss
+                except psutil.Error:
+                    continue
+            self.most, self.most_here = max(self.most, total), max(self.most_here, own)
+
+
+def measure(path: Path, model: Path | None) -> dict[str, Any]:
+    """Add one file to a new library."""
+    embedder: Any = StandIn()
+    if model is not None:
+        from localrag.embeddings.detect import open_embedder
+
+        embedder = open_embedder(model)
+    tokenizer = Tokenizer()
+    identity = EmbeddingIdentity(embedder.fingerprint, "measured", embedder.dimension)
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as folder:
+        library = Library.open(
+            Path(folder) / "library",
+            create=True,
+            embedding=identity,
+            tokenize=tokenizer,
+            passage_text=passage_text,
+        )
+        tokenizer("中")  # the segmenter's dictionary
+        watch.start()
+        before = time.process_time()
+        started = time.perf_counter()
+        with library:
+            report = Indexer(
+                library,
+                chunker=SentenceChunker(embedder.count_tokens, embedder.max_tokens),
+                chunking="measured",
+                embedder=embedder,
+                embedding=identity,
+                detect_language=detect,
+                parse=ParsingProcess(),
+            ).add([path])
+        seconds = time.perf_counter() - started
+        here = psutil.Process()
+        both = [one.cpu_times() for one in (here, *here.children())]
+        processor = sum(one.user + one.system for one in both) - before
+        watch.over.set()
+    if report.failed:
+        raise SystemExit(f"{path.name}: {report.failed[0].error}")
+    return {
+        "bytes": path.stat().st_size,
+        "seconds": round(seconds, 2),
+        "processor": round(processor, 2),
+        "chunks": report.chunks,
+        "memory_mb": round(watch.most / 2**20),
+        "parent_mb": round(watch.most_here / 2**20),
+        **{phase: round(value, 2) for phase, value in report.seconds.items()},
+    }
+
+
+def plot(rows: list[dict[str, Any]]) -> str:
+    """Processor seconds against megabytes, on logarithmic axes: linear is a line of 45 degrees."""
+    left, top, step = 70, 50, 150  # step: pixels of a factor of ten
+    low_x = math.floor(math.log10(min(row["bytes"] for row in rows) / MB) + 0.1)
+    low_y = math.floor(math.log10(min(row["processor"] for row in rows)))
+    high_x = math.ceil(math.log10(max(row["bytes"] for row in rows) / MB) - 0.1)
+    high_y = math.ceil(math.log10(max(row["processor"] for row in rows)))
+    bottom = top + step * (high_y - low_y)
+
+    def at(row: dict[str, Any]) -> tuple[float, float]:
+        x = left + step * (math.log10(row["bytes"] / MB) - low_x)
+        return x, bottom - step * (math.log10(row["processor"]) - low_y)
+
+    width = left + step * (high_x - low_x) + 120
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 60}" '
+        f'viewBox="0 0 {width} {bottom + 60}" font-family="sans-serif" font-size="13">',
+        f'<rect width="{width}" height="{bottom + 60}" fill="white"/>',
+        '<text x="20" y="26" font-size="16">localrag add: processor seconds by file size</text>',
+    ]
+    for power in range(low_x, high_x + 1):
+        x = left + step * (power - low_x)
+        parts.append(f'<path d="M{x} {top}V{bottom}" stroke="#ddd"/>')
+        parts.append(
+            f'<text x="{x}" y="{bottom + 20}" text-anchor="middle">{10**power:g} MB</text>'
+        )
+    for power in range(low_y, high_y + 1):
+        y = bottom - step * (power - low_y)
+        parts.append(f'<path d="M{left} {y}H{left + step * (high_x - low_x)}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{10**power:g} s</text>')
+    for kind, colour in COLOURS.items():
+        points = [at(row) for row in rows if row["kind"] == kind]
+        if not points:
+            continue
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in points]
+        x, y = points[-1]
+        parts.append(f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" fill="{colour}">{kind}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--sizes", nargs="+", type=float, default=[1, 10, 100], help="megabytes")
+    parser.add_argument("--model", type=Path, help="an embedding model's folder")
+    parser.add_argument("--json", type=Path, help="measurements; those that are there are kept")
+    parser.add_argument("--svg", type=Path, help="write a plot")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.one:
+        print(json.dumps(measure(chosen.one, chosen.model)))
+        return
+    rows: list[dict[str, Any]] = []
+    if chosen.json and chosen.json.exists():
+        rows = json.loads(chosen.json.read_text())
+    for kind in chosen.kinds:
+        for size in chosen.sizes:
+            if any((row["kind"], row["size"]) == (kind, size) for row in rows):
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / f"measured.{kind}"
+                path.write_bytes(made(kind, int(size * MB)))
+                command = [sys.executable, __file__, "--one", str(path)]
+                if chosen.model:
+                    command += ["--model", str(chosen.model)]
+                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode:
+                sys.exit(f"{kind} {size:g} MB: {done.stdout}")
+            rows.append({"kind": kind, "size": size} | json.loads(done.stdout))
+            print(json.dumps(rows[-1]), flush=True)
+            if chosen.json:
+                chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if chosen.svg:
+        chosen.svg.write_text(plot(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
