@@ -37,7 +37,7 @@ def main() -> None:
 
 def show(number: int, item: dict[str, object], answer: Answer) -> None:
     """Print one question with everything needed to judge its answer."""
-    probability = next((s.score for s in answer.trace if s.name == "answerable"), None)
+    probability = next((s.score for s in answer.trace if s.kind == "answerable"), None)
     known = "answerable" if item["has_answer"] else "UNANSWERABLE"
     print(f"\n{number}. {answer.question}   [{known}, P {probability:.2f}, {answer.seconds:.0f} s]")
     print(f"   reference: {item['ideal_answer']}")

@@ -38,6 +38,7 @@ import localrag
 from localrag import factory
 from localrag.config import LlamaCppSettings, Settings
 from localrag.llms.base import Completion, Message, Options
+from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
 from localrag.rag.refusals import refuses
 from localrag.rag.untrusted import UntrustedPassages
@@ -134,12 +135,15 @@ def run(out: Path, arguments: argparse.Namespace) -> None:
                 "read_instructions": arguments.plain,
             },
         }
+        converted = msgspec.convert(settings, Settings)
         return factory.make_pipeline(
-            msgspec.convert(settings, Settings),
+            converted,
             asked,
             embedder,
             lambda _, k: found[:k],
             lambda *_: 1,
+            factory.make_tokenizer(converted),
+            factory.make_wording(converted),
         )
 
     what = arguments.what or "attacks"
@@ -166,7 +170,7 @@ def told(way: Pipeline, question: str) -> dict[str, Any]:
     """An answer and what led to it."""
     *_, answer = way.stream(question)
     assert isinstance(answer, Answer)
-    steps = [[step.name, step.decision, step.score] for step in answer.trace]
+    steps = [[step.kind, decision(step, "en"), step.score] for step in answer.trace]
     cited = [citation.quote for citation in answer.citations]
     return {"text": answer.text, "grounded": answer.grounded, "cited": cited, "steps": steps}
 

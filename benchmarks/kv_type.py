@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from localrag import factory
 from localrag.config import Settings
+from localrag.llms.choices import LogitChooser
 from localrag.llms.llama_cpp import LlamaCppModel
-from localrag.rag.grading import Grader, Reading, from_probabilities
+from localrag.rag.grading import Grader, Reading
 from localrag.types import Chunk, ScoredChunk
 
 KINDS = ("relevance", "support", "utility")
@@ -58,7 +59,7 @@ def grades(
     path = factory.make_models().path(settings.llm.model)
     rows = []
     with LlamaCppModel(path, context_window=4096, kv_type=kv_type) as model:
-        grader = Grader(from_probabilities(model))
+        grader = Grader(LogitChooser(model))
         for question, answer, text in pairs:
             chunk = Chunk(1, "rgb", 0, text, "", 1, 1, 0, len(text))
             reading = Reading("zh", (ScoredChunk(chunk, 1.0, "rgb"),))

@@ -49,6 +49,7 @@ from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.retrieval.metrics import bootstrap_interval
 from localrag.evaluation.scoring import Response, Scorer
+from localrag.llms.choices import LogitChooser
 
 TOOLS = ("ragas", "ragas-collections", "localrag", "localrag-process")
 METRICS = ("faithfulness", "context_recall", "context_precision", "answer_relevancy")
@@ -176,7 +177,11 @@ def opened(
         llm = {"backend": "llama.cpp", "model": name, "threads": arguments.threads}
         model = factory.make_model(msgspec.convert({"llm": llm}, Settings), models)
         counting = Counting(model.llm, model.scorer)
-        yield own(Judge(counting, counting), embedder), counting.spent, time.process_time
+        yield (
+            own(Judge(counting, LogitChooser(counting)), embedder),
+            counting.spent,
+            time.process_time,
+        )
         model.close()
         return
     weights = models.path(name)
@@ -197,7 +202,7 @@ def opened(
                     "timeout_seconds": 900.0,
                 }
                 model = factory.make_model(msgspec.convert({"llm": llm}, Settings), models)
-                yield own(Judge(model.llm, model.scorer), embedder), proxy.spent, processor
+                yield own(Judge(model.llm, model.chooser), embedder), proxy.spent, processor
                 model.close()
                 return
             api = "collections" if arguments.tool == "ragas-collections" else "evaluate"

@@ -108,7 +108,7 @@ def measure(
         cross_encoder = OnnxCrossEncoder(models.path(CROSS_ENCODER))
     else:
         settings = with_reranker(settings, arguments.what)
-        reranking = factory.make_reranking(settings, models, no_model, print)
+        reranking = factory.make_reranking(settings, models, no_model)
     asked = 0
     for query, found in candidates(dataset, settings, depth, hard=arguments.hard):
         asked += 1
@@ -165,7 +165,7 @@ def graded(
     """The language model's grades of each passage, and the seconds of each way."""
     scorer = model.scorer
     assert scorer is not None
-    reranker = LLMReranker(model.llm, scorer, print)
+    reranker = LLMReranker(model.llm, model.chooser)
     language = answer_language(text)
     scores: dict[str, dict[int, float]] = {"answerable": {}}
     seconds: dict[str, float] = {}

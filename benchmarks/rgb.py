@@ -33,6 +33,7 @@ from localrag import factory
 from localrag.config import Settings
 from localrag.evaluation.retrieval.metrics import bootstrap_interval
 from localrag.llms.base import Message
+from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
 from localrag.types import Answer, Chunk, ScoredChunk
 
@@ -82,7 +83,13 @@ def run(source: Path, out: Path, questions: str) -> None:
         chosen = msgspec.convert(RUN[mode], Settings)
         remembering = replace(model, scorer=Remembering(model.scorer))
         return factory.make_pipeline(
-            chosen, remembering, embedder, lambda _, k: given[:k], lambda *_: 1
+            chosen,
+            remembering,
+            embedder,
+            lambda _, k: given[:k],
+            lambda *_: 1,
+            factory.make_tokenizer(chosen),
+            factory.make_wording(chosen),
         )
 
     ways = {mode: pipeline(mode) for mode in RUN}
@@ -125,7 +132,8 @@ def told(way: Pipeline, question: str) -> dict[str, Any]:
     *_, answer = way.stream(question)
     assert isinstance(answer, Answer)
     steps = [
-        {"name": step.name, "decision": step.decision, "score": step.score} for step in answer.trace
+        {"name": step.kind, "decision": decision(step, "en"), "score": step.score}
+        for step in answer.trace
     ]
     metrics = msgspec.to_builtins(answer.metrics)
     return {

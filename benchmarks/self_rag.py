@@ -27,8 +27,9 @@ from localrag import LocalRAG, factory
 from localrag.chunking import passage_text
 from localrag.config import Settings
 from localrag.llms.base import Message, Options
+from localrag.llms.choices import LogitChooser
 from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
-from localrag.rag.grading import Grader, Reading, from_probabilities
+from localrag.rag.grading import Grader, Reading
 from localrag.types import Answer, ScoredChunk
 
 FIRST = "人工智能开发的主要伦理问题是什么？"
@@ -173,7 +174,7 @@ def measure(document: Path, folder: Path) -> dict[str, Cost]:
     settings = msgspec.convert(SETTINGS, Settings)
     with LocalRAG.open(folder / "library", settings=settings) as rag:
         rag.add([document])
-        ten = rag.retrieve(FIRST, k=10)
+        ten = rag.engine.retrieve(FIRST, 10)
         embedder = rag.embedder
     three = ten[:K]
     texts = [passage_text(each.chunk) for each in ten]
@@ -211,7 +212,7 @@ def measure(document: Path, folder: Path) -> dict[str, Cost]:
     for name, question in (("cold", FIRST), ("warm", SECOND)):
         with counting(model, cost(f"relevance of 10, {name}")):
             for each in ten:
-                Grader(from_probabilities(model)).relevance(question, Reading("zh", (each,)))
+                Grader(LogitChooser(model)).relevance(question, Reading("zh", (each,)))
     model.close()
     return costs
 
@@ -246,6 +247,8 @@ class Asker:
             self.embedder,
             lambda _, k: self.passages[:k],
             lambda chunk, _: chunk.first_page,
+            factory.make_tokenizer(self.settings),
+            factory.make_wording(self.settings),
         )
         *_, answer = pipeline.stream(question)
         assert isinstance(answer, Answer)

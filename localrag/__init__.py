@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from localrag.config import Settings, load_settings
     from localrag.errors import LocalragError
     from localrag.network import offline
+    from localrag.rag.conversation import Turn
     from localrag.stores.filters import Filter
     from localrag.types import Answer, Chunk, Citation, ScoredChunk, Step
 
@@ -27,6 +28,7 @@ _HOMES = {
     "Citation": "localrag.types",
     "ScoredChunk": "localrag.types",
     "Step": "localrag.types",
+    "Turn": "localrag.rag.conversation",
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "ScoredChunk",
     "Settings",
     "Step",
+    "Turn",
     "load_settings",
     "offline",
 ]

@@ -29,16 +29,17 @@ from localrag.config import (
 from localrag.embeddings.base import Embedder
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Options
+from localrag.llms.choices import Chooser, make_chooser
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import Pipeline, Retrieve
 from localrag.rag.citations import PageOf
-from localrag.rag.grading import Grader, from_probabilities, from_text
+from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.rag.untrusted import CheckedPipeline, UntrustedPassages
 from localrag.registry.spec import catalogue
 from localrag.registry.store import ModelStore, default_models_dir
-from localrag.rerankers.base import KeepOrder, Notes, Reranker, Reranking, Say
+from localrag.rerankers.base import KeepOrder, Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.dense import DenseRetriever
 from localrag.retrieval.evidence import EvidenceFusion, Texts
@@ -71,6 +72,11 @@ class Model:
     close: Callable[[], None]
     outgoing: Outgoing | None = None
     """What the model may read, where it runs on another machine."""
+
+    @property
+    def chooser(self) -> Chooser:
+        """The best way in which this model chooses."""
+        return make_chooser(self.llm, self.scorer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,19 +211,20 @@ def make_retriever(
     settings: Settings,
     library: Library,
     embedder: Embedder,
+    tokenizer: Tokenizer,
     *,
     allowed: ChunkIds | None = None,
-    expand: Expand | None = None,
+    expand: Expand,
 ) -> Retriever:
     """Dense, keyword, or both, over the chunks that are `allowed`.
 
-    With `expand`, the language model helps as `retrieval.expansion` says.
+    The language model of `expand` helps as `retrieval.expansion` says.
     """
-    if expand is None or settings.retrieval.expansion == "none":
-        return _plain_retriever(settings, library, embedder, allowed)
+    if settings.retrieval.expansion == "none":
+        return _plain_retriever(settings, library, embedder, tokenizer, allowed)
     tell = expand.tell
     if settings.retrieval.expansion == "multi-query":
-        plain = _plain_retriever(settings, library, embedder, allowed)
+        plain = _plain_retriever(settings, library, embedder, tokenizer, allowed)
         return MultiQueryRetriever(plain, expand.model().llm, tell)
     if settings.retrieval.mode == "keyword":
         raise UsageError(
@@ -227,17 +234,17 @@ def make_retriever(
         )
     vectors = library.vectors if allowed is None else library.vectors.within(allowed)
     dense = HydeRetriever(embedder, vectors, expand.model().llm, tell)
-    return _plain_retriever(settings, library, embedder, allowed, dense)
+    return _plain_retriever(settings, library, embedder, tokenizer, allowed, dense)
 
 
 def _plain_retriever(
     settings: Settings,
     library: Library,
     embedder: Embedder,
+    tokenizer: Tokenizer,
     allowed: ChunkIds | None,
     dense: Retriever | None = None,
 ) -> Retriever:
-    tokenizer = make_tokenizer(settings)
     vectors = library.vectors if allowed is None else library.vectors.within(allowed)
     keywords = library.keywords if allowed is None else library.keywords.within(allowed)
     dense = dense or DenseRetriever(embedder, vectors)
@@ -248,16 +255,18 @@ def _plain_retriever(
         case "keyword":
             return HybridRetriever({"keyword": keyword}, _as_found)
         case "hybrid":
-            fuse = _fusion(settings, library.keywords, _passage_texts(library))
+            fuse = _fusion(settings, library.keywords, _passage_texts(library), tokenizer)
             return HybridRetriever({"dense": dense, "keyword": keyword}, fuse)
 
 
-def _fusion(settings: Settings, statistics: TermStatistics, texts: Texts) -> FuseForQuestion:
+def _fusion(
+    settings: Settings, statistics: TermStatistics, texts: Texts, tokenizer: Tokenizer
+) -> FuseForQuestion:
     match settings.retrieval.fusion:
         case "default":
             spec = catalogue().find(settings.embedding.model)
             served = spec.languages if spec else ()
-            return EvidenceFusion(make_tokenizer(settings), statistics, texts, served)
+            return EvidenceFusion(tokenizer, statistics, texts, served)
         case "rrf":
             return regardless(reciprocal_rank_fusion)
         case "linear":
@@ -288,45 +297,44 @@ def make_retrievers_to_compare(
     import msgspec
 
     dense = DenseRetriever(embedder, vectors)
-    keyword = KeywordRetriever(make_tokenizer(settings), keywords)
+    tokenizer = make_tokenizer(settings)
+    keyword = KeywordRetriever(tokenizer, keywords)
     retrievers: dict[str, Retriever] = {"keyword": keyword, "dense": dense}
     for name in ("rrf", "linear", "default"):
         retrieval = msgspec.structs.replace(settings.retrieval, fusion=name)
         chosen = msgspec.structs.replace(settings, retrieval=retrieval)
-        fuse = _fusion(chosen, keywords, texts)
+        fuse = _fusion(chosen, keywords, texts, tokenizer)
         retrievers[name] = HybridRetriever({"dense": dense, "keyword": keyword}, fuse)
     return retrievers
 
 
 def make_reranking(
-    settings: Settings, models: ModelStore, model: Callable[[], Model], tell: Say
+    settings: Settings, models: ModelStore, model: Callable[[], Model]
 ) -> Reranking | None:
     """What puts found passages in a new order, or None where their order stays.
 
-    `model` loads the language model where it is wanted; `tell` hears, in the reader's
-    language and once each, what is not as the settings ask.
+    `model` loads the language model where it is wanted.
     """
-    notes = Notes(tell)
     match settings.reranker:
         case NoReranking():
             return None
         case KeywordReranking(candidates=candidates):
             from localrag.rerankers.keyword import KeywordReranker
 
-            return Reranking("keyword", KeywordReranker(), candidates, notes)
+            return Reranking("keyword", KeywordReranker(), candidates)
         case CrossEncoderReranking() as chosen:
             from localrag.rerankers.serving import ServingReranker
 
-            serving = ServingReranker(_cross_encoders(chosen.model, models), KeepOrder(), notes)
-            return Reranking("cross-encoder", serving, chosen.candidates, notes)
+            serving = ServingReranker(_cross_encoders(chosen.model, models), KeepOrder())
+            return Reranking("cross-encoder", serving, chosen.candidates)
         case LLMReranking(candidates=candidates):
             from localrag.rerankers.llm import LLMReranker
 
             grading = model()
-            reranker: Reranker = LLMReranker(grading.llm, grading.scorer, notes)
+            reranker: Reranker = LLMReranker(grading.llm, grading.chooser)
             if grading.outgoing is not None:
-                reranker = SendableReranker(reranker, grading.outgoing, notes)
-            return Reranking("llm", reranker, candidates, notes)
+                reranker = SendableReranker(reranker, grading.outgoing)
+            return Reranking("llm", reranker, candidates)
 
 
 def _cross_encoders(name: str, models: ModelStore) -> list[Candidate]:
@@ -373,8 +381,7 @@ def _similarity(embedder: Embedder, question: str, passage: ScoredChunk) -> floa
 
 
 def _make_grader(model: Model, embedder: Embedder) -> Grader:
-    choose = from_probabilities(model.scorer) if model.scorer else from_text(model.llm)
-    return Grader(choose, partial(_similarity, embedder))
+    return Grader(model.chooser, partial(_similarity, embedder))
 
 
 def make_pipeline(
@@ -383,17 +390,20 @@ def make_pipeline(
     embedder: Embedder,
     retrieve: Retrieve,
     page_of: PageOf,
+    tokenizer: Tokenizer,
+    wording: Wording,
     reranking: Reranking | None = None,
 ) -> Pipeline:
     """The way a question is answered; an answer that did what a document says is written again."""
     if settings.answer.read_instructions:
-        return _pipeline(settings, model, embedder, retrieve, page_of, reranking)
+        return _pipeline(
+            settings, model, embedder, retrieve, page_of, tokenizer, wording, reranking
+        )
     import msgspec
 
     if model.outgoing is not None:  # what may not go is not looked at either
         retrieve = model.outgoing.retrieve(retrieve)
-    grader = _make_grader(model, embedder)
-    passages = UntrustedPassages(retrieve, page_of, make_tokenizer(settings), grader)
+    passages = UntrustedPassages(retrieve, page_of, tokenizer, _make_grader(model, embedder))
 
     def make(budget: float) -> Pipeline:
         graded = msgspec.structs.replace(settings.self_rag, budget_seconds=budget)
@@ -403,6 +413,8 @@ def make_pipeline(
             embedder,
             passages.retrieve,
             passages.page_of,
+            tokenizer,
+            wording,
             reranking,
         )
 
@@ -416,26 +428,27 @@ def _pipeline(
     embedder: Embedder,
     retrieve: Retrieve,
     page_of: PageOf,
+    tokenize: Tokenizer,
+    wording: Wording,
     reranking: Reranking | None,
 ) -> Pipeline:
     answer = settings.answer
     generation = Options(
         max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
     )
-    wording = make_wording(settings)
-    tokenize = make_tokenizer(settings)
     if model.outgoing is not None:
         retrieve = model.outgoing.retrieve(retrieve)
     match answer.mode:
         case "standard":
             options = StandardOptions(answer.k, answer.min_answerable, generation, wording)
             return StandardRAG(
-                retrieve, model.llm, model.scorer, tokenize, embedder, page_of, options, reranking
+                retrieve, model.llm, model.chooser, tokenize, embedder, page_of, options, reranking
             )
         case "self-rag":
+            import msgspec
+
             from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
-            chosen = settings.self_rag
             return SelfRAG(
                 retrieve,
                 model.llm,
@@ -445,18 +458,9 @@ def _pipeline(
                 page_of,
                 SelfRAGOptions(
                     k=answer.k,
-                    min_retrieval=chosen.min_retrieval,
-                    min_relevance=chosen.min_relevance,
-                    min_best_relevance=chosen.min_best_relevance,
-                    min_best_relevance_strict=chosen.min_best_relevance_strict,
-                    min_support=chosen.min_support,
-                    min_partial_support=chosen.min_partial_support,
-                    good_utility=chosen.good_utility,
-                    early_stop=chosen.early_stop,
-                    strict=chosen.strict,
-                    budget_seconds=chosen.budget_seconds,
                     generation=generation,
                     wording=wording,
+                    **msgspec.structs.asdict(settings.self_rag),
                 ),
                 reranking,
             )

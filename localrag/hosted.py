@@ -62,12 +62,8 @@ def sendable(
     count = len(library.chunk_ids(given)) - len(library.chunk_ids(allowed))
     if count:
         seconds = time.perf_counter() - started
-        tell(Step(PRIVATE, f"{count} passages left out", None, seconds))
+        tell(Step("private", {"left_out": count}, None, seconds))
     return allowed
-
-
-PRIVATE = "private"
-"""The name of that step."""
 
 
 def audit_log() -> AuditLog:

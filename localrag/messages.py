@@ -48,9 +48,17 @@ def translate(template: str, language: InterfaceLanguage | None = None) -> str:
     return chinese_texts().get(template, template)
 
 
+def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object) -> str:
+    """Translate for a reader and fill in: `phrase("{count} files", "zh", count=3)`.
+
+    `reader` None is the person at this machine.
+    """
+    return filled(translate(template, reader), values)
+
+
 def tr(template: str, /, **values: object) -> str:
     """Translate and fill in: `tr("{count} files", count=3)`. Each value is shown on one line."""
-    return filled(translate(template), values)
+    return phrase(template, None, **values)
 
 
 def spoken(error: LocalragError) -> str:

@@ -6,6 +6,8 @@ Offsets are code points (Python string indices), pages count from 1.
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -110,6 +112,41 @@ class Citation:
     quote: str
 
 
+Plain = str | int | float | bool | tuple[str, ...]
+
+StepKind = Literal[
+    "filter",  # allowed, total: passages
+    "private",  # left_out: passages that a hosted model may not read
+    "expand",  # queries, or passage (HyDE), or failed: why there are none
+    "retrieve",  # passages; or too_long: passages longer than the window
+    "rerank",  # reranker, kept, read
+    "answerable",  # answer: whether the passages hold it
+    "write",  # passages: read for it, 0 without documents, absent for all; cut_short
+    "check citations",  # cited, removed, added: markers
+    "retrieval decision",  # needed; or strict
+    "relevance",  # passage: its number, from 1; relevant
+    "support of a sentence",  # rating
+    "support",  # rating
+    "utility",
+    "choose",  # answer: its number, from 1
+    "budget",  # skipped: "passages", "answers", "sentences", "utility" or "answer"; count
+    "instructions",  # left_out: sentences that steered a first answer
+]
+"""What a step did, with the names of its values. A grade that could not be read has `unread`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a run has to tell the person who asked; `presentation.steps` says it in words."""
+
+    kind: Literal[
+        "grades unread",  # unread, total: passages
+        "language not served",  # reranker, language; instead: what is used
+        "private left out",  # left_out: passages
+    ]
+    values: Mapping[str, Plain]
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """Words of a document that steered a first answer; this one was written without them."""
@@ -125,13 +162,29 @@ class Step:
     """One decision of a run, for `Answer.trace`; `score` is a probability or a grade, if any.
 
     `left_out` is what a step took out of the passages, so that it can be told before the answer.
+    `presentation.steps` says it in a reader's language.
     """
 
-    name: str
-    decision: str
+    kind: StepKind
+    values: Mapping[str, Plain]
     score: float | None
     seconds: float
     left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Deprecated, goes with 0.3: `kind`."""
+        warnings.warn("Step.name is Step.kind now", DeprecationWarning, stacklevel=2)
+        return self.kind
+
+    @property
+    def decision(self) -> str:
+        """Deprecated, goes with 0.3: the step in English words; see `values`."""
+        warnings.warn("Step.decision is Step.values now", DeprecationWarning, stacklevel=2)
+        # The one look up from here, for as long as the name lives.
+        words = importlib.import_module("localrag.presentation.steps")
+        return str(words.decision(self, "en"))
 
 
 Rating = Literal["fully supported", "partially supported", "no support"]

@@ -51,9 +51,9 @@ class JudgingLLM(ScriptedLLM):
         elif self.unreadable in task:
             value = "?"
         else:
-            verdict = properties["verdict"]
+            verdict = properties["answer"]
             yes, no = verdict["enum"]
-            value = {"verdict": yes if self._true(messages) else no}
+            value = {"answer": yes if self._true(messages) else no}
         return Completion(json.dumps(value, ensure_ascii=False), 10, 5, "stop")
 
     def score_choices(

@@ -13,6 +13,7 @@ LINES = (
     ("__main__",),
     ("cli", "server"),
     ("api",),
+    ("engine",),
     ("factory",),
     ("hosted", "local"),
     ("evaluation", "bundle"),
@@ -20,7 +21,7 @@ LINES = (
     ("retrieval", "rerankers"),
     ("parsing", "chunking", "embeddings", "llms", "stores", "registry"),
     ("disk_encryption",),
-    ("text", "prompts", "network", "confinement"),
+    ("text", "prompts", "network", "confinement", "presentation"),
     ("config", "messages"),
     ("config_faults", "config_values", "seals"),
     ("errors", "types", "files", "processes"),
@@ -28,7 +29,17 @@ LINES = (
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}
 
-MAY_READ_SETTINGS = {"factory", "hosted", "local", "api", "cli", "server", "bundle", "__main__"}
+MAY_READ_SETTINGS = {
+    "engine",
+    "factory",
+    "hosted",
+    "local",
+    "api",
+    "cli",
+    "server",
+    "bundle",
+    "__main__",
+}
 
 
 def room_of(path: Path) -> str:

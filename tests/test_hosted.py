@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from fakes import HashEmbedder
 from hosted_server import HOST, Hosted, serving
 
-from localrag import LocalRAG, factory, hosted
+from localrag import LocalRAG, Turn, factory, hosted
 from localrag.cli import hosted as asking
 from localrag.cli.group import cli
 from localrag.config import HostedSettings, LLMReranking, OpenAISettings, Settings
@@ -106,16 +106,14 @@ def test_an_answer_is_made_without_private_passages_and_says_so(
     )
     with LocalRAG.open(library, settings=given, create=False) as rag:
         answer = rag.ask(QUESTION)
-        conversation = rag.conversation()
-        conversation.remember(QUESTION, answer.text)
-        conversation.standalone("And who was its keeper?")
+        rag.standalone("And who was its keeper?", [Turn(QUESTION, answer.text)])
     assert server.bodies
     assert MARKER not in server.heard
     assert "13912345678" not in server.heard
     assert "electric light" in server.heard
     assert all(MARKER not in one.chunk.text for one in answer.contexts)
-    steps = [step.decision for step in answer.trace if step.name == hosted.PRIVATE]
-    assert steps == ["1 passages left out"]
+    steps = [step.values["left_out"] for step in answer.trace if step.kind == "private"]
+    assert steps == [1]
     sent = [one for one in calls(tmp_path) if one["event"] == "sent"]
     assert [one["bytes_out"] for one in sent] == [len(body) for body in server.bodies]
 
@@ -145,7 +143,7 @@ def test_a_model_on_this_machine_reads_everything_and_logs_nothing(
     assert MARKER in server.heard
     assert "13912345678" in server.heard
     assert not (tmp_path / "state").exists()
-    assert all(step.name != hosted.PRIVATE for step in answer.trace)
+    assert all(step.kind != "private" for step in answer.trace)
 
 
 def test_a_search_reranked_by_the_model_leaves_them_out_and_says_so(
@@ -211,7 +209,7 @@ def test_what_was_labelled_while_the_library_is_open_counts_at_once(
         rag.add([new])
         steps: list[Step] = []
         rag.ask(QUESTION, on_step=steps.append)
-        assert [s.decision for s in steps if s.name == hosted.PRIVATE] == ["2 passages left out"]
+        assert [s.values["left_out"] for s in steps if s.kind == "private"] == [2]
         with pytest.raises(NetworkBlockedError, match="labelled private"):
             rag.model.llm.complete(
                 [consent_message(new.read_text(encoding="utf-8"))], factory.Options()

@@ -18,7 +18,7 @@ from localrag.messages import interface_language, spoken, tr, translate
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 TABLES = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))
 CATALOGUE = TABLES["messages"]
-SPEAKERS = {"tr", "translate"} | {
+SPEAKERS = {"phrase", "tr", "translate"} | {
     name
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, errors.LocalragError)

@@ -24,7 +24,7 @@ from localrag.cli.output import (
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.api import LocalRAG
+    from localrag.api import Asking, LocalRAG
     from localrag.stores.filters import Filter
     from localrag.types import Answer, LeftOut, Step
 
@@ -83,45 +83,43 @@ def ask(
     as_json: bool,
 ) -> None:
     """Ask and print."""
-    from localrag.api import LocalRAG
+    from localrag.api import Asking, LocalRAG
     from localrag.cli.render import answer_json
-    from localrag.config import load_settings, with_reranker
+    from localrag.config import load_settings
 
-    overrides: dict[str, object] = {"answer.k": k} if k else {}
-    if expand:
-        overrides["retrieval.expansion"] = expand
-    if mode:
-        overrides["answer.mode"] = mode
-    if strict:
-        overrides["self_rag.strict"] = True
-    if budget:
-        overrides["self_rag.budget_seconds"] = budget
-    settings = with_reranker(load_settings(overrides), rerank)
-    if (strict or budget) and settings.answer.mode != "self-rag":
+    settings = load_settings()
+    if (strict or budget) and (mode or settings.answer.mode) != "self-rag":
         raise click.UsageError(tr("--strict and --budget need --mode self-rag."))
+    asked = Asking(
+        k=k,
+        mode=mode,
+        strict=strict or None,
+        budget=budget,
+        rerank=rerank,
+        expand=expand,
+        filter=wanted,
+    )
     with LocalRAG.open(
         library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
     ) as rag:
         if as_json:
-            emit_json(answer_json(rag.ask(question, filter=wanted)))
+            emit_json(answer_json(rag.ask(question, **asked)))
         else:
-            print_answer(rag, question, explain=explain, wanted=wanted)
+            print_answer(rag, question, asked, explain=explain)
 
 
-def print_answer(
-    rag: LocalRAG, question: str, *, explain: bool, wanted: Filter | None = None
-) -> Answer:
+def print_answer(rag: LocalRAG, question: str, asked: Asking, *, explain: bool) -> Answer:
     """Stream an answer to the terminal, then its evidence; returns it."""
     from localrag.cli.decisions import Decisions
     from localrag.cli.render import marked_text, print_evidence, print_left_out, print_trace
-    from localrag.hosted import PRIVATE
-    from localrag.types import Answer
+    from localrag.presentation.steps import note_text
+    from localrag.types import Answer, Note
 
     answer: Answer | None = None
     held = ""
     left_out: list[LeftOut] = []
     with Decisions() as decisions:
-        graded = rag.settings.answer.mode == "self-rag"
+        graded = (asked.get("mode") or rag.settings.answer.mode) == "self-rag"
 
         def heard(step: Step) -> None:
             left_out.extend(step.left_out)
@@ -129,7 +127,7 @@ def print_answer(
                 decisions.heard(step)
 
         note(tr("Reading …"))
-        for piece in rag.stream(question, filter=wanted, on_step=heard):
+        for piece in rag.stream(question, on_step=heard, **asked):
             decisions.close()
             if left_out:
                 print_left_out(stdout_console(), left_out)
@@ -144,15 +142,8 @@ def print_answer(
     console = stdout_console()
     print_evidence(console, answer)
     for step in answer.trace:
-        if step.name == PRIVATE:
-            count = step.decision.partition(" ")[0]
-            note(
-                tr(
-                    "{count} passages of private documents were left out: they do not go to the "
-                    "hosted model.",
-                    count=count,
-                )
-            )
+        if step.kind == "private":
+            note(note_text(Note("private left out", step.values)))
     if explain:
         print_trace(console, answer)
     return answer

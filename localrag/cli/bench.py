@@ -11,6 +11,7 @@ import click
 
 from localrag.cli.output import RERANKERS, emit_json, json_option, note, stdout_console
 from localrag.messages import tr
+from localrag.presentation.steps import note_text
 
 if TYPE_CHECKING:
     from localrag.config import Settings
@@ -149,12 +150,13 @@ def _measure(
         for kind in rerankers:
             name = f"default+{kind}"
             note(tr("measuring {name}", name=name))
-            reranking = factory.make_reranking(with_reranker(settings, kind), models, load, note)
+            reranking = factory.make_reranking(with_reranker(settings, kind), models, load)
             assert reranking is not None  # noqa: S101 - "none" is not among the choices
             # Nor is a reranker's loading.
             question = dataset.queries[next(iter(dataset.qrels))]
             one = [passages.scored(hit) for hit in retrievers["default"].retrieve(question, 1)]
-            reranking.apply(question, one, 1)
+            for told in reranking.apply(question, one, 1)[1].notes:
+                note(note_text(told))
             reranked = RerankedRetriever(retrievers["default"], reranking, passages.scored)
             runs.append(
                 run_retriever(name, reranked, dataset, passages.ids, queries, _every_so_often())

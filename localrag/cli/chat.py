@@ -16,23 +16,24 @@ from localrag.messages import tr
 @json_option
 def chat(explain: bool, library: Path, as_json: bool) -> None:
     """Read questions until the end of input; with `--json`, one object for each."""
-    from localrag.api import LocalRAG
+    from localrag.api import Asking, LocalRAG
     from localrag.cli.ask import print_answer
     from localrag.cli.render import answer_json
+    from localrag.rag.conversation import Turn
 
     with LocalRAG.open(library, create=False, on_damage=note_rebuilding) as rag:
-        conversation = rag.conversation()
+        history: tuple[Turn, ...] = ()
         note(tr("Ask away; an empty line or Ctrl-D ends."))
         while question := _read():
-            searched = conversation.standalone(question)
+            searched = rag.standalone(question, history)
             if searched != question:
                 note(tr("Understood as: {question}", question=searched))
             if as_json:
                 answer = rag.ask(searched)
                 emit_json({"asked": question, **answer_json(answer)})
             else:
-                answer = print_answer(rag, searched, explain=explain)
-            conversation.remember(searched, answer.text)
+                answer = print_answer(rag, searched, Asking(), explain=explain)
+            history = (*history, Turn(searched, answer.text))
 
 
 def _read() -> str:

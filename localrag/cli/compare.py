@@ -18,6 +18,7 @@ from localrag.cli.output import (
     stdout_console,
 )
 from localrag.messages import tr
+from localrag.presentation.steps import decision
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def _way_json(way: Way) -> dict[str, Any]:
         "answer": answer_json(way.answer),
         "rerank_seconds": round(way.rerank_seconds, 3),
         "answer_seconds": round(way.answer_seconds, 3),
-        "remark": way.remark,
+        "remark": decision(way.rerank, "en") if way.rerank else "",
         "same_answer_as": way.same_answer_as,
     }
 

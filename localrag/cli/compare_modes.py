@@ -33,18 +33,14 @@ def run(
 ) -> None:
     """Compare, then show what was done, also where the run was stopped or failed on the way."""
     from localrag.api import LocalRAG
-    from localrag.config import load_settings
     from localrag.errors import LocalragError
     from localrag.evaluation.comparisons.modes import ModeComparison
 
-    settings = load_settings({"answer.k": k} if k else {})
     done: list[Compared] = []
     stopped: BaseException | None = None
-    with LocalRAG.open(
-        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
-    ) as rag:
+    with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
         try:
-            _collect(rag, questions, modes, done)
+            _collect(rag, questions, modes, done, k)
         except (KeyboardInterrupt, LocalragError) as error:
             if not done:
                 raise
@@ -53,10 +49,9 @@ def run(
     comparison = ModeComparison(modes, judge, len(questions), tuple(done))
     if page:
         from localrag.cli.compare import write_page
-        from localrag.cli.render import step_line
         from localrag.evaluation.comparisons.modes_page import render_modes_page
 
-        write_page(page, render_modes_page(comparison, step_line))
+        write_page(page, render_modes_page(comparison))
     if as_json:
         emit_json(comparison_json(comparison))
     elif not page:
@@ -66,7 +61,11 @@ def run(
 
 
 def _collect(
-    rag: LocalRAG, questions: Sequence[Asked], modes: tuple[str, str], done: list[Compared]
+    rag: LocalRAG,
+    questions: Sequence[Asked],
+    modes: tuple[str, str],
+    done: list[Compared],
+    k: int | None,
 ) -> None:
     from localrag.cli.eval_work import duration
     from localrag.evaluation.comparisons.modes import JUDGE
@@ -84,7 +83,7 @@ def _collect(
         )
 
     note(tr("Reading …"))
-    with closing(rag.compare_modes(questions, modes, tell)) as comparing:  # type: ignore[type-var]
+    with closing(rag.compare_modes(questions, modes, tell, k=k)) as comparing:  # type: ignore[type-var]
         started = time.monotonic()
         for compared in comparing:
             done.append(compared)

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from localrag.cli.output import note, start, stderr_console
-from localrag.cli.render import step_line, step_short, step_word
+from localrag.presentation.steps import scored, step_line, step_name
+from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -56,7 +57,7 @@ class Decisions:
         if self._live is None:
             note(step_line(step))
             return
-        word, short = step_word(step), step_short(step)
+        word, short = step_name(step.kind), as_name(scored(step))
         if self._rows and self._rows[-1][0] == word:
             self._rows[-1][1].append(short)
         else:

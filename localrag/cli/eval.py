@@ -205,7 +205,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     items = gold_items()
     embedder = factory.make_embedder(settings, factory.make_models())
     with CallStore(folder / work.CALLS_FILE) as store, work.open_judge(settings, store) as opened:
-        grading = Judge(opened.model, opened.model if opened.scores else None, reasons=False)
+        grading = Judge(opened.model, opened.model.chooser, reasons=False)
         with work.Progress(tr("Grading the labelled set")) as progress:
             trust = calibration.calibrate(
                 opened.model.name,
@@ -292,7 +292,7 @@ def make(
         work.writing(output) as write,
         work.Progress(tr("Drafting questions")) as progress,
     ):
-        grading = Judge(opened.model, opened.model if opened.scores else None, reasons=False)
+        grading = Judge(opened.model, opened.model.chooser, reasons=False)
         progress(0, count, None)
         for one in draft(
             pipeline.passages(),

@@ -149,7 +149,7 @@ def score(
         )
     with work.open_judge(judging, store) as opened:
         trust = load_trust(trust_key(opened.fingerprint, embedder.fingerprint), folder)
-        judge = Judge(opened.model, opened.model if opened.scores else None, reasons=reasons)
+        judge = Judge(opened.model, opened.model.chooser, reasons=reasons)
         runs = scored(Scorer(judge, embedder, metrics, withheld), opened.workers)
         return Report(
             dataset=dataset,

@@ -38,7 +38,6 @@ class OpenJudge:
     """A judging model at work; `workers` calls may be under way at once."""
 
     model: RememberedModel
-    scores: bool
     fingerprint: str
     workers: int
 
@@ -102,7 +101,7 @@ def open_judge(settings: Settings, store: CallStore) -> Iterator[OpenJudge]:
     model = factory.make_model(settings, factory.make_models())
     try:
         remembered = RememberedModel(model.llm, model.scorer, fingerprint, store)
-        yield OpenJudge(remembered, model.scorer is not None, fingerprint, _workers(settings))
+        yield OpenJudge(remembered, fingerprint, _workers(settings))
     finally:
         model.close()
 
@@ -321,12 +320,15 @@ def open_pipeline(
     With documents, configurations that cut or embed them differently can be compared.
     """
     from localrag.api import LocalRAG
+    from localrag.engine import open_engine
 
     model = PipelineModel(settings, store)
+
+    def opened(folder: Path, *, create: bool) -> LocalRAG:
+        return LocalRAG(open_engine(folder, settings, create=create, wrap_model=model.wrap), note)
+
     if not documents:
-        with LocalRAG.open(
-            library, settings=settings, create=False, on_note=note, wrap_model=model.wrap
-        ) as rag:
+        with opened(library, create=False) as rag:
             yield LibraryPipeline(rag, model)
         return
     from localrag import factory
@@ -335,8 +337,7 @@ def open_pipeline(
     wanted = sorted(str(path.expanduser().resolve()) for path in documents)
     cut = factory.chunking_fingerprint(settings)
     key = key_of(wanted, settings.embedding.model, cut, settings.parsing.hidden_text)
-    folder = cache / "libraries" / key[:16]
-    with LocalRAG.open(folder, settings=settings, on_note=note, wrap_model=model.wrap) as rag:
+    with opened(cache / "libraries" / key[:16], create=True) as rag:
         report = rag.add(documents, prune=True)
         for failed in report.failed:
             note(tr("Not read: {path}", path=failed.source))

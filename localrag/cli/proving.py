@@ -294,12 +294,8 @@ def _stages(
     yield "ask", lambda: [rag.ask(question) for question in QUESTIONS]
 
     def self_rag() -> None:
-        import msgspec
-
-        answer = msgspec.structs.replace(settings.answer, mode="self-rag")
-        rag.settings = msgspec.structs.replace(settings, answer=answer)
         for question in QUESTIONS:
-            rag.ask(question)
+            rag.ask(question, mode="self-rag")
 
     yield "self-rag", self_rag
     yield "eval", lambda: _evaluate(rag, settings, folder)
@@ -325,14 +321,12 @@ def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
     def unheard(done: int, total: int, left: float | None) -> None:
         """Nobody watches the progress."""
 
-    rag.settings = settings
     samples = [Sample(str(number), question) for number, question in enumerate(QUESTIONS, 1)]
     with CallStore(folder / "calls.sqlite") as store:
         pipeline = LibraryPipeline(rag, PipelineModel(settings, store))
         given = answers(samples, pipeline, store, "samples", unheard)
         judging = RememberedModel(rag.model.llm, rag.model.scorer, "samples", store)
-        scores = rag.model.scorer is not None
-        judge = Judge(judging, judging if scores else None, reasons=False)
+        judge = Judge(judging, judging.chooser, reasons=False)
         scorer = Scorer(judge, rag.embedder, ["faithfulness"])
         run = evaluate("samples", samples, given, scorer, unheard)
     report = Report("samples", judging.name, None, (run,))

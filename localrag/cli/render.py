@@ -9,9 +9,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from localrag.cli.output import Item
-from localrag.messages import tr, translate
-from localrag.printable import as_name, filled
-from localrag.types import Answer, LeftOut, ScoredChunk, Step
+from localrag.messages import tr
+from localrag.presentation.steps import decision, rating_text, step_name
+from localrag.printable import as_name
+from localrag.types import Answer, LeftOut, Rating, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,27 +47,12 @@ def hit_json(context: ScoredChunk) -> dict[str, Any]:
 def step_json(step: Step) -> dict[str, Any]:
     """A step of a trace as JSON."""
     return {
-        "name": step.name,
-        "decision": step.decision,
+        "name": step.kind,
+        "decision": decision(step, "en"),
+        "values": dict(step.values),
         "score": step.score,
         "seconds": round(step.seconds, 3),
     }
-
-
-def step_line(step: Step) -> str:
-    """A step on a line of its own."""
-    return tr("{part}: {text}", part=step_word(step), text=step_short(step))
-
-
-def step_word(step: Step) -> str:
-    """What a step is called."""
-    return _step(step.name)
-
-
-def step_short(step: Step) -> str:
-    """The decision of a step and its score."""
-    score = "" if step.score is None else f" {step.score:.2f}"
-    return as_name(_decision(step.decision)) + score
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -104,7 +90,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-_MARKS = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}
+_MARKS: dict[Rating, str] = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}
 
 
 def marked_text(answer: Answer) -> str:
@@ -114,8 +100,8 @@ def marked_text(answer: Answer) -> str:
         text += f"{answer.text[end : sentence.end]} {_MARKS[sentence.rating]}"
         end = sentence.end
     legend = "  ".join(
-        f"{_MARKS[rating]} {_decision(rating)}"
-        for rating in _MARKS
+        f"{mark} {rating_text(rating)}"
+        for rating, mark in _MARKS.items()
         if any(sentence.rating == rating for sentence in answer.support)
     )
     return f"{text}{answer.text[end:]}\n({legend})"
@@ -196,7 +182,7 @@ def print_evidence(console: Console, answer: Answer) -> None:
             print_hits(console, answer.contexts[:3], explain=False)
         else:
             console.print(Text(warning, style="yellow"))
-    elif all(step.name != "filter" for step in answer.trace):  # else the answer itself says it
+    elif all(step.kind != "filter" for step in answer.trace):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
     if answer.citations and not answer.grounded:
         warning = tr(
@@ -215,55 +201,9 @@ def print_trace(console: Console, answer: Answer) -> None:
         table.add_column(heading)
     for step in answer.trace:
         score = "" if step.score is None else f"{step.score:.3f}"
-        decision = as_name(_decision(step.decision))
-        table.add_row(_step(step.name), decision, score, f"{step.seconds:.2f}")
+        text = as_name(decision(step))
+        table.add_row(step_name(step.kind), text, score, f"{step.seconds:.2f}")
     console.print(table)
-
-
-def _self_rag() -> dict[str, str]:
-    """Decisions of Self-RAG, as patterns, and how they are said to a person."""
-    return {
-        r"documents are needed": translate("documents are needed"),
-        r"documents are not needed": translate("documents are not needed"),
-        r"strict: from the documents or not at all": translate(
-            "strict: from the documents or not at all"
-        ),
-        r"(?P<count>\d+) passages are longer than the window": translate(
-            "{count} passages are longer than the window"
-        ),
-        r"passage (?P<number>\d+) relevant": translate("passage {number} relevant"),
-        r"passage (?P<number>\d+) irrelevant": translate("passage {number} irrelevant"),
-        r"(?P<count>\d+) passages were not read": translate("{count} passages were not read"),
-        r"(?P<count>\d+) more answers were not tried": translate(
-            "{count} more answers were not tried"
-        ),
-        r"(?P<count>\d+) sentences were not checked": translate(
-            "{count} sentences were not checked"
-        ),
-        r"usefulness was not graded": translate("usefulness was not graded"),
-        r"no time was left to write an answer": translate("no time was left to write an answer"),
-        r"from (?P<count>\d+) passages": translate("from {count} passages"),
-        r"from (?P<count>\d+) passages, cut short": translate("from {count} passages, cut short"),
-        r"without the documents": translate("without the documents"),
-        r"without the documents, cut short": translate("without the documents, cut short"),
-        r"fully supported": translate("fully supported"),
-        r"partially supported": translate("partially supported"),
-        r"no support": translate("no support"),
-        r"useful, 1 to 5": translate("useful, 1 to 5"),
-        r"answer (?P<number>\d+)": translate("answer {number}"),
-        r"the reply could not be read, the documents are searched": translate(
-            "the reply could not be read, the documents are searched"
-        ),
-        r"the reply could not be read, the similarity was taken": translate(
-            "the reply could not be read, the similarity was taken"
-        ),
-        r"the reply could not be read, it counts as not supported": translate(
-            "the reply could not be read, it counts as not supported"
-        ),
-        r"the reply could not be read, 3 was taken": translate(
-            "the reply could not be read, 3 was taken"
-        ),
-    }
 
 
 def _leg(name: str) -> str:
@@ -271,70 +211,6 @@ def _leg(name: str) -> str:
     if found := re.fullmatch(r"rewriting (\d+)", name):
         return tr("rewriting {number}", number=found[1])
     return {"dense": tr("dense"), "keyword": tr("keyword")}.get(name, name)
-
-
-def _step(name: str) -> str:
-    """A step in the reader's language; one that is not known here as it is."""
-    words = {
-        "retrieve": tr("retrieve"),
-        "rerank": tr("rerank"),
-        "expand": tr("expand"),
-        "filter": tr("filter"),
-        "private": tr("private documents"),
-        "answerable": tr("answerable"),
-        "write": tr("write"),
-        "check citations": tr("check citations"),
-        "retrieval decision": tr("retrieval decision"),
-        "relevance": tr("relevance"),
-        "support of a sentence": tr("support of a sentence"),
-        "support": tr("support"),
-        "utility": tr("utility"),
-        "choose": tr("choose"),
-        "budget": tr("time budget"),
-        "instructions": tr("instructions in documents"),
-    }
-    return words.get(name, name)
-
-
-_NOTE = re.compile(r"(.+) \((the reply could not be read, .+)\)")
-
-
-def _decision(decision: str) -> str:
-    """A decision in the reader's language; one that is not known here as it is."""
-    if found := _NOTE.fullmatch(decision):
-        return tr("{text} ({note})", text=_decision(found[1]), note=_decision(found[2]))
-    templates = {
-        r"yes": translate("yes"),
-        r"no": translate("no"),
-        r"done": translate("done"),
-        r"(?P<count>\d+) passages": translate("{count} passages"),
-        r"(?P<left>\d+) of (?P<total>\d+) passages": translate("{left} of {total} passages"),
-        r"(?P<count>\d+) passages left out": translate("{count} passages left out"),
-        r"(?P<count>\d+) sentences left out": translate("{count} sentences left out"),
-        r"(?P<cited>\d+) cited, (?P<removed>\d+) markers removed, (?P<added>\d+) added": translate(
-            "{cited} cited, {removed} markers removed, {added} added"
-        ),
-        r"(?P<name>.+): (?P<kept>\d+) of (?P<read>\d+) passages": translate(
-            "{name}: {kept} of {read} passages"
-        ),
-        r"(?P<name>.+): (?P<kept>\d+) of (?P<read>\d+) passages\. (?P<notes>.+)": translate(
-            "{name}: {kept} of {read} passages. {notes}"
-        ),
-        **_self_rag(),
-        r"no usable rewriting: the question alone is searched": translate(
-            "no usable rewriting: the question alone is searched"
-        ),
-        r"no passage was written: the question alone is searched": translate(
-            "no passage was written: the question alone is searched"
-        ),
-        r"the model failed, the question alone is searched: (?P<reason>.+)": translate(
-            "the model failed, the question alone is searched: {reason}"
-        ),
-    }
-    for pattern, template in templates.items():
-        if found := re.fullmatch(pattern, decision, re.DOTALL):
-            return filled(template, found.groupdict())
-    return decision
 
 
 def _was_refused(answer: Answer) -> bool:

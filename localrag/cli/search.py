@@ -55,25 +55,31 @@ def search(
 ) -> None:
     """Search and print."""
     from localrag.api import LocalRAG
-    from localrag.cli.render import hit_json, print_hits, step_json, step_line
-    from localrag.config import load_settings, with_reranker
+    from localrag.cli.render import hit_json, print_hits, step_json
+    from localrag.config import load_settings
+    from localrag.presentation.steps import step_line
 
     overrides: dict[str, object] = {"retrieval.mode": mode} if mode else {}
-    if expand:
-        overrides["retrieval.expansion"] = expand
     steps: list[Step] = []
-    settings = with_reranker(load_settings(overrides), rerank)
+    settings = load_settings(overrides)
     with LocalRAG.open(
         library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
     ) as rag:
-        hits = rag.search(question, k=k, filter=wanted, expand=bool(expand), on_step=steps.append)
+        hits = rag.search(
+            question,
+            k=k,
+            filter=wanted,
+            expand=expand or False,
+            rerank=rerank,
+            on_step=steps.append,
+        )
     if as_json:
         found = [hit_json(hit) for hit in hits]
         trace = [step_json(step) for step in steps]
         emit_json({"question": question, "hits": found, "trace": trace})
         return
     for step in steps:
-        if step.name != "rerank":  # what it has to say was said when it happened
+        if step.kind != "rerank":  # what it has to say was said when it happened
             note(step_line(step))
     if hits:
         print_hits(stdout_console(), hits, explain=explain)

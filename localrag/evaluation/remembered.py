@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from localrag import files
 from localrag.errors import UsageError
 from localrag.llms.base import LLM, ChoiceScorer, Completion, Message, Options
+from localrag.llms.choices import Chooser, make_chooser
 
 _WAIT = 30.0
 """Seconds that a call waits while another process writes."""
@@ -122,6 +123,11 @@ class RememberedModel:
         self.seconds = 0.0
         self.saved = 0.0
         self.computed = 0
+
+    @property
+    def chooser(self) -> Chooser:
+        """The best way in which the model chooses, remembered too."""
+        return make_chooser(self, self if self._scorer is not None else None)
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from localrag.llms.base import LLM, Message, Options
 from localrag.prompts import PromptLanguage, render
@@ -44,59 +45,76 @@ _LONG_CHINESE = 12
 """Code points from which a Chinese question that points nowhere names what it is about."""
 
 
-class Conversation:
-    """Remembers the last turn and rewrites a follow-up in its light.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question as it was searched for, and its answer."""
 
-    "And in China?" retrieves nothing by itself; the rewritten question does. What came
-    before the last turn lives on in its question, which has been rewritten too: small models
-    take "it" for what an older turn was about. The model is
-    asked only where the question may hang on what was said, and is not trusted blindly: a
-    rewriting that loses what was asked is thrown away.
+    question: str
+    answer: str
+
+
+def standalone(
+    question: str, last: Turn, llm: LLM, tokenize: Callable[[str], Sequence[str]]
+) -> str:
+    """A follow-up as it can be searched for by itself, in the light of the last turn.
+
+    "And in China?" retrieves nothing by itself; the rewritten question does. What came before
+    the last turn lives on in its question, which has been rewritten too: small models take "it"
+    for what an older turn was about. The model is asked only where the question may hang on what
+    was said, and is not trusted blindly: a rewriting that loses what was asked is thrown away.
+    Raises `GenerationError` from the model.
     """
+    language = answer_language(question)
+    if is_complete(question, language):
+        return question
+    said = _MARKER.sub("", last.answer)[:REMEMBERED_CHARACTERS]
+    messages = _messages(last.question, said, question, language)
+    rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
+    points_back = bool(_bare(language).search(question))
+    hanging = points_back and _same(question, rewritten)
+    if _keeps(question, rewritten, last.question, tokenize) and not hanging:
+        return rewritten
+    joined = f"{last.question} {question}"
+    # Two questions in a row say more than one that points at nothing.
+    return joined if points_back and len(joined) <= LONGEST_JOINED else question
+
+
+class Conversation:
+    """Deprecated, goes with 0.3: pass `history` to `LocalRAG.ask`. Remembers the last turn."""
 
     def __init__(self, llm: LLM, tokenize: Callable[[str], list[str]]) -> None:
         self._llm = llm
         self._tokenize = tokenize
-        self._last: tuple[str, str] | None = None
+        self._last: Turn | None = None
 
     def remember(self, question: str, answer: str) -> None:
         """Keep a finished turn; `question` as it was searched."""
-        self._last = (question, _MARKER.sub("", answer)[:REMEMBERED_CHARACTERS])
+        self._last = Turn(question, answer)
 
     def standalone(self, question: str) -> str:
-        """The question as it can be searched for; unchanged at the start of a conversation.
-
-        Raises `GenerationError` from the model.
-        """
-        language = answer_language(question)
-        if self._last is None or is_complete(question, language):
+        """The question as it can be searched for; unchanged at the start of a conversation."""
+        if self._last is None:
             return question
-        earlier, _ = self._last
-        messages = _messages(*self._last, question, language)
-        reply = self._llm.complete(messages, Options(max_tokens=80))
-        rewritten = _cleaned(reply.text)
-        points_back = bool(_bare(language).search(question))
-        hanging = points_back and _same(question, rewritten)
-        if self._keeps(question, rewritten, earlier) and not hanging:
-            return rewritten
-        joined = f"{earlier} {question}"
-        # Two questions in a row say more than one that points at nothing.
-        return joined if points_back and len(joined) <= LONGEST_JOINED else question
+        return standalone(question, self._last, self._llm, self._tokenize)
 
-    def _keeps(self, question: str, rewritten: str, earlier: str) -> bool:
-        """Whether a rewriting still asks what was asked, and is no answer."""
-        if not rewritten or _MARKER.search(rewritten) or rewritten.endswith(("。", ".")):
-            return False
-        if not set(_NUMBER.findall(question)) <= set(_NUMBER.findall(rewritten)):
-            return False
-        if _same(rewritten, earlier):
-            return _same(rewritten, question)
-        asked = self._content(question)
-        return 2 * len(asked & self._content(rewritten)) >= len(asked)
 
-    def _content(self, text: str) -> set[str]:
-        pointing = _CHINESE_BACK.sub(" ", _ENGLISH_BARE.sub(" ", text))
-        return {term for term in self._tokenize(pointing) if term not in _EMPTY}
+def _keeps(
+    question: str, rewritten: str, earlier: str, tokenize: Callable[[str], Sequence[str]]
+) -> bool:
+    """Whether a rewriting still asks what was asked, and is no answer."""
+    if not rewritten or _MARKER.search(rewritten) or rewritten.endswith(("。", ".")):
+        return False
+    if not set(_NUMBER.findall(question)) <= set(_NUMBER.findall(rewritten)):
+        return False
+    if _same(rewritten, earlier):
+        return _same(rewritten, question)
+    asked = _content(question, tokenize)
+    return 2 * len(asked & _content(rewritten, tokenize)) >= len(asked)
+
+
+def _content(text: str, tokenize: Callable[[str], Sequence[str]]) -> set[str]:
+    pointing = _CHINESE_BACK.sub(" ", _ENGLISH_BARE.sub(" ", text))
+    return {term for term in tokenize(pointing) if term not in _EMPTY}
 
 
 _EMPTY = STOP_WORDS | set("他她它谁呢吗么啊得着过没不能会可要做到多少几年")

@@ -35,9 +35,9 @@ def nothing_allowed(question: str, steps: Sequence[Step]) -> Iterator[str | Answ
 
 def with_steps(answer: Answer, steps: Sequence[Step]) -> Answer:
     """The answer with what was done on the way to its passages, each second counted once."""
-    within = sum(step.seconds for step in steps if step.name == "expand")
+    within = sum(step.seconds for step in steps if step.kind == "expand")
     trace = [
-        replace(step, seconds=max(0.0, step.seconds - within)) if step.name == "retrieve" else step
+        replace(step, seconds=max(0.0, step.seconds - within)) if step.kind == "retrieve" else step
         for step in answer.trace
     ]
     return replace(answer, trace=(*steps, *trace))

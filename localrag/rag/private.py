@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from localrag.chunking import passage_text
 from localrag.llms.outgoing import Guard, Passage
 from localrag.llms.quotations import Quotations
-from localrag.messages import tr
 from localrag.rag.base import Retrieve
-from localrag.rerankers.base import Notes, Reranker
+from localrag.rerankers.base import Reranker, Tell, unheard
 from localrag.stores.library import Library
 from localrag.stores.private import PrivateSources
-from localrag.types import ScoredChunk
+from localrag.types import Note, ScoredChunk
 
 
 class LibrarySecrecy:
@@ -80,22 +79,17 @@ class Outgoing:
 
 
 class SendableReranker:
-    """A reranker by a hosted model: what may not go there is left out, and `tell` is told."""
+    """A reranker by a hosted model: what may not go there is left out, and `tell` hears so."""
 
-    def __init__(self, reranker: Reranker, outgoing: Outgoing, tell: Notes) -> None:
+    def __init__(self, reranker: Reranker, outgoing: Outgoing) -> None:
         self._reranker = reranker
         self._outgoing = outgoing
-        self._tell = tell
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+    ) -> list[ScoredChunk]:
         """At most k of the chunks that may go, best first."""
         kept = self._outgoing.sendable(chunks)
         if len(kept) < len(chunks):
-            self._tell(
-                tr(
-                    "{count} passages of private documents were left out: they do not go to the "
-                    "hosted model.",
-                    count=len(chunks) - len(kept),
-                )
-            )
-        return self._reranker.rerank(query, kept, k)
+            tell(Note("private left out", {"left_out": len(chunks) - len(kept)}))
+        return self._reranker.rerank(query, kept, k, tell)

@@ -32,10 +32,12 @@ from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
     Citation,
+    Plain,
     Rating,
     ScoredChunk,
     SelfRAGMetrics,
     Step,
+    StepKind,
     SupportedSentence,
 )
 
@@ -105,17 +107,19 @@ class _Run:
     answerable: bool = False
     candidates: list[Candidate] = field(default_factory=list)
 
-    def step(self, name: str, decision: str, score: float | None, seconds: float) -> None:
+    def step(
+        self, kind: StepKind, score: float | None = None, seconds: float = 0.0, **values: Plain
+    ) -> None:
         """Note a decision, and tell it at once."""
-        step = Step(name, decision, score, seconds)
+        step = Step(kind, values, score, seconds)
         self.trace.append(step)
-        self.budget.took(name, seconds)
+        self.budget.took(kind, seconds)
         self.on_step(step)
 
-    def graded(self, name: str, grade: Grade, decision: str, seconds: float) -> None:
-        """Note a grade, with what was wrong about reading it."""
-        note = f" ({grade.note})" if grade.note else ""
-        self.step(name, decision + note, grade.value, seconds)
+    def graded(self, kind: StepKind, grade: Grade, seconds: float, **values: Plain) -> None:
+        """Note a grade, and whether it could be read."""
+        unread = {"unread": True} if grade.unread else {}
+        self.step(kind, grade.value, seconds, **values, **unread)
 
 
 class SelfRAG:
@@ -171,7 +175,7 @@ class SelfRAG:
         best = max(run.candidates, key=lambda each: (each.score, each.support), default=None)
         if best is not None and best.score > 0:
             if len(run.candidates) > 1:
-                run.step("choose", f"answer {run.candidates.index(best) + 1}", best.score, 0.0)
+                run.step("choose", best.score, answer=run.candidates.index(best) + 1)
             yield best.text
             yield self._answer(run, started, best.text, best)
             return
@@ -185,18 +189,17 @@ class SelfRAG:
 
     def _decide(self, run: _Run) -> None:
         if self._options.strict:
-            run.step("retrieval decision", "strict: from the documents or not at all", None, 0.0)
+            run.step("retrieval decision", strict=True)
             return
         grade, seconds = timed(partial(self._grader.needs_documents, run.question, run.language))
         run.needed = grade.value >= self._options.min_retrieval
-        decision = "documents are needed" if run.needed else "documents are not needed"
-        run.graded("retrieval decision", grade, decision, seconds)
+        run.graded("retrieval decision", grade, seconds, needed=run.needed)
 
     def _find(self, run: _Run) -> None:
         k, reranking = self._options.k, self._reranking
         depth = max(k, reranking.candidates) if reranking else k
         run.found, seconds = timed(partial(self._retrieve, run.question, depth))
-        run.step("retrieve", f"{len(run.found)} passages", None, seconds)
+        run.step("retrieve", seconds=seconds, passages=len(run.found))
         if reranking:
             run.found, step = reranking.apply(run.question, run.found, k)
             run.trace.append(step)
@@ -204,21 +207,19 @@ class SelfRAG:
         room = self._room(run.question)
         fitting = [each for each in run.found if self._tokens(each) <= room]
         if too_long := len(run.found) - len(fitting):
-            run.step("retrieve", f"{too_long} passages are longer than the window", None, 0.0)
+            run.step("retrieve", too_long=too_long)
         run.found = fitting
 
     def _grade_passages(self, run: _Run) -> None:
         graded: list[tuple[float, ScoredChunk]] = []
         for number, passage in enumerate(run.found, start=1):
             if graded and not run.budget.allows("relevance", reserve=FOR_THE_ANSWER):
-                skipped = len(run.found) - number + 1
-                run.step("budget", f"{skipped} passages were not read", None, 0.0)
+                run.step("budget", skipped="passages", count=len(run.found) - number + 1)
                 break
             reading = Reading(run.language, (passage,))
             grade, seconds = timed(partial(self._grader.relevance, run.question, reading))
             relevant = grade.value >= self._options.min_relevance
-            decision = f"passage {number} relevant" if relevant else f"passage {number} irrelevant"
-            run.graded("relevance", grade, decision, seconds)
+            run.graded("relevance", grade, seconds, passage=number, relevant=relevant)
             graded.append((grade.value, passage))
         graded.sort(key=lambda each: -each[0])
         run.relevant = [each for value, each in graded if value >= self._options.min_relevance]
@@ -227,7 +228,7 @@ class SelfRAG:
             least = options.min_best_relevance_strict if strict else options.min_best_relevance
             run.answerable = graded[0][0] >= least
             if not run.answerable:
-                run.step("answerable", "no", graded[0][0], 0.0)
+                run.step("answerable", graded[0][0], answer=False)
 
     # -- answers --------------------------------------------------------------------
 
@@ -240,8 +241,7 @@ class SelfRAG:
         for number, reading in enumerate(readings):
             others = len(reading.passages) - 1
             if number and not run.budget.allows("answer", after=("relevance", others)):
-                untried = len(readings) - number
-                run.step("budget", f"{untried} more answers were not tried", None, 0.0)
+                run.step("budget", skipped="answers", count=len(readings) - number)
                 return
             candidate, seconds = timed(partial(self._candidate, run, reading, attributor))
             run.budget.took("answer", seconds)
@@ -284,7 +284,7 @@ class SelfRAG:
         if not sentences:
             rating = "partially supported"  # no time was left to grade it
         if sentences:
-            run.step("support", rating, support, 0.0)
+            run.step("support", support, rating=rating)
         utility = self._utility(run, reading, text)
         return Candidate(text, citations, sentences, rating, support, utility)
 
@@ -293,20 +293,21 @@ class SelfRAG:
         task = wording.render("write_from_passages", run.language, question=question)
         started = time.perf_counter()
         pieces: list[str] = []
-        decision = f"from {len(reading.passages)} passages"
+        cut_short = False
         options = replace(self._options.generation, keep=1)
         with closing(self._llm.stream(reading.messages(task), options)) as stream:  # type: ignore[type-var]
             for piece in stream:
                 pieces.append(piece)
                 if run.budget.is_down_to(FOR_THE_CHECKS):
-                    decision += ", cut short"
+                    cut_short = True
                     break
         # A server whose template opens the thought sends only its end.
         text = "".join(pieces).rpartition("</think>")[2].strip()
-        if decision.endswith("short") and not text.endswith(_SENTENCE_ENDS):
+        if cut_short and not text.endswith(_SENTENCE_ENDS):
             whole = split_sentences(text)[:-1]
             text = text[: whole[-1].end] if whole else ""
-        run.step("write", decision, None, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        run.step("write", seconds=seconds, passages=len(reading.passages), cut_short=cut_short)
         return text
 
     def _check(self, run: _Run, reading: Reading, text: str) -> tuple[SupportedSentence, ...]:
@@ -317,12 +318,11 @@ class SelfRAG:
         for number, span in enumerate(spans):
             statement = _MARKERS.sub("", text[span.start : span.end]).strip()
             if not run.budget.allows("support of a sentence"):
-                skipped = len(spans) - number
-                run.step("budget", f"{skipped} sentences were not checked", None, 0.0)
+                run.step("budget", skipped="sentences", count=len(spans) - number)
                 break
             grade, seconds = timed(partial(self._grader.support, run.question, statement, reading))
             rating = self._rating(grade.value)
-            run.graded("support of a sentence", grade, rating, seconds)
+            run.graded("support of a sentence", grade, seconds, rating=rating)
             graded.append(SupportedSentence(span.start, span.end, rating, grade.value))
         return tuple(graded)
 
@@ -335,11 +335,11 @@ class SelfRAG:
 
     def _utility(self, run: _Run, reading: Reading, text: str) -> float:
         if not run.budget.allows("utility", like="support of a sentence"):
-            run.step("budget", "usefulness was not graded", UNREAD_UTILITY, 0.0)
+            run.step("budget", UNREAD_UTILITY, skipped="utility")
             return UNREAD_UTILITY
         answer = _MARKERS.sub("", text)
         grade, seconds = timed(partial(self._grader.utility, run.question, answer, reading))
-        run.graded("utility", grade, "useful, 1 to 5", seconds)
+        run.graded("utility", grade, seconds)
         return grade.value
 
     def _good(self, candidate: Candidate) -> bool:
@@ -350,7 +350,7 @@ class SelfRAG:
     def _without_documents(self, run: _Run) -> Iterator[str]:
         """What is said where the documents are not needed, or do not hold the answer."""
         if run.budget.is_down_to(0.0):
-            run.step("budget", "no time was left to write an answer", None, 0.0)
+            run.step("budget", skipped="answer")
             yield render("out_of_time", run.language)
             return
         if self._options.strict:
@@ -364,15 +364,16 @@ class SelfRAG:
         # There is nothing to cite: whatever marker the model writes is invented.
         nothing = Attributor((), self._tokenize, self._page_of, self._embedder)
         cited = CitedStream(nothing, run.question, "")
-        decision = "without the documents"
+        cut_short = False
         with closing(self._llm.stream(messages, self._options.generation)) as stream:  # type: ignore[type-var]
             for piece in stream:
                 yield from cited.feed(piece)
                 if run.budget.is_down_to(0.0):
-                    decision += ", cut short"
+                    cut_short = True
                     break
         yield from cited.finish()
-        run.step("write", decision, None, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        run.step("write", seconds=seconds, passages=0, cut_short=cut_short)
 
     # -- helpers --------------------------------------------------------------------
 

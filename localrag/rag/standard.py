@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from localrag.embeddings.base import Embedder
 from localrag.errors import UsageError
-from localrag.llms.base import LLM, ChoiceScorer, Message, Options
+from localrag.llms.base import LLM, Message, Options
+from localrag.llms.choices import Chooser
 from localrag.prompts import YES_NO, PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
@@ -41,16 +42,15 @@ class StandardOptions:
 class StandardRAG:
     """Reads the k best passages in one prompt and answers from them with citations.
 
-    Before writing, the probability that the passages hold the answer is read from
-    the logits after the same prefix (`scorer`), which costs only the few tokens of
-    that question. Without a scorer the model's own refusal is all there is.
+    Before writing, the model chooses whether the passages hold the answer, after the same
+    prefix, which costs only the few tokens of that question.
     """
 
     def __init__(
         self,
         retrieve: Retrieve,
         llm: LLM,
-        scorer: ChoiceScorer | None,
+        chooser: Chooser,
         tokenize: Tokenize,
         embedder: Embedder,
         page_of: PageOf,
@@ -59,7 +59,7 @@ class StandardRAG:
     ) -> None:
         self._retrieve = retrieve
         self._llm = llm
-        self._scorer = scorer
+        self._chooser = chooser
         self._tokenize = tokenize
         self._embedder = embedder
         self._page_of = page_of
@@ -82,7 +82,7 @@ class StandardRAG:
         k, reranking = self._options.k, self._reranking
         depth = max(k, reranking.candidates) if reranking else k
         found, seconds = timed(lambda: self._retrieve(question, depth))
-        trace.add(Step("retrieve", f"{len(found)} passages", None, seconds))
+        trace.add(Step("retrieve", {"passages": len(found)}, None, seconds))
         if reranking:
             found, step = reranking.apply(question, found, k)
             trace.add(step)
@@ -146,14 +146,13 @@ class StandardRAG:
         language: PromptLanguage,
         trace: _Trace,
     ) -> bool:
-        if self._scorer is None:
-            return True
-        scorer = self._scorer
         messages = self._messages(question, contexts, language, render("answerable", language))
-        scores, seconds = timed(lambda: scorer.score_choices(messages, YES_NO[language]))
-        probability = float(scores[0])
-        answerable = probability >= self._options.min_answerable
-        trace.add(Step("answerable", "yes" if answerable else "no", probability, seconds))
+        choice, seconds = timed(lambda: self._chooser.choose(messages, YES_NO[language]))
+        if not choice.read:  # the model's own refusal is all there is
+            trace.add(Step("answerable", {"answer": True, "unread": True}, None, seconds))
+            return True
+        answerable = choice[0] >= self._options.min_answerable
+        trace.add(Step("answerable", {"answer": answerable}, choice[0], seconds))
         return answerable
 
     def _write(
@@ -167,7 +166,7 @@ class StandardRAG:
         # A small model that is told how to refuse does so when it need not, and copies whatever
         # example of a marker it is shown; where the logits have decided, neither is asked of it.
         wording = self._options.wording
-        if self._scorer is None:
+        if not self._chooser.reads_logits:
             task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
         else:
             task = wording.render("answer", language)
@@ -176,12 +175,13 @@ class StandardRAG:
         for piece in self._llm.stream(messages, self._options.generation):
             yield from citations.feed(piece)
         yield from citations.finish()
-        trace.add(Step("write", "done", None, time.perf_counter() - started))
-        decision = (
-            f"{len(citations.citations)} cited, {len(citations.removed)} markers removed, "
-            f"{len(citations.added)} added"
-        )
-        trace.add(Step("check citations", decision, None, 0.0))
+        trace.add(Step("write", {}, None, time.perf_counter() - started))
+        values = {
+            "cited": len(citations.citations),
+            "removed": len(citations.removed),
+            "added": len(citations.added),
+        }
+        trace.add(Step("check citations", values, None, 0.0))
 
 
 class _Trace:

@@ -25,8 +25,6 @@ from localrag.text.language import answer_language, detect
 from localrag.text.sentences import Span
 from localrag.types import Answer, Chunk, LeftOut, ScoredChunk, Step
 
-LEFT_OUT = "instructions"
-"""The step that says which sentences were left out."""
 SHARED = 0.2
 """A sentence with this share of the question's terms touches it."""
 ANSWERS = 0.6
@@ -212,7 +210,7 @@ class CheckedPipeline:
             yield from held
             return
         count = len(passages.left_out)
-        step = Step(LEFT_OUT, f"{count} sentences left out", None, 0.0, passages.left_out)
+        step = Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
         on_step(step)
         yield from again[:-1]
         yield replace(

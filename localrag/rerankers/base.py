@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from localrag.types import ScoredChunk, Step
+from localrag.types import Note, Plain, ScoredChunk, Step
 
-Say = Callable[[str], None]
-"""Takes a sentence for the person who asked, in that person's language."""
+Tell = Callable[[Note], None]
+"""Hears what the person who asked should know."""
+
+
+def unheard(_: Note) -> None:
+    """Tell nobody."""
 
 
 class Reranker(Protocol):
     """Puts passages that were found for a question into a new order."""
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+    ) -> list[ScoredChunk]:
         """At most k of `chunks`, best first, with the reranker's own scores; ties by chunk id.
 
-        Never a passage that was not given, and each at most once.
+        Never a passage that was not given, and each at most once. `tell` hears what is not done
+        as it was asked for.
         """
         ...
 
@@ -27,7 +34,13 @@ class Reranker(Protocol):
 class KeepOrder:
     """No reranking: the first k as they come, with the scores that they have."""
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:  # noqa: ARG002
+    def rerank(
+        self,
+        query: str,  # noqa: ARG002
+        chunks: Sequence[ScoredChunk],
+        k: int,
+        tell: Tell = unheard,  # noqa: ARG002
+    ) -> list[ScoredChunk]:
         """The first k of `chunks`."""
         return list(chunks[:k])
 
@@ -46,35 +59,13 @@ def search_shares(chunks: Sequence[ScoredChunk]) -> list[float]:
     return [max(chunk.score, 0.0) / highest if highest > 0 else 0.0 for chunk in chunks]
 
 
-class Notes:
-    """Collects what rerankers have to say; `tell` hears each sentence once."""
-
-    def __init__(self, tell: Say) -> None:
-        self._tell = tell
-        self._told: set[str] = set()
-        self._pending: list[str] = []
-
-    def __call__(self, text: str) -> None:
-        """Say something."""
-        self._pending.append(text)
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
-
-    def take(self) -> list[str]:
-        """What has been said since the last call."""
-        pending, self._pending = self._pending, []
-        return pending
-
-
+@dataclass(frozen=True, slots=True)
 class Reranking:
     """A reranker as it is used: by which name, and how many passages it is given to read."""
 
-    def __init__(self, name: str, reranker: Reranker, candidates: int, notes: Notes) -> None:
-        self.name = name
-        self.candidates = candidates
-        self._reranker = reranker
-        self._notes = notes
+    name: str
+    reranker: Reranker
+    candidates: int
 
     def apply(
         self, query: str, chunks: Sequence[ScoredChunk], k: int
@@ -84,10 +75,9 @@ class Reranking:
         Where k is larger than `candidates`, that many more are read, so that none is lost.
         """
         started = time.perf_counter()
+        notes: list[Note] = []
         read = chunks[: max(self.candidates, k)]
-        ranked = self._reranker.rerank(query, read, k)
-        decision = f"{self.name}: {len(ranked)} of {len(read)} passages"
-        notes = self._notes.take()
-        if notes:
-            decision = " ".join([f"{decision}.", *notes])
-        return ranked, Step("rerank", decision, None, time.perf_counter() - started)
+        ranked = self.reranker.rerank(query, read, k, notes.append)
+        values: dict[str, Plain] = {"reranker": self.name, "kept": len(ranked), "read": len(read)}
+        seconds = time.perf_counter() - started
+        return ranked, Step("rerank", values, None, seconds, notes=tuple(notes))

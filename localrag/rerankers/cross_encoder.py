@@ -16,7 +16,7 @@ from localrag.chunking import passage_text
 from localrag.embeddings.foreign_code import refuse_foreign_code
 from localrag.embeddings.sentence_transformers import quiet_loading
 from localrag.errors import ModelError
-from localrag.rerankers.base import best
+from localrag.rerankers.base import Tell, best, unheard
 from localrag.rerankers.windows import best_window_scores
 from localrag.types import ScoredChunk
 
@@ -62,7 +62,13 @@ class SentenceTransformersCrossEncoder:
         limit = getattr(self._model, "max_seq_length", None) or self._tokenizer.model_max_length
         self._window = min(int(limit), LONGEST_WINDOW)
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self,
+        query: str,
+        chunks: Sequence[ScoredChunk],
+        k: int,
+        tell: Tell = unheard,  # noqa: ARG002
+    ) -> list[ScoredChunk]:
         """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
         scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
         return best(chunks, scores.tolist(), k)

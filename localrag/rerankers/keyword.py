@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from localrag.rerankers.base import best
+from localrag.rerankers.base import Tell, best, unheard
 from localrag.text.normalize import fold
 from localrag.types import ScoredChunk
 
@@ -37,7 +37,13 @@ class KeywordReranker:
     within a longer word too ("network" in "networks").
     """
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self,
+        query: str,
+        chunks: Sequence[ScoredChunk],
+        k: int,
+        tell: Tell = unheard,  # noqa: ARG002
+    ) -> list[ScoredChunk]:
         """At most k of `chunks`, best first; ties by chunk id."""
         words = keywords(query)
         return best(chunks, [_score(words, chunk) for chunk in chunks], k)

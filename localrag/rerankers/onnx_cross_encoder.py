@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from localrag.chunking import passage_text
 from localrag.embeddings.runtime import open_session
 from localrag.errors import ModelError
-from localrag.rerankers.base import best
+from localrag.rerankers.base import Tell, best, unheard
 from localrag.rerankers.windows import best_window_scores
 from localrag.types import ScoredChunk
 
@@ -59,7 +59,13 @@ class OnnxCrossEncoder:
         self._window = _window(path)
         self._threads = threads or os.cpu_count() or 1
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self,
+        query: str,
+        chunks: Sequence[ScoredChunk],
+        k: int,
+        tell: Tell = unheard,  # noqa: ARG002
+    ) -> list[ScoredChunk]:
         """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
         scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
         return best(chunks, scores.tolist(), k)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localrag.messages import tr
-from localrag.rerankers.base import Reranker, Say, best, search_shares
+from localrag.rerankers.base import Reranker, Tell, best, search_shares, unheard
 from localrag.text.language import answer_language, detect
-from localrag.types import ScoredChunk
+from localrag.types import Note, ScoredChunk
 
 SEARCH_LOGITS = 6.0
 """What the first place in the search is worth. On claims about science a cross-encoder alone is
@@ -33,7 +32,7 @@ class Candidate:
 
 
 class ServingReranker:
-    """Takes the first of its models that serves the question; where none does, it says so.
+    """Takes the first of its models that serves the question; where none does, `tell` hears so.
 
     The models give logits: above 0 is relevant. A passage in a language that the model
     does not serve counts as logit 0, as likely relevant as not. To its logit every passage
@@ -43,13 +42,14 @@ class ServingReranker:
     keywords or by a model of the wrong language (`benchmarks/reranking.md`).
     """
 
-    def __init__(self, models: Sequence[Candidate], otherwise: Reranker, say: Say) -> None:
+    def __init__(self, models: Sequence[Candidate], otherwise: Reranker) -> None:
         self._models = tuple(models)
         self._otherwise = otherwise
-        self._say = say
         self._loaded: dict[str, Reranker] = {}
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+    ) -> list[ScoredChunk]:
         """At most k of `chunks`, best first; ties by chunk id."""
         language = answer_language(query)
         passages = [detect(chunk.chunk.text) for chunk in chunks]
@@ -60,18 +60,8 @@ class ServingReranker:
         names = ", ".join(model.name for model in self._models)
         if any(model.serves(language) for model in self._models):
             language = "en" if language == "zh" else "zh"  # then it is the passages' language
-        self._say(
-            tr(
-                "The reranker {names} does not serve Chinese; the order of the search is kept.",
-                names=names,
-            )
-            if language == "zh"
-            else tr(
-                "The reranker {names} does not serve English; the order of the search is kept.",
-                names=names,
-            )
-        )
-        return self._otherwise.rerank(query, chunks, k)
+        tell(Note("language not served", {"reranker": names, "language": language}))
+        return self._otherwise.rerank(query, chunks, k, tell)
 
     def _ranked(
         self,

@@ -98,8 +98,8 @@ class MultiQueryRetriever:
             self._tell(_failed(error, started))
             return []
         others = read_queries(reply, question)
-        decision = " | ".join(others) or "no usable rewriting: the question alone is searched"
-        self._tell(Step("expand", decision, None, time.perf_counter() - started))
+        values = {"queries": tuple(others)}
+        self._tell(Step("expand", values, None, time.perf_counter() - started))
         return others
 
 
@@ -135,8 +135,7 @@ class HydeRetriever:
             self._tell(_failed(error, started))
             return ""
         passage = " ".join(reply.split())
-        decision = passage or "no passage was written: the question alone is searched"
-        self._tell(Step("expand", decision, None, time.perf_counter() - started))
+        self._tell(Step("expand", {"passage": passage}, None, time.perf_counter() - started))
         return passage
 
 
@@ -177,5 +176,4 @@ def _key(text: str) -> str:
 
 
 def _failed(error: GenerationError, started: float) -> Step:
-    decision = f"the model failed, the question alone is searched: {error}"
-    return Step("expand", decision, None, time.perf_counter() - started)
+    return Step("expand", {"failed": str(error)}, None, time.perf_counter() - started)

@@ -39,7 +39,8 @@ class Chat(BaseHTTPRequestHandler):
         text = "Who presented the perceptron?" if rewriting else REPLY
         if form := body.get("response_format"):
             choices = form["json_schema"]["schema"]["properties"]["answer"]["enum"]
-            text = json.dumps({"answer": grade(choices, body["messages"][0]["content"])})
+            read = "\n".join(message["content"] for message in body["messages"])
+            text = json.dumps({"answer": grade(choices, read)})
         if body.get("stream"):
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")

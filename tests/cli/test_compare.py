@@ -35,9 +35,9 @@ class Chat(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         asked = body["messages"][-1]["content"]
-        passage = body["messages"][0]["content"]
+        passage = "\n".join(message["content"] for message in body["messages"])
         if "0 to 10" in asked:
-            text = json.dumps({"relevance": 9 if "Rosenblatt" in passage else 1})
+            text = json.dumps({"answer": "9" if "Rosenblatt" in passage else "1"})
         elif choices := _choices(body):
             text = json.dumps({"answer": _choice(choices, passage)})
         else:

@@ -39,8 +39,9 @@ class Rag:
         pass
 
     def compare_modes(
-        self, questions: Sequence[Asked], modes: tuple[str, str], tell: Any
+        self, questions: Sequence[Asked], modes: tuple[str, str], tell: Any, *, k: int | None
     ) -> Iterator[Compared]:
+        self.k = k
         for number, asked in enumerate(questions, start=1):
             for name in (*modes, "judge"):
                 tell(Stage(number, name))
@@ -69,7 +70,7 @@ def run(
 def test_one_question_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     done, rag = run(monkeypatch, "How many floors?", "--modes", "standard,self-rag", "-k", "3")
     assert done.exit_code == 0, done.output
-    assert rag.opened["settings"].answer.k == 3
+    assert rag.k == 3
     for shown in (
         "1. How many floors?",
         "The standard way  2.0 s",

@@ -15,17 +15,19 @@ from localrag.cli.render import (
     print_hits,
     print_left_out,
     print_trace,
-    step_line,
 )
+from localrag.presentation.steps import step_line
 from localrag.types import (
     Answer,
     Chunk,
     Citation,
     LeftOut,
     LegRank,
+    Plain,
     ScoredChunk,
     SelfRAGMetrics,
     Step,
+    StepKind,
     SupportedSentence,
 )
 
@@ -61,78 +63,147 @@ def shown(printed: Console) -> str:
 
 @pytest.mark.usefixtures("chinese")
 @pytest.mark.parametrize(
-    ("name", "decision", "said"),
+    ("kind", "values", "english", "said"),
     [
-        ("retrieve", "5 passages", "检索|5 个段落"),
-        ("answerable", "no", "能否回答|否"),
-        ("write", "done", "撰写|完成"),
+        ("retrieve", {"passages": 5}, "5 passages", "检索|5 个段落"),
+        ("answerable", {"answer": False}, "no", "能否回答|否"),
+        ("write", {}, "done", "撰写|完成"),
         (
             "check citations",
+            {"cited": 2, "removed": 1, "added": 0},
             "2 cited, 1 markers removed, 0 added",
             "核对引用|引用 2 处，删除标记 1 个，补充 0 个",
         ),
-        ("rerank", "some: model: 5 of 20 passages", "重排序|some: model：读 20 个段落，选出 5 个"),
-        ("expand", "what is it? | who?", "查询扩展|what is it? | who?"),
-        ("later", "a thing {nobody} knew", "later|a thing {nobody} knew"),
-        ("retrieval decision", "documents are not needed", "检索判断|不需要查阅文档"),
+        (
+            "rerank",
+            {"reranker": "some: {model}", "kept": 5, "read": 20},
+            "some: {model}: 5 of 20 passages",
+            "重排序|some: {model}：读 20 个段落，选出 5 个",
+        ),
+        (
+            "expand",
+            {"queries": ("what is {it}?", "who?")},
+            "what is {it}? | who?",
+            "查询扩展|what is {it}? | who?",
+        ),
+        (
+            "expand",
+            {"queries": ()},
+            "no usable rewriting: the question alone is searched",
+            "查询扩展|没有可用的改写",
+        ),
+        ("filter", {"allowed": 2, "total": 9}, "2 of 9 passages", "筛选|9 个段落中的 2 个"),
+        ("private", {"left_out": 2}, "2 passages left out", "私密文档|略去 2 段"),
         (
             "retrieval decision",
+            {"needed": False},
+            "documents are not needed",
+            "检索判断|不需要查阅文档",
+        ),
+        (
+            "retrieval decision",
+            {"strict": True},
             "strict: from the documents or not at all",
             "检索判断|严格模式：只根据文档作答",
         ),
-        ("retrieve", "2 passages are longer than the window", "检索|2 个段落超出上下文窗口"),
-        ("relevance", "passage 3 relevant", "相关性|段落 3 相关"),
+        (
+            "retrieve",
+            {"too_long": 2},
+            "2 passages are longer than the window",
+            "检索|2 个段落超出上下文窗口",
+        ),
         (
             "relevance",
+            {"passage": 3, "relevant": True},
+            "passage 3 relevant",
+            "相关性|段落 3 相关",
+        ),
+        (
+            "relevance",
+            {"passage": 3, "relevant": False, "unread": True},
             "passage 3 irrelevant (the reply could not be read, the similarity was taken)",
             "相关性|段落 3 不相关（回复无法识别，改用相似度）",
         ),
-        ("write", "from 3 passages, cut short", "撰写|根据 3 个段落，提前截断"),
-        ("write", "without the documents", "撰写|不依据文档"),
-        ("support", "partially supported", "支持度|部分支持"),
+        (
+            "write",
+            {"passages": 3, "cut_short": True},
+            "from 3 passages, cut short",
+            "撰写|根据 3 个段落，提前截断",
+        ),
+        ("write", {"passages": 0, "cut_short": False}, "without the documents", "撰写|不依据文档"),
+        ("support", {"rating": "partially supported"}, "partially supported", "支持度|部分支持"),
         (
             "support of a sentence",
+            {"rating": "no support", "unread": True},
             "no support (the reply could not be read, it counts as not supported)",
             "单句支持度|不支持（回复无法识别，按不支持计）",
         ),
         (
             "utility",
+            {"unread": True},
             "useful, 1 to 5 (the reply could not be read, 3 was taken)",
             "有用程度|有用程度，1 到 5（回复无法识别，按 3 分计）",
         ),
-        ("choose", "answer 2", "选择|第 2 个回答"),
-        ("budget", "4 passages were not read", "时间预算|4 个段落没有读"),
-        ("budget", "3 more answers were not tried", "时间预算|另有 3 个回答没有尝试"),
-        ("budget", "2 sentences were not checked", "时间预算|2 个句子没有核对"),
-        ("budget", "usefulness was not graded", "时间预算|没有评定有用程度"),
-        ("budget", "no time was left to write an answer", "时间预算|时间已用完，没有作答"),
+        ("choose", {"answer": 2}, "answer 2", "选择|第 2 个回答"),
+        (
+            "budget",
+            {"skipped": "passages", "count": 4},
+            "4 passages were not read",
+            "时间预算|4 个段落没有读",
+        ),
+        (
+            "budget",
+            {"skipped": "answers", "count": 3},
+            "3 more answers were not tried",
+            "时间预算|另有 3 个回答没有尝试",
+        ),
+        (
+            "budget",
+            {"skipped": "sentences", "count": 2},
+            "2 sentences were not checked",
+            "时间预算|2 个句子没有核对",
+        ),
+        (
+            "budget",
+            {"skipped": "utility"},
+            "usefulness was not graded",
+            "时间预算|没有评定有用程度",
+        ),
+        (
+            "budget",
+            {"skipped": "answer"},
+            "no time was left to write an answer",
+            "时间预算|时间已用完，没有作答",
+        ),
     ],
 )
 def test_a_trace_is_chinese_for_a_person_and_english_in_json(
-    name: str, decision: str, said: str
+    kind: StepKind, values: dict[str, Plain], english: str, said: str
 ) -> None:
-    answer = replace(ANSWER, trace=(Step(name, decision, None, 0.5),))
+    answer = replace(ANSWER, trace=(Step(kind, values, None, 0.5),))
     printed = console()
     print_trace(printed, answer)
     step, text = said.split("|", 1)
     line = shown(printed).splitlines()[1]
     assert line.startswith(step)
     assert text in line
-    assert answer_json(answer)["trace"][0]["name"] == name
-    assert answer_json(answer)["trace"][0]["decision"] == decision
+    (told,) = answer_json(answer)["trace"]
+    assert (told["name"], told["decision"], told["values"]) == (kind, english, values)
 
 
-def test_a_trace_in_english_is_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
-    decisions = ["5 passages", "2 cited, 1 markers removed, 0 added", "m: 5 of 20 passages. Slow."]
-    printed = console()
-    print_trace(printed, replace(ANSWER, trace=tuple(Step("x", d, None, 0) for d in decisions)))
-    assert all(decision in shown(printed) for decision in decisions)
+def test_the_old_names_of_a_step_work_for_one_release() -> None:
+    step = Step("choose", {"answer": 2}, None, 0.0)
+    with pytest.warns(DeprecationWarning, match="kind"):
+        assert step.name == "choose"
+    with pytest.warns(DeprecationWarning, match="values"):
+        assert step.decision == "answer 2"
 
 
 def test_what_a_model_wrote_cannot_drive_the_terminal() -> None:
     printed = console()
-    print_trace(printed, replace(ANSWER, trace=(Step("expand", "a\x1b[2Jb", None, 0),)))
+    print_trace(
+        printed, replace(ANSWER, trace=(Step("expand", {"passage": "a\x1b[2Jb"}, None, 0),))
+    )
     assert "\x1b" not in shown(printed)
 
 
@@ -192,10 +263,10 @@ def test_an_ungrounded_answer_of_self_rag_is_marked(
 
 def test_a_step_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
-    assert step_line(Step("relevance", "passage 1 relevant", 0.456, 1.0)) == (
+    assert step_line(Step("relevance", {"passage": 1, "relevant": True}, 0.456, 1.0)) == (
         "relevance: passage 1 relevant 0.46"
     )
-    assert step_line(Step("write", "from 1 passages", None, 1.0)) == "write: from 1 passages"
+    assert step_line(Step("write", {"passages": 1}, None, 1.0)) == "write: from 1 passages"
 
 
 LEFT_OUT = replace(

@@ -35,9 +35,9 @@ def self_rag(
     )
     support = (SupportedSentence(0, len(text), "fully supported", 0.9),) if used else ()
     trace = (
-        Step("retrieval decision", "documents are needed", 0.9, 1.0),
-        Step("relevance", "passage 1 relevant", 0.9, 2.0),
-        Step("write", "from 1 passages", None, 3.0),
+        Step("retrieval decision", {"needed": True}, 0.9, 1.0),
+        Step("relevance", {"passage": 1, "relevant": True}, 0.9, 2.0),
+        Step("write", {"passages": 1}, None, 3.0),
     )
     cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if used else ()
     return Answer("q", text, "en", used, cited, (), trace, seconds, support, metrics)

@@ -12,8 +12,9 @@ from scripted_llm import ScriptedLLM
 from localrag.evaluation.comparisons.rerankers import Comparison, compare
 from localrag.evaluation.comparisons.rerankers_page import render_page
 from localrag.evaluation.comparisons.rerankers_verdict import ReferenceJudge
+from localrag.llms.choices import LogitChooser
 from localrag.messages import interface_language
-from localrag.rerankers.base import Notes, Reranking, best
+from localrag.rerankers.base import Reranking, Tell, best, unheard
 from localrag.types import Answer, Chunk, Citation, ScoredChunk
 
 TEXTS = (
@@ -33,17 +34,21 @@ def passages(texts: Sequence[str] = TEXTS, source: str = "ai.pdf") -> list[Score
 
 
 class Reverse:
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+    ) -> list[ScoredChunk]:
         return best(chunks, list(range(len(chunks))), k)
 
 
 class Same:
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+    ) -> list[ScoredChunk]:
         return best(chunks, [-rank for rank in range(len(chunks))], k)
 
 
 def reranking(name: str, reranker: Reverse | Same, candidates: int) -> Reranking:
-    return Reranking(name, reranker, candidates, Notes(lambda _: None))
+    return Reranking(name, reranker, candidates)
 
 
 class Answering:
@@ -84,7 +89,7 @@ def run(
         ],
         write,
         k=2,
-        judge=ReferenceJudge(llm, llm),
+        judge=ReferenceJudge(llm, LogitChooser(llm)),
         reference=reference,
     )
     return comparison, write, depths

@@ -9,6 +9,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
+from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.types import Chunk, ScoredChunk
 
 QUESTION = "When was the perceptron presented?"
@@ -25,7 +26,7 @@ def yes(*probabilities: float) -> list[dict[str, float]]:
 
 def graded(llm: ScriptedLLM, ways: Sequence[tuple[str, Sequence[int], str]]) -> list[Graded]:
     given = [(name, [passage(n) for n in numbers], text) for name, numbers, text in ways]
-    return grade(QUESTION, "en", REFERENCE, given, ReferenceJudge(llm, llm))
+    return grade(QUESTION, "en", REFERENCE, given, ReferenceJudge(llm, LogitChooser(llm)))
 
 
 def test_each_passage_and_each_answer_is_graded_once() -> None:
@@ -53,15 +54,15 @@ def test_a_refusal_is_graded_without_the_model() -> None:
     refusal = "The documents do not contain the answer to this question."
     llm = ScriptedLLM(scores=yes(0.1))
     assert graded(llm, [("none", [1], refusal)]) == [Graded("none", None, 0.0, 0.0, 0.0)]
-    judge = ReferenceJudge(llm, llm)
+    judge = ReferenceJudge(llm, LogitChooser(llm))
     assert judge.agreement(QUESTION, refusal, refusal, "en") == (1.0, 1.0)
     assert judge.agreement(QUESTION, refusal, "In 1958.", "en") == (0.0, 0.0)
 
 
 def test_without_logits_what_cannot_be_read_is_left_out() -> None:
-    llm = ScriptedLLM(["maybe", '{"answer": "Yes"}', "cannot tell"])
+    llm = ScriptedLLM([*["maybe"] * ATTEMPTS, '{"answer": "Yes"}', *["cannot tell"] * ATTEMPTS])
     given = [("none", [passage(1)], "In 1958.")]
-    (found,) = grade(QUESTION, "en", REFERENCE, given, ReferenceJudge(llm, None))
+    (found,) = grade(QUESTION, "en", REFERENCE, given, ReferenceJudge(llm, WrittenChooser(llm)))
     assert found == Graded("none", None, 1.0, None, 1.0)
     assert found.worth == 1.0
     assert "Completeness, all of the reference answer: none ?" in worded([found], "en")
@@ -69,7 +70,7 @@ def test_without_logits_what_cannot_be_read_is_left_out() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     llm = ScriptedLLM(context_window=64)
-    judge = ReferenceJudge(llm, llm)
+    judge = ReferenceJudge(llm, LogitChooser(llm))
     with pytest.raises(ContextOverflowError):
         judge.agreement(QUESTION, REFERENCE, "word " * 400, "en")
 

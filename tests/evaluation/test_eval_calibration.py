@@ -19,6 +19,11 @@ from localrag.errors import UsageError
 from localrag.evaluation.judging import calibration
 from localrag.evaluation.judging.gold_set import METRICS, GoldItem, gold_items
 from localrag.evaluation.judging.judge import Judge
+from localrag.llms.choices import LogitChooser, WrittenChooser
+
+
+def judge_of(model: JudgingLLM) -> Judge:
+    return Judge(model, LogitChooser(model), reasons=False)
 
 
 def test_the_labelled_set_is_large_balanced_and_in_both_languages() -> None:
@@ -78,14 +83,14 @@ def graded(judge: Judge) -> calibration.Trust:
 
 def test_a_good_judge_is_trusted_and_a_coin_is_not() -> None:
     model = Right()
-    trust = graded(Judge(model, model, reasons=False))
+    trust = graded(judge_of(model))
     for one in trust.metrics:
         assert (one.accuracy, one.kappa, one.unreadable) == (1.0, 1.0, 0)
         assert one.calibration_error == pytest.approx(0.2)
         assert set(one.by_kind.values()) == {1.0}
         assert one.trusted or one.metric == "answer_relevancy"
     coin = Right(wrong=0.5)
-    for one in graded(Judge(coin, coin, reasons=False)).metrics:
+    for one in graded(judge_of(coin)).metrics:
         assert one.kappa < 0.4
         assert not one.trusted
         assert one.kappa_interval[0] <= one.kappa <= one.kappa_interval[1]
@@ -93,7 +98,7 @@ def test_a_good_judge_is_trusted_and_a_coin_is_not() -> None:
 
 def test_the_order_of_answers_is_measured_for_relevancy_alone() -> None:
     model = Right()
-    by_name = {one.metric: one for one in graded(Judge(model, model, reasons=False)).metrics}
+    by_name = {one.metric: one for one in graded(judge_of(model)).metrics}
     relevancy = by_name["answer_relevancy"]
     assert relevancy.ordering is not None
     assert relevancy.ordering > 0.5
@@ -102,7 +107,7 @@ def test_the_order_of_answers_is_measured_for_relevancy_alone() -> None:
 
 def test_unreadable_verdicts_count_against_the_judge() -> None:
     model = JudgingLLM(unreadable="")  # no verdict can be read
-    trust = graded(Judge(model, None, reasons=False))
+    trust = graded(Judge(model, WrittenChooser(model), reasons=False))
     for one in trust.metrics:
         assert one.unreadable == one.items
         assert one.accuracy == 0.0
@@ -112,7 +117,7 @@ def test_unreadable_verdicts_count_against_the_judge() -> None:
 
 def test_a_calibration_is_kept_for_its_judge(tmp_path: Path) -> None:
     model = Right(wrong=0.2)
-    trust = graded(Judge(model, model, reasons=False))
+    trust = graded(judge_of(model))
     calibration.save_trust(trust, tmp_path)
     assert calibration.load_trust(trust.key, tmp_path) == trust
     assert calibration.load_trust("other", tmp_path) is None
@@ -142,7 +147,7 @@ def test_the_starter_judge_comes_calibrated(
 
 def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:
     model = Right()
-    path = calibration.save_trust(graded(Judge(model, model, reasons=False)), tmp_path)
+    path = calibration.save_trust(graded(judge_of(model)), tmp_path)
     for text in ("{", "[]", '{"judge": "j", "key": "k", "metrics": [{}]}'):
         path.write_text(text)
         with pytest.raises(UsageError, match=path.name):

@@ -12,6 +12,7 @@ from scripted_llm import ScriptedLLM
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.judging.drafting import Draft, Passage, draft, spread
 from localrag.evaluation.judging.judge import Judge
+from localrag.llms.choices import LogitChooser
 
 MILL = Passage(
     "The Thorn mill was built in 1820. It has two floors and ground rye for the monastery. " * 2,
@@ -37,7 +38,7 @@ def drafts(
         draft(
             passages,
             model,
-            Judge(model, model, reasons=False),
+            Judge(model, LogitChooser(model), reasons=False),
             lambda question: ["found one", "found two"],
             answerable=answerable,
             unanswerable=unanswerable,

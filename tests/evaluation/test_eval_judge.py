@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.judging.judge import ATTEMPTS, Judge, verdict_in
+from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
+from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 
 YES, NO = {"Yes": 0.9, "No": 0.1}, {"Yes": 0.2, "No": 0.8}
 
@@ -20,7 +20,7 @@ def said(*texts: str) -> str:
 
 
 def reading(model: ScriptedLLM, *, reasons: bool = False) -> Judge:
-    return Judge(model, model, reasons=reasons)
+    return Judge(model, LogitChooser(model), reasons=reasons)
 
 
 def test_a_sentence_of_several_claims_is_split() -> None:
@@ -122,7 +122,9 @@ def test_reasons_are_asked_for_negative_verdicts_only() -> None:
 
 def test_without_logits_a_verdict_is_written_and_asked_again() -> None:
     model = ScriptedLLM(["maybe", '{"verdict": "yes"}', '{"verdict": "no"}'])
-    findings = Judge(model, None, reasons=False).supported(["text"], ["one", "two"], "en")
+    findings = Judge(model, WrittenChooser(model), reasons=False).supported(
+        ["text"], ["one", "two"], "en"
+    )
     assert [finding.verdict for finding in findings] == [True, False]
     assert findings[0].probability is None
     assert [options.seed for _, options in model.history] == [0, 1, 0]
@@ -131,32 +133,11 @@ def test_without_logits_a_verdict_is_written_and_asked_again() -> None:
 
 def test_what_stays_unreadable_is_neither_yes_nor_no() -> None:
     model = ScriptedLLM(["hm"] * ATTEMPTS)
-    finding = Judge(model, None, reasons=True).supported(["text"], ["one"], "en")[0]
+    finding = Judge(model, WrittenChooser(model), reasons=True).supported(["text"], ["one"], "en")[
+        0
+    ]
     assert finding.verdict is None
     assert len(model.history) == ATTEMPTS
-
-
-@pytest.mark.parametrize(
-    ("reply", "verdict"),
-    [
-        ('{"verdict": "yes"}', True),
-        ('{"verdict": false}', False),
-        ("```json\n{'verdict': 'no'}", False),
-        ("Yes, it does.", True),
-        ("否。", False),
-        ("不是", False),
-        ("是的", True),
-        ("Nothing", None),
-        ("Yesterday", None),
-        ("", None),
-        ("[]", None),
-    ],
-)
-def test_verdicts_in_text(reply: str, verdict: bool | None) -> None:
-    assert (
-        verdict_in(reply, *(("是", "否") if re.search("[是否]", reply) else ("Yes", "No")))
-        is verdict
-    )
 
 
 def test_useful_and_evasive() -> None:

@@ -33,6 +33,7 @@ from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluat
 from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
 from localrag.factory import Model
 from localrag.llms.base import Message, Options
+from localrag.llms.choices import LogitChooser, WrittenChooser
 
 FRANCE = Sample(
     "1",
@@ -69,7 +70,7 @@ def given(sample: Sample) -> Response:
 
 
 def scorer(model: JudgingLLM, *, reasons: bool = True) -> Scorer:
-    return Scorer(Judge(model, model, reasons=reasons), HashEmbedder())
+    return Scorer(Judge(model, LogitChooser(model), reasons=reasons), HashEmbedder())
 
 
 def values(scored: Scored) -> dict[str, float | None]:
@@ -129,7 +130,7 @@ def test_the_best_of_several_references_counts() -> None:
 
 def test_unreadable_is_counted_and_never_averaged() -> None:
     model = JudgingLLM(unreadable="巴黎")
-    written = Scorer(Judge(model, None, reasons=False), HashEmbedder())
+    written = Scorer(Judge(model, WrittenChooser(model), reasons=False), HashEmbedder())
     run = evaluate("a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=3)
     summaries = {one.name: one for one in run.summaries()}
     assert summaries["faithfulness"].unreadable == 1
@@ -153,7 +154,7 @@ def test_only_wanted_metrics_and_no_judge() -> None:
 
 def everything(store: CallStore, model: JudgingLLM) -> dict[str, Any]:
     remembered = RememberedModel(model, model, "weights", store)
-    judging = Scorer(Judge(remembered, remembered), HashEmbedder())
+    judging = Scorer(Judge(remembered, remembered.chooser), HashEmbedder())
     run = evaluate("a", SAMPLES, [given(one) for one in SAMPLES], judging, quiet)
     return report_json(Report("d", "j", None, (run,)))
 
@@ -189,7 +190,7 @@ def test_other_weights_or_words_are_asked_anew(tmp_path: Path) -> None:
         everything(store, second)
         assert second.calls == 0
         remembered = RememberedModel(third, third, "other weights", store)
-        Judge(remembered, remembered).supported(["text"], ["text"], "en")
+        Judge(remembered, remembered.chooser).supported(["text"], ["text"], "en")
         assert third.calls == 1
         assert remembered.computed == 1
     assert key_of("a", ["b"]) != key_of("a", "b")

@@ -21,12 +21,17 @@ from localrag.evaluation.comparisons.modes import (
 from localrag.evaluation.comparisons.modes_analysis import analysis, decisions_line
 from localrag.evaluation.comparisons.modes_facts import better_way, gather, kind_of
 from localrag.evaluation.comparisons.modes_judge import CRITERIA, PairJudge, Verdict
+from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.types import Answer
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "How many floors does the mill have?"
 
 # -- questions ------------------------------------------------------------------------
+
+
+def judge_of(llm: ScriptedLLM) -> PairJudge:
+    return PairJudge(llm, LogitChooser(llm))
 
 
 def test_questions_of_every_kind_of_file(tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ def judged(judge: PairJudge, first: str, second: str, **known: object) -> tuple[
 def test_a_preference_for_a_place_cancels() -> None:
     # Always A, by 9 to 1: whoever stands there.
     llm = ScriptedLLM(scores=scores(*[0.9] * 8))
-    found = judged(PairJudge(llm, llm), "Two. [1]", "Three. [2]")
+    found = judged(judge_of(llm), "Two. [1]", "Three. [2]")
     assert [verdict.probability for verdict in found] == pytest.approx([0.5] * 4)
     assert [verdict.better for verdict in found] == [None] * 4
     assert [verdict.criterion for verdict in found] == list(CRITERIA)
@@ -94,7 +99,7 @@ def test_a_preference_for_a_place_cancels() -> None:
     shown_first = 1 / (1 + 2.718281828 ** -(bias + quality))
     shown_second = 1 / (1 + 2.718281828 ** -(bias - quality))
     llm = ScriptedLLM(scores=scores(*[shown_first] * 4, *[shown_second] * 4))
-    found = judged(PairJudge(llm, llm), "Two.", "Three.")
+    found = judged(judge_of(llm), "Two.", "Three.")
     expected = 1 / (1 + 2.718281828**-quality)
     assert [verdict.probability for verdict in found] == pytest.approx([expected] * 4)
     assert [verdict.better for verdict in found] == [0] * 4
@@ -102,7 +107,7 @@ def test_a_preference_for_a_place_cancels() -> None:
 
 def test_both_orders_are_asked_one_after_the_other() -> None:
     llm = ScriptedLLM(scores=scores(*[0.1] * 4, *[0.9] * 4))
-    found = judged(PairJudge(llm, llm), "Two. [1]", "Three. [2]", reference="It has three.")
+    found = judged(judge_of(llm), "Two. [1]", "Three. [2]", reference="It has three.")
     assert [verdict.better for verdict in found] == [1] * 4
     systems = [messages[0].content for messages, _ in llm.scored]
     assert len(set(systems)) == 2
@@ -118,25 +123,27 @@ def test_both_orders_are_asked_one_after_the_other() -> None:
 def test_answers_that_say_the_same_need_no_judge() -> None:
     llm = ScriptedLLM()
     for pair in (("Two. [1]", "Two. [2]"), (REFUSAL, "文档中没有这个问题的答案。")):
-        found = judged(PairJudge(llm, llm), *pair)
+        found = judged(judge_of(llm), *pair)
         assert [(one.better, one.basis) for one in found] == [(None, "same answer")] * 4
 
 
 def test_who_refuses_rightly_is_known_without_a_judge() -> None:
     llm = ScriptedLLM(scores=scores(0.5, 0.5))
-    found = judged(PairJudge(llm, llm), REFUSAL, "It has two floors.", answerable=False)
+    found = judged(judge_of(llm), REFUSAL, "It has two floors.", answerable=False)
     assert [verdict.basis for verdict in found] == ["known"] * 3 + ["judge"]
     assert [verdict.better for verdict in found] == [0, 0, 0, None]
     llm = ScriptedLLM(scores=scores(0.5, 0.5, 0.5, 0.5))
-    found = judged(PairJudge(llm, llm), REFUSAL, "It has two floors.", answerable=True)
+    found = judged(judge_of(llm), REFUSAL, "It has two floors.", answerable=True)
     assert [verdict.basis for verdict in found] == ["known", "judge", "known", "judge"]
     assert [verdict.better for verdict in found] == [1, None, 1, None]
 
 
 def test_without_logits_two_orders_that_agree_make_a_verdict() -> None:
-    as_given = ['{"answer": "Answer A"}', "Answer A is better.", "both", '{"answer": "Answer B"}']
+    as_given = ['{"answer": "Answer A"}', "Answer A is better.", *["both"] * ATTEMPTS]
+    as_given.append('{"answer": "Answer B"}')
     swapped = ['{"answer": "Answer B"}', "I choose answer a", "Answer B", "Answer A"]
-    found = judged(PairJudge(ScriptedLLM([*as_given, *swapped]), None), "Two.", "Three.")
+    llm = ScriptedLLM([*as_given, *swapped])
+    found = judged(PairJudge(llm, WrittenChooser(llm)), "Two.", "Three.")
     assert [verdict.better for verdict in found] == [0, None, None, 1]
     assert [verdict.basis for verdict in found] == ["judge", "judge", "unreadable", "judge"]
     assert found[1].probability == pytest.approx(0.5)
@@ -145,7 +152,7 @@ def test_without_logits_two_orders_that_agree_make_a_verdict() -> None:
 
 def test_what_does_not_fit_is_said() -> None:
     llm = ScriptedLLM(context_window=200)
-    found = judged(PairJudge(llm, llm), "Two. " * 400, "Three.")
+    found = judged(judge_of(llm), "Two. " * 400, "Three.")
     assert {verdict.basis for verdict in found} == {"too long"}
     assert {verdict.probability for verdict in found} == {None}
 
@@ -161,7 +168,7 @@ def test_each_question_is_answered_in_both_modes_and_comes_when_it_is_done() -> 
         written.append((mode, question))
         return standard("Two.") if mode == "standard" else self_rag("Two.")
 
-    judge = PairJudge(ScriptedLLM(), None)
+    judge = PairJudge(ScriptedLLM(), WrittenChooser(ScriptedLLM()))
     asked = [asked_with("One?", ""), asked_with("二？", "Two.")]
     run = compare_modes(asked, MODES, write, judge, stages.append)
     first = next(run)
@@ -184,7 +191,7 @@ def test_what_was_done_before_a_failure_has_come_out() -> None:
             return answer
         raise BackendError("The server went away.")
 
-    judge = PairJudge(ScriptedLLM(), None)
+    judge = PairJudge(ScriptedLLM(), WrittenChooser(ScriptedLLM()))
     run = compare_modes([Asked("One?"), Asked("Two?")], MODES, write, judge, lambda _: None)
     assert next(run).asked.question == "One?"
     with pytest.raises(BackendError):

@@ -31,10 +31,6 @@ class Page(HTMLParser):
         self.text += data
 
 
-def line(step: Step) -> str:
-    return f"{step.name} -> {step.decision}"
-
-
 def example() -> ModeComparison:
     return comparison(
         compared(
@@ -50,7 +46,7 @@ def example() -> ModeComparison:
 
 
 def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
-    page = Page(render_modes_page(example(), line))
+    page = Page(render_modes_page(example()))
     for shown in (
         "2 of 5 questions",
         "judged by small",
@@ -62,7 +58,7 @@ def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
         "equal",
         "not judged",
         "2 of 5 passages relevant",
-        "relevance -> passage 1 relevant",
+        "relevance: passage 1 relevant",
         "says that the documents do not contain the answer",
         "What to use when",
     ):
@@ -75,9 +71,9 @@ def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
 def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
     cited = (Citation(1, 7, VICIOUS, 3, VICIOUS),)
     first = replace(standard(VICIOUS), citations=cited)
-    second = replace(self_rag(VICIOUS), trace=(Step(VICIOUS, VICIOUS, None, 0.0),))
+    second = replace(self_rag(VICIOUS), trace=(Step("expand", {"passage": VICIOUS}, None, 0.0),))
     one = compared(first, second, reference=VICIOUS, question=VICIOUS)
-    text = render_modes_page(replace(comparison(one), judge=VICIOUS), line)
+    text = render_modes_page(replace(comparison(one), judge=VICIOUS))
     page = Page(text)
     assert not {"script", "img", "link", "iframe", "object", "form", "base"} & {
         tag for tag, _ in page.tags
@@ -94,7 +90,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
 def test_the_page_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALRAG_LANG", "zh")
     interface_language.cache_clear()
-    text = render_modes_page(example(), line)
+    text = render_modes_page(example())
     interface_language.cache_clear()
     assert '<html lang="zh-CN">' in text
     assert "两种回答方式的比较" in text

@@ -19,7 +19,7 @@ from localrag.evaluation.retrieval.runs import (
     run_retriever,
 )
 from localrag.evaluation.retrieval.vector_cache import document_vectors
-from localrag.rerankers.base import Notes, Reranking
+from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.types import Hit, ScoredChunk
 
 SEA = RetrievalSet(
@@ -76,7 +76,9 @@ def test_a_remembered_question_still_costs_its_time() -> None:
 
 def test_reranked_passages_come_first_and_the_rest_stays() -> None:
     class Reverse:
-        def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        def rerank(
+            self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+        ) -> list[ScoredChunk]:
             return list(reversed(chunks))[:k]
 
     class All:
@@ -84,7 +86,7 @@ def test_reranked_passages_come_first_and_the_rest_stays() -> None:
             return [Hit(place, 1.0 - place / 10) for place in (2, 0, 1)][:k]
 
     passages = WholePassages(SEA.corpus, HashEmbedder().embed_queries(["a", "b", "c"]), str.split)
-    reranking = Reranking("reverse", Reverse(), 2, Notes(lambda _: None))
+    reranking = Reranking("reverse", Reverse(), 2)
     reranked = RerankedRetriever(All(), reranking, passages.scored)
     assert [hit.chunk_id for hit in reranked.retrieve("moon", 3)] == [0, 2, 1]
     assert [hit.chunk_id for hit in reranked.retrieve("moon", 1)] == [0]

@@ -10,6 +10,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag.config import Settings
 from localrag.errors import BackendError
+from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO
 from localrag.rag.grading import (
     _SUPPORT_SHIFT,
@@ -19,9 +20,6 @@ from localrag.rag.grading import (
     Grade,
     Grader,
     Reading,
-    choice_in,
-    from_probabilities,
-    from_text,
 )
 from localrag.types import Chunk, ScoredChunk
 
@@ -35,8 +33,9 @@ CHINESE = Reading("zh", (passage("灯在黄昏时点亮。"),))
 
 
 def by_text(*replies: str) -> tuple[Grader, ScriptedLLM]:
-    llm = ScriptedLLM(replies)
-    return Grader(from_text(llm)), llm
+    """A model that gives each reply, and gives it again where it is asked again."""
+    llm = ScriptedLLM([reply for reply in replies for _ in range(ATTEMPTS)])
+    return Grader(WrittenChooser(llm)), llm
 
 
 # -- from probabilities -------------------------------------------------------------
@@ -52,7 +51,7 @@ def test_grades_are_expected_values() -> None:
             {"4": 0.5, "5": 0.5},
         ],
     )
-    grader = Grader(from_probabilities(llm))
+    grader = Grader(LogitChooser(llm))
     assert grader.needs_documents("Who?", "en") == Grade(0.75)
     assert grader.relevance("When?", ENGLISH).value == pytest.approx(0.8)
     support = grader.support("When?", "At dusk.", ENGLISH).value
@@ -69,7 +68,7 @@ def test_grades_are_expected_values() -> None:
 
 def test_all_questions_about_a_passage_begin_with_it_and_keep_it() -> None:
     llm = ScriptedLLM([], [{"是": 1}, {"完全支持": 1}, {"5": 1}])
-    grader = Grader(from_probabilities(llm))
+    grader = Grader(LogitChooser(llm))
     grader.relevance("何时点灯？", CHINESE)
     grader.support("何时点灯？", "黄昏。", CHINESE)
     grader.utility("何时点灯？", "黄昏。", CHINESE)
@@ -82,7 +81,7 @@ def test_all_questions_about_a_passage_begin_with_it_and_keep_it() -> None:
 def test_the_rules_and_examples_of_the_decision_are_kept() -> None:
     for language in ("en", "zh"):
         llm = ScriptedLLM([], [dict.fromkeys(REQUEST_KINDS[language], 1.0)])
-        Grader(from_probabilities(llm)).needs_documents(" Who? ", language)
+        Grader(LogitChooser(llm)).needs_documents(" Who? ", language)
         ((messages, _),) = llm.scored
         assert messages[-1].content == "Who?"
         assert llm.kept == [len(messages) - 1]
@@ -103,7 +102,7 @@ def test_further_passages_follow_with_the_task() -> None:
 def test_braces_in_questions_and_passages_mean_nothing() -> None:
     llm = ScriptedLLM([], [{"Yes": 1}])
     reading = Reading("en", (passage("A {question} {0} {passage}."),))
-    Grader(from_probabilities(llm)).relevance("What is {this}?", reading)
+    Grader(LogitChooser(llm)).relevance("What is {this}?", reading)
     ((messages, _),) = llm.scored
     assert "A {question} {0} {passage}." in messages[0].content
     assert "What is {this}?" in messages[1].content
@@ -165,7 +164,7 @@ def test_an_unreadable_relevance_is_the_similarity_and_says_so(reply: str) -> No
     for reading in (ENGLISH, CHINESE):
         grade = grader.relevance("?", reading)
         assert grade.value == 0.7
-        assert "similarity" in grade.note
+        assert grade.unread
 
 
 @pytest.mark.parametrize(("score", "value"), [(-3.0, 0.0), (17.0, 1.0)])
@@ -191,7 +190,7 @@ def test_support_in_english(reply: str, value: float | None) -> None:
     grader, _ = by_text(reply)
     grade = grader.support("When?", "At dusk.", ENGLISH)
     assert grade.value == pytest.approx(value or 0.0)
-    assert bool(grade.note) is (value is None)
+    assert grade.unread is (value is None)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +209,7 @@ def test_support_in_chinese(reply: str, value: float | None) -> None:
     grader, _ = by_text(reply)
     grade = grader.support("何时点灯？", "黄昏。", CHINESE)
     assert grade.value == pytest.approx(value or 0.0)
-    assert bool(grade.note) is (value is None)
+    assert grade.unread is (value is None)
 
 
 def test_a_written_partial_support_lies_between_the_thresholds() -> None:
@@ -237,7 +236,7 @@ def test_utility(reply: str, value: float | None) -> None:
     grader, _ = by_text(reply)
     grade = grader.utility("When?", "At dusk.", ENGLISH)
     assert grade.value == (UNREAD_UTILITY if value is None else value)
-    assert bool(grade.note) is (value is None)
+    assert grade.unread is (value is None)
 
 
 @pytest.mark.parametrize(
@@ -254,18 +253,19 @@ def test_an_unreadable_decision_searches_the_documents(reply: str, value: float 
     grader, _ = by_text(reply)
     grade = grader.needs_documents("Who?", "en")
     assert grade.value == (1.0 if value is None else value)
-    assert bool(grade.note) is (value is None)
+    assert grade.unread is (value is None)
 
 
 def test_the_decision_in_chinese() -> None:
-    grader, _ = by_text("信息", '{"answer": "写作"}', "我不知道")
+    replies = ["信息", '{"answer": "写作"}', *["我不知道"] * ATTEMPTS]
+    grader = Grader(WrittenChooser(ScriptedLLM(replies)))
     assert grader.needs_documents("谁？", "zh") == Grade(1.0)
     assert grader.needs_documents("写首诗", "zh") == Grade(0.0)
-    assert grader.needs_documents("嗯", "zh").note
+    assert grader.needs_documents("嗯", "zh").unread
 
 
 def test_errors_of_the_model_are_not_grades() -> None:
-    grader = Grader(from_text(ScriptedLLM([BackendError("gone")])))
+    grader = Grader(WrittenChooser(ScriptedLLM([BackendError("gone")])))
     with pytest.raises(BackendError, match="gone"):
         grader.relevance("?", ENGLISH)
 

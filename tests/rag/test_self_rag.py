@@ -16,11 +16,13 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, ContextOverflowError, UsageError
 from localrag.llms.base import Message, Options
+from localrag.llms.choices import LogitChooser
+from localrag.presentation.steps import decision
 from localrag.prompts.own import Wording
 from localrag.rag.budget import Budget
-from localrag.rag.grading import Grader, Reading, from_probabilities
+from localrag.rag.grading import Grader, Reading
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
-from localrag.rerankers.base import Notes, Reranking
+from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, ScoredChunk, Step
 
@@ -89,7 +91,7 @@ def pipeline(
     return SelfRAG(
         retrieve=lambda question, k: passages(texts)[:k],
         llm=llm,
-        grader=Grader(from_probabilities(llm)),
+        grader=Grader(LogitChooser(llm)),
         tokenize=Tokenizer(None),
         embedder=HashEmbedder(),
         page_of=lambda chunk, offset: 5,
@@ -117,7 +119,7 @@ def check_spans(answer: Answer) -> None:
 
 
 def trace(answer: Answer) -> list[str]:
-    return [f"{step.name}: {step.decision}" for step in answer.trace]
+    return [f"{step.kind}: {decision(step, 'en')}" for step in answer.trace]
 
 
 def used_up(llm: ScriptedLLM) -> bool:
@@ -198,8 +200,8 @@ def test_where_even_the_best_passage_is_doubtful_nothing_is_written_from_it() ->
         llm = ScriptedLLM(replies, [NEEDED, yes(0.6), yes(0.75), yes(0.1), FULL, useful(5)])
         answer = run(pipeline(llm, min_best_relevance=threshold))
         assert answer.grounded is (threshold == 0.7)
-        doubts = [step for step in answer.trace if step.name == "answerable"]
-        assert [(step.decision, step.score) for step in doubts] == (
+        doubts = [step for step in answer.trace if step.kind == "answerable"]
+        assert [(decision(step, "en"), step.score) for step in doubts] == (
             [] if answer.grounded else [("no", 0.75)]
         )
 
@@ -333,13 +335,15 @@ def test_a_joint_answer_names_both_passages() -> None:
 
 def test_a_reranker_has_its_step_in_the_trace() -> None:
     class Reversed:
-        def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+        def rerank(
+            self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+        ) -> list[ScoredChunk]:
             return list(chunks)[::-1][:k]
 
-    reranking = Reranking("backwards", Reversed(), 3, Notes(lambda _: None))
+    reranking = Reranking("backwards", Reversed(), 3)
     llm = ScriptedLLM(["x"], [NEEDED, yes(0), yes(0)])
     answer = run(pipeline(llm, reranking=reranking, k=2))
-    assert [step.name for step in answer.trace[:3]] == ["retrieval decision", "retrieve", "rerank"]
+    assert [step.kind for step in answer.trace[:3]] == ["retrieval decision", "retrieve", "rerank"]
     assert [context.chunk.id for context in answer.contexts] == [3, 2]
 
 
@@ -377,7 +381,7 @@ def test_one_unsupported_sentence_keeps_an_answer_from_full_support() -> None:
 def test_the_expected_share_of_support_decides() -> None:
     mixed = {"Fully supported": 0.4, "Partially supported": 0.3, "No support": 0.3}
     reading = Reading("en", (passages(TEXTS)[0],))
-    expected = Grader(from_probabilities(ScriptedLLM([], [mixed]))).support("?", "x", reading).value
+    expected = Grader(LogitChooser(ScriptedLLM([], [mixed]))).support("?", "x", reading).value
     for above, rating in ((-0.01, "fully supported"), (0.01, "partially supported")):
         llm = ScriptedLLM([SAID_OPENED], [NEEDED, yes(0.9), yes(0), yes(0), mixed, useful(5)])
         answer = run(pipeline(llm, min_support=expected + above))
@@ -574,7 +578,7 @@ def test_an_error_in_the_middle_closes_the_stream_and_reaches_the_caller() -> No
 
 def test_an_error_of_the_listener_ends_the_run() -> None:
     def leave(step: Step) -> None:
-        if step.name == "relevance":
+        if step.kind == "relevance":
             raise KeyboardInterrupt
 
     llm = ScriptedLLM([], [NEEDED, yes(1)])
@@ -631,7 +635,7 @@ def test_a_budget_that_is_large_enough_changes_nothing(monkeypatch: pytest.Monke
     scores = [NEEDED, yes(0.9), yes(0), yes(0), FULL, useful(5)]
     answer, seconds = timed_run(Slow([SAID_OPENED], scores), monkeypatch, 60.0)
     assert seconds == answer.seconds == 6.0
-    assert not any(step.name == "budget" for step in answer.trace)
+    assert not any(step.kind == "budget" for step in answer.trace)
     assert sum(step.seconds for step in answer.trace) == 6.0
 
 

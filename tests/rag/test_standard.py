@@ -8,6 +8,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
 from localrag.llms.base import Options
+from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.standard import StandardOptions, StandardRAG
@@ -33,7 +34,7 @@ def pipeline(
     return StandardRAG(
         retrieve=lambda question, k: contexts(texts)[:k],
         llm=llm,
-        scorer=llm if scorer else None,
+        chooser=LogitChooser(llm) if scorer else WrittenChooser(llm),
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
         page_of=lambda chunk, offset: 5,
@@ -54,7 +55,7 @@ def test_a_grounded_answer() -> None:
     assert answer.text == "The glass house was opened in 1907 [1]."
     assert answer.grounded
     assert [(c.marker, c.page, c.source) for c in answer.citations] == [(1, 5, "garden.pdf")]
-    assert [step.name for step in answer.trace] == [
+    assert [step.kind for step in answer.trace] == [
         "retrieve", "answerable", "write", "check citations",
     ]  # fmt: skip
     assert answer.trace[1].score == pytest.approx(0.9)
@@ -78,11 +79,12 @@ def test_own_words_are_what_the_model_reads() -> None:
         ("answer_or_refuse", "en"): "Answer in verse, or say: {refusal}",
     }
     for scorer, task in ((True, "Answer in verse."), (False, "Answer in verse, or say: The ")):
-        llm = ScriptedLLM(["A glass house stands [1]."], [{"Yes": 1}])
+        replies = [] if scorer else ["Yes"]
+        llm = ScriptedLLM([*replies, "A glass house stands [1]."], [{"Yes": 1}])
         rag = pipeline(llm, scorer=scorer)
         rag._options = replace(rag._options, wording=Wording(own))
         run(rag, "When was the glass house opened?")
-        written = llm.history[0][0]
+        written = llm.history[-1][0]
         assert written[0].content == "You are a gardener."
         assert f"\n\n{task}" in written[1].content
 
@@ -113,13 +115,15 @@ def test_unanswerable_is_said_in_the_questions_language(
 
 def test_the_models_own_refusal_is_not_grounded_and_cites_nothing() -> None:
     reply = "The documents do not contain the answer to this question [1]."
-    answer = run(pipeline(ScriptedLLM([reply]), scorer=False), "Who built it?")
+    answer = run(pipeline(ScriptedLLM(["Yes", reply]), scorer=False), "Who built it?")
     assert not answer.grounded
     assert answer.citations == ()
 
 
 def test_an_answer_that_no_passage_bears_out_is_marked() -> None:
-    answer = run(pipeline(ScriptedLLM(["Martians did it [1]."]), scorer=False), "Who built it?")
+    answer = run(
+        pipeline(ScriptedLLM(["Yes", "Martians did it [1]."]), scorer=False), "Who built it?"
+    )
     assert not answer.grounded
     assert "[1]" not in answer.text
 
@@ -131,7 +135,7 @@ def test_an_empty_library_refuses_without_the_model() -> None:
 
 
 def test_passages_that_do_not_fit_are_left_out_best_first() -> None:
-    llm = ScriptedLLM(["x"], context_window=400)
+    llm = ScriptedLLM(["Yes", "x"], context_window=400)
     answer = run(pipeline(llm, scorer=False, max_tokens=120), "Who?")
     assert 0 < len(answer.contexts) < 3
     assert answer.contexts[0].chunk.id == 1
@@ -141,6 +145,22 @@ def test_errors_of_the_model_reach_the_caller() -> None:
     llm = ScriptedLLM([BackendError("broken")])
     with pytest.raises(BackendError, match="broken"):
         run(pipeline(llm, scorer=False), "Who built it?")
+
+
+def test_a_model_without_logits_is_asked_too_whether_the_passages_hold_the_answer() -> None:
+    llm = ScriptedLLM(['{"answer": "No"}'])
+    answer = run(pipeline(llm, scorer=False), "Who built it?")
+    assert answer.text.startswith("The documents do not")
+    assert [(step.kind, step.score) for step in answer.trace][-1] == ("answerable", 0.0)
+    assert len(llm.history) == 1
+
+
+def test_a_reply_that_cannot_be_read_leaves_it_to_the_answer() -> None:
+    llm = ScriptedLLM([*["?"] * ATTEMPTS, "The glass house was opened in 1907 [1]."])
+    answer = run(pipeline(llm, scorer=False), "When was the glass house opened?")
+    assert answer.grounded
+    doubt = next(step for step in answer.trace if step.kind == "answerable")
+    assert (dict(doubt.values), doubt.score) == ({"answer": True, "unread": True}, None)
 
 
 @pytest.mark.parametrize("question", ["", "  \n"])

@@ -6,18 +6,16 @@ import pytest
 from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 
-from localrag.rerankers.llm import GRADES, LLMReranker, grade_in
+from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
+from localrag.rerankers.llm import GRADES, LLMReranker
+from localrag.types import Note
 
 QUESTION = "Who presented the perceptron?"
 
 
-def _nothing(_: str) -> None:
-    pass
-
-
 def test_the_grade_is_ten_times_the_probability_of_yes() -> None:
     model = ScriptedLLM(scores=[{"Yes": 1, "No": 3}, {"Yes": 9, "No": 1}, {"Yes": 1, "No": 1}])
-    ranked = LLMReranker(model, model, _nothing).rerank(QUESTION, ENGLISH[:3], 2)
+    ranked = LLMReranker(model, LogitChooser(model)).rerank(QUESTION, ENGLISH[:3], 2)
     # Scores of the search: 0.9, 0.6, 0.3. A third of the grade is the share of the best of these.
     assert ids(ranked) == [2, 1]
     assert [chunk.score for chunk in ranked] == pytest.approx(
@@ -28,7 +26,7 @@ def test_the_grade_is_ten_times_the_probability_of_yes() -> None:
 
 def test_the_expected_grade_is_the_mean_over_the_allowed_answers() -> None:
     model = ScriptedLLM(scores=[{"0": 0.25, "10": 0.5, "6": 0.25}])
-    reranker = LLMReranker(model, model, _nothing, grading="expected")
+    reranker = LLMReranker(model, LogitChooser(model), grading="expected")
     graded = reranker.rerank(QUESTION, [passage(1, "a", 0.0)], 1)
     assert graded[0].score == pytest.approx(6.5 * 2 / 3)
     assert model.scored[0][1] == GRADES
@@ -40,7 +38,7 @@ def test_the_passage_comes_first_and_its_prefix_is_the_same_for_every_question(
 ) -> None:
     questions = {"en": ("Who?", "When was it?"), "zh": ("是谁提出的？", "什么时候？")}[language]
     model = ScriptedLLM(scores=[{"Yes": 1, "是": 1}] * 2)
-    reranker = LLMReranker(model, model, _nothing)
+    reranker = LLMReranker(model, LogitChooser(model))
     for question in questions:
         reranker.rerank(question, [passage(7, "Text {with} braces.", heading="Head")], 1)
     first, second = (messages for messages, _ in model.scored)
@@ -52,36 +50,36 @@ def test_the_passage_comes_first_and_its_prefix_is_the_same_for_every_question(
 
 
 def test_without_logits_the_model_writes_a_grade_held_to_a_schema() -> None:
-    model = ScriptedLLM(['{"relevance": 3}', "8", "Relevance: 10/10."])
+    model = ScriptedLLM(['{"answer": "3"}', "8", "Relevance: 10/10."])
     given = [passage(number, "text", 0.7) for number in (1, 2, 3)]
-    ranked = LLMReranker(model, None, _nothing).rerank(QUESTION, given, 3)
+    ranked = LLMReranker(model, WrittenChooser(model)).rerank(QUESTION, given, 3)
     assert ids(ranked) == [3, 2, 1]
     assert [chunk.score for chunk in ranked] == pytest.approx([30 / 3, 26 / 3, 16 / 3])
     schema = model.history[0][1].schema
     assert schema is not None
-    assert schema["required"] == ["relevance"]
+    assert schema["required"] == ["answer"]
     assert "9-10" in model.history[0][0][1].content
 
 
 def test_without_a_grade_similarity_counts_and_that_is_said() -> None:
-    said: list[str] = []
-    model = ScriptedLLM(["I cannot say.", "7", "I would rate it 47."])
+    said: list[Note] = []
+    unread = [["I cannot say."] * ATTEMPTS, ["7"], ["I would rate it 47."] * ATTEMPTS]
+    model = ScriptedLLM([reply for replies in unread for reply in replies])
     given = [passage(1, "a", 0.9), passage(2, "b", 0.1), passage(3, "c", 1.7)]
-    ranked = LLMReranker(model, None, said.append).rerank(QUESTION, given, 3)
+    ranked = LLMReranker(model, WrittenChooser(model)).rerank(QUESTION, given, 3, said.append)
     assert ids(ranked) == [3, 1, 2]
     assert [chunk.score for chunk in ranked] == pytest.approx(
         [10.0, (2 * 9.0 + 9 / 1.7) / 3, (2 * 7.0 + 1 / 1.7) / 3]
     )
-    assert len(said) == 1
-    assert "2 of 3" in said[0]
+    assert said == [Note("grades unread", {"unread": 2, "total": 3})]
 
 
 @pytest.mark.parametrize(
     ("reply", "grade"),
     [
-        (json.dumps({"relevance": 10}), 10),
-        ('{"relevance": true}', None),
-        ('{"relevance": 11}', None),
+        (json.dumps({"answer": 10}), 10),
+        ('{"answer": true}', None),
+        ('{"answer": 11}', None),
         ("7", 7),
         (" 7分", 7),
         ("相关程度：9", 9),
@@ -95,12 +93,12 @@ def test_without_a_grade_similarity_counts_and_that_is_said() -> None:
     ],
 )
 def test_grades_in_replies(reply: str, grade: int | None) -> None:
-    assert grade_in(reply) == grade
+    assert choice_in(reply, GRADES) == grade
 
 
 def test_a_passage_longer_than_the_window_is_cut_at_its_end() -> None:
     model = ScriptedLLM(scores=[{"Yes": 1}], context_window=512)
-    LLMReranker(model, model, _nothing).rerank(QUESTION, [passage(1, "begin " + "x" * 9000)], 1)
+    LLMReranker(model, LogitChooser(model)).rerank(QUESTION, [passage(1, "begin " + "x" * 9000)], 1)
     messages = model.scored[0][0]
     assert "begin" in messages[0].content
     assert model.count_prompt_tokens(messages) <= 512

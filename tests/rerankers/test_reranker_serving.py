@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from rerank_passages import ENGLISH, ids, passage
 
-from localrag.rerankers.base import KeepOrder, Notes, Reranking, best
+from localrag.presentation.steps import decision, note_text
+from localrag.rerankers.base import KeepOrder, Reranking, Tell, best, unheard
 from localrag.rerankers.serving import Candidate, ServingReranker
-from localrag.types import ScoredChunk
+from localrag.types import Note, ScoredChunk
 
 CHINESE = (passage(11, "感知机由罗森布拉特提出。", 0.95), passage(12, "茶树长在山坡上。", 0.2))
 
@@ -21,7 +22,9 @@ class Logits:
         self.logits = logits
         self.read: list[int] = []
 
-    def rerank(self, query: str, chunks: Sequence[ScoredChunk], k: int) -> list[ScoredChunk]:
+    def rerank(
+        self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
+    ) -> list[ScoredChunk]:
         self.read = ids(list(chunks))
         return best(chunks, [self.logits[chunk.chunk.id] for chunk in chunks], k)
 
@@ -37,9 +40,9 @@ def never() -> Logits:
 def run(
     models: list[Candidate], question: str, chunks: Sequence[ScoredChunk]
 ) -> tuple[list[int], list[str]]:
-    said: list[str] = []
-    reranker = ServingReranker(models, KeepOrder(), said.append)
-    return ids(reranker.rerank(question, chunks, 10)), said
+    said: list[Note] = []
+    ranked = ServingReranker(models, KeepOrder()).rerank(question, chunks, 10, said.append)
+    return ids(ranked), [note_text(note, "en") for note in said]
 
 
 def test_a_model_of_another_language_is_not_loaded_and_the_person_is_told() -> None:
@@ -84,13 +87,12 @@ def test_passages_in_another_language_stand_between_relevant_and_irrelevant_ones
 def test_what_the_search_thought_counts_as_six_logits_at_most() -> None:
     model = candidate(Logits({1: 1.0, 2: 2.0}))
     given = [passage(1, "tea", 0.8), passage(2, "coffee", 0.2)]
-    said: list[str] = []
-    ranked = ServingReranker([model], KeepOrder(), said.append).rerank("Tea?", given, 2)
+    ranked = ServingReranker([model], KeepOrder()).rerank("Tea?", given, 2)
     # 1.0 + 6 x 0.8 / 0.8 and 2.0 + 6 x 0.2 / 0.8
     assert ids(ranked) == [1, 2]
     assert [chunk.score for chunk in ranked] == pytest.approx([7.0, 3.5])
     without = [passage(1, "tea", 0.0), passage(2, "coffee", -1.0)]
-    ranked = ServingReranker([model], KeepOrder(), said.append).rerank("Tea?", without, 2)
+    ranked = ServingReranker([model], KeepOrder()).rerank("Tea?", without, 2)
     assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(2, 2.0), (1, 1.0)]
 
 
@@ -101,30 +103,27 @@ def test_a_model_is_loaded_once() -> None:
         loads.append("now")
         return Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
 
-    reranker = ServingReranker([Candidate("m", frozenset(), load)], KeepOrder(), print)
+    reranker = ServingReranker([Candidate("m", frozenset(), load)], KeepOrder())
     for _ in range(3):
         reranker.rerank("Who?", ENGLISH, 2)
     assert loads == ["now"]
 
 
-def test_a_person_hears_a_note_once_and_the_trace_has_it_every_time() -> None:
-    said: list[str] = []
-    notes = Notes(said.append)
+def test_the_trace_has_a_note_every_time() -> None:
     models = [Candidate("english-only", frozenset({"en"}), never)]
-    reranking = Reranking("cross-encoder", ServingReranker(models, KeepOrder(), notes), 20, notes)
+    reranking = Reranking("cross-encoder", ServingReranker(models, KeepOrder()), 20)
     steps = [reranking.apply("谁提出了感知机？", CHINESE, 1)[1] for _ in range(2)]
-    assert len(said) == 1
     for step in steps:
-        assert step.name == "rerank"
-        assert step.decision.startswith("cross-encoder: 1 of 2 passages.")
-        assert "does not serve Chinese" in step.decision
+        assert step.kind == "rerank"
+        assert decision(step, "en").startswith("cross-encoder: 1 of 2 passages. The reranker")
+        assert "does not serve Chinese" in decision(step, "en")
+        assert "不支持中文" in decision(step, "zh")
 
 
 def test_only_the_candidates_are_read_but_never_fewer_than_k() -> None:
     model = Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
     read: Callable[[int, int], int] = lambda candidates, k: (  # noqa: E731
-        Reranking("x", model, candidates, Notes(print)).apply("Who?", ENGLISH, k)
-        and len(model.read)
+        Reranking("x", model, candidates).apply("Who?", ENGLISH, k) and len(model.read)
     )
     assert read(2, 1) == 2
     assert read(2, 3) == 3

@@ -23,9 +23,10 @@ from localrag.config import (
 )
 from localrag.errors import ConfigError, ModelNotFoundError
 from localrag.llms.base import Options
+from localrag.llms.choices import LogitChooser
 from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.registry.store import ModelStore
-from localrag.rerankers.base import Notes, Reranking
+from localrag.rerankers.base import Reranking
 from localrag.rerankers.keyword import KeywordReranker
 from localrag.types import Answer, ScoredChunk
 
@@ -65,25 +66,21 @@ def test_the_command_line_names_the_same_kinds() -> None:
     assert output.RERANKERS == RERANKERS
 
 
-def make(
-    settings: Settings, folder: Path, model: ScriptedLLM | None = None
-) -> tuple[Reranking | None, list[str]]:
-    said: list[str] = []
-
+def make(settings: Settings, folder: Path, model: ScriptedLLM | None = None) -> Reranking | None:
     def load_model() -> factory.Model:
         assert model is not None, "no language model was wanted"
         return factory.Model(model, model, lambda: None)
 
-    return factory.make_reranking(settings, ModelStore(folder), load_model, said.append), said
+    return factory.make_reranking(settings, ModelStore(folder), load_model)
 
 
 def test_none_and_keyword_and_llm(tmp_path: Path) -> None:
-    assert make(Settings(), tmp_path)[0] is None
-    keyword, _ = make(Settings(reranker=KeywordReranking(candidates=7)), tmp_path)
+    assert make(Settings(), tmp_path) is None
+    keyword = make(Settings(reranker=KeywordReranking(candidates=7)), tmp_path)
     assert keyword is not None
     assert (keyword.name, keyword.candidates) == ("keyword", 7)
     model = ScriptedLLM(scores=[{"Yes": 1, "No": 9}, {"Yes": 9, "No": 1}])
-    llm, _ = make(Settings(reranker=LLMReranking()), tmp_path, model)
+    llm = make(Settings(reranker=LLMReranking()), tmp_path, model)
     assert llm is not None
     assert ids(llm.apply("Who?", ENGLISH[:2], 1)[0]) == [2]
 
@@ -100,13 +97,14 @@ def test_the_pulled_cross_encoder_is_found_and_told_where_it_does_not_serve(
     models_dir: Callable[[str], Path],
 ) -> None:
     folder = models_dir("ms-marco-minilm-l12-v2-int8").parent
-    reranking, said = make(Settings(reranker=CrossEncoderReranking()), folder)
+    reranking = make(Settings(reranker=CrossEncoderReranking()), folder)
     assert reranking is not None
-    assert ids(reranking.apply("Who presented the perceptron?", ENGLISH, 2)[0]) == [2, 4]
-    assert said == []
+    ranked, step = reranking.apply("Who presented the perceptron?", ENGLISH, 2)
+    assert (ids(ranked), step.notes) == ([2, 4], ())
     chinese = [passage(1, "茶树长在山坡上。"), passage(2, "感知机由罗森布拉特提出。")]
-    assert ids(reranking.apply("谁提出了感知机？", chinese, 2)[0]) == [1, 2]
-    assert len(said) == 1
+    ranked, step = reranking.apply("谁提出了感知机？", chinese, 2)
+    assert ids(ranked) == [1, 2]
+    assert [note.kind for note in step.notes] == ["language not served"]
 
 
 def test_a_folder_of_ones_own_is_opened_by_what_it_holds(tmp_path: Path) -> None:
@@ -114,10 +112,11 @@ def test_a_folder_of_ones_own_is_opened_by_what_it_holds(tmp_path: Path) -> None
 
     save_tiny_cross_encoder(tmp_path)
     settings = Settings(reranker=CrossEncoderReranking(model=str(tmp_path)))
-    reranking, said = make(settings, tmp_path / "models")
+    reranking = make(settings, tmp_path / "models")
     assert reranking is not None
-    assert len(reranking.apply("谁？", ENGLISH, 3)[0]) == 3
-    assert said == [], "nobody said that it does not serve Chinese"
+    ranked, step = reranking.apply("谁？", ENGLISH, 3)
+    assert len(ranked) == 3
+    assert step.notes == (), "nobody said that it does not serve Chinese"
 
 
 def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so() -> None:
@@ -131,19 +130,19 @@ def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so()
     rag = StandardRAG(
         retrieve=retrieve,
         llm=llm,
-        scorer=llm,
+        chooser=LogitChooser(llm),
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
         page_of=lambda chunk, offset: 1,
         options=StandardOptions(k=1, min_answerable=0.5, generation=Options(max_tokens=50)),
-        reranking=Reranking("keyword", KeywordReranker(), 3, Notes(lambda _: None)),
+        reranking=Reranking("keyword", KeywordReranker(), 3),
     )
     *_, answer = rag.stream("Who presented the perceptron?")
     assert isinstance(answer, Answer)
     assert asked == [3]
     assert ids(list(answer.contexts)) == [2]
-    assert [step.name for step in answer.trace][:2] == ["retrieve", "rerank"]
-    assert answer.trace[1].decision == "keyword: 1 of 3 passages"
+    assert [step.kind for step in answer.trace][:2] == ["retrieve", "rerank"]
+    assert dict(answer.trace[1].values) == {"reranker": "keyword", "kept": 1, "read": 3}
 
 
 def test_search_without_reranking_imports_none_of_it(tmp_path: Path) -> None:

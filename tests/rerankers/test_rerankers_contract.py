@@ -11,6 +11,7 @@ from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 from tiny_cross_encoder import save_tiny_cross_encoder
 
+from localrag.llms.choices import LogitChooser, WrittenChooser
 from localrag.rerankers.base import KeepOrder, Reranker
 from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
 from localrag.rerankers.keyword import KeywordReranker
@@ -31,10 +32,6 @@ class ByLength(ScriptedLLM):
     def complete(self, messages, options):  # type: ignore[no-untyped-def]
         self.replies.append(str(len(messages[0].content) % 11))
         return super().complete(messages, options)
-
-
-def _nothing(_: str) -> None:
-    pass
 
 
 @pytest.fixture(
@@ -58,12 +55,12 @@ def reranker(
         case "keyword":
             return KeywordReranker()
         case "llm by logits":
-            return LLMReranker(model, model, _nothing)
+            return LLMReranker(model, LogitChooser(model))
         case "llm by text":
-            return LLMReranker(model, None, _nothing)
+            return LLMReranker(model, WrittenChooser(model))
         case "serving":
             candidate = Candidate("keyword", frozenset({"en"}), KeywordReranker)
-            return ServingReranker([candidate], KeepOrder(), _nothing)
+            return ServingReranker([candidate], KeepOrder())
         case "sentence-transformers":
             return SentenceTransformersCrossEncoder(save_tiny_cross_encoder(tmp_path))
         case _:

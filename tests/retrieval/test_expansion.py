@@ -8,6 +8,7 @@ from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
+from localrag.presentation.steps import decision
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, read_queries
 from localrag.retrieval.fusion import reciprocal_rank_fusion
 from localrag.stores.vectors import FaissVectors
@@ -47,7 +48,9 @@ def test_queries_are_fused_with_the_question_counted_twice() -> None:
     assert [hit.chunk_id for hit in hits] == [hit.chunk_id for hit in expected] == [2, 1, 4, 3]
     assert hits[0].ranks == (LegRank("dense", 2, 0.5), LegRank("rewriting 1", 2, 0.5))
     assert hits[2].ranks == (LegRank("rewriting 1", 1, 1.0), LegRank("rewriting 2", 1, 1.0))
-    assert [(step.name, step.decision) for step in steps] == [("expand", "a? | b? | c?")]
+    assert [(step.kind, step.values) for step in steps] == [
+        ("expand", {"queries": ("a?", "b?", "c?")})
+    ]
     ((messages, options),) = model.history
     assert QUESTION in messages[-1].content
     assert options.schema is not None
@@ -69,9 +72,9 @@ def test_a_model_of_no_use_leaves_the_plain_search_and_a_note(reply: str | Excep
     hits = MultiQueryRetriever(inner, ScriptedLLM([reply]), steps.append).retrieve(QUESTION, 9)
     assert hits == plain
     (step,) = steps
-    assert "the question alone is searched" in step.decision
+    assert "the question alone is searched" in decision(step, "en")
     if isinstance(reply, Exception):
-        assert "The server is away." in step.decision
+        assert "The server is away." in decision(step, "en")
 
 
 def test_other_errors_are_not_swallowed() -> None:
@@ -133,7 +136,7 @@ def test_hyde_searches_between_question_and_passage(
     assert hits == store.search(mean / np.linalg.norm(mean), 3)
     assert hits[0].chunk_id == 2
     assert embedder.calls[-1] == [" ".join(passage.split())], "embedded as a document"
-    assert [step.decision for step in steps] == [" ".join(passage.split())]
+    assert [step.values["passage"] for step in steps] == [" ".join(passage.split())]
 
 
 @pytest.mark.parametrize("reply", [" \n", BackendError("The server is away.")])
@@ -144,4 +147,4 @@ def test_hyde_without_a_passage_is_plain_dense_search(
     steps: list[Step] = []
     hits = HydeRetriever(embedder, store, ScriptedLLM([reply]), steps.append).retrieve("tea", 3)
     assert hits == store.search(embedder.embed_queries(["tea"])[0], 3)
-    assert "the question alone is searched" in steps[0].decision
+    assert "the question alone is searched" in decision(steps[0], "en")

@@ -14,10 +14,20 @@ from localrag.config import RetrievalSettings, Settings
 from localrag.types import Hit
 
 
+def no_model() -> factory.Model:
+    raise AssertionError("nothing is expanded")
+
+
 def search(directory: Path, **retrieval: object) -> list[Hit]:
     settings = Settings(retrieval=msgspec.convert(retrieval, RetrievalSettings))
     with open_library(directory, tokenize=factory.make_tokenizer(settings)) as library:
-        retriever = factory.make_retriever(settings, library, EMBEDDER)
+        retriever = factory.make_retriever(
+            settings,
+            library,
+            EMBEDDER,
+            factory.make_tokenizer(settings),
+            expand=factory.Expand(no_model, print),
+        )
         return retriever.retrieve("moon tide", 5)
 
 

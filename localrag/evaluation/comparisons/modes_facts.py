@@ -198,7 +198,7 @@ def _decisions(questions: Iterable[Compared], self_rag: int) -> DecisionFacts:
     for one in questions:
         answer, answerable = one.answers[self_rag], one.asked.answerable
         seconds += answer.seconds
-        checks += sum(step.seconds for step in answer.trace if step.name in _CHECKS)
+        checks += sum(step.seconds for step in answer.trace if step.kind in _CHECKS)
         counts["sentences"] += len(answer.support)
         counts["unsupported"] += sum(each.rating == "no support" for each in answer.support)
         metrics = answer.metrics

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localrag.evaluation.answer_metrics import MARKER
-from localrag.llms.base import LLM, ChoiceScorer, Message
+from localrag.llms.base import LLM, Message
+from localrag.llms.choices import Choice, Chooser
 from localrag.prompts import render
-from localrag.rag.grading import from_probabilities, from_text
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language
 
@@ -59,13 +58,12 @@ class Verdict:
 class PairJudge:
     """Asks a language model which of two answers is better.
 
-    `scorer` reads that from the logits; None for a backend that shows none: there it is read
-    from what the model writes, and only two orders that agree make a verdict.
+    Of what a model without logits writes, only two orders that agree make a verdict.
     """
 
-    def __init__(self, llm: LLM, scorer: ChoiceScorer | None) -> None:
+    def __init__(self, llm: LLM, chooser: Chooser) -> None:
         self._llm = llm
-        self._choose = from_probabilities(scorer) if scorer else from_text(llm)
+        self._chooser = chooser
 
     @property
     def name(self) -> str:
@@ -115,18 +113,20 @@ class PairJudge:
         # One order after the other: what the prompts of an order share is read once. It is not
         # worth a place among the kept states, which are for passages that come back.
         chances = [
-            {name: self._choose(messages, CHOICES[language], 0) for name, messages in order.items()}
+            {
+                name: self._chooser.choose(messages, CHOICES[language])
+                for name, messages in order.items()
+            }
             for order in prompts
         ]
         return {name: _joined(name, chances[0][name], chances[1][name]) for name in criteria}
 
 
-def _joined(
-    criterion: Criterion, as_given: NDArray[np.float64] | None, swapped: NDArray[np.float64] | None
-) -> Verdict:
-    if as_given is None or swapped is None:
+def _joined(criterion: Criterion, as_given: Choice, swapped: Choice) -> Verdict:
+    if not (as_given.read and swapped.read):
         return Verdict(criterion, None, "unreadable")
-    logs = np.log(np.maximum(as_given, _SMALLEST)) + np.log(np.maximum(swapped[::-1], _SMALLEST))
+    first, second = as_given.probabilities, swapped.probabilities[::-1]
+    logs = np.log(np.maximum(first, _SMALLEST)) + np.log(np.maximum(second, _SMALLEST))
     odds = (logs[0] - logs[1]) / 2
     return Verdict(criterion, float(1 / (1 + np.exp(-odds))), "judge")
 

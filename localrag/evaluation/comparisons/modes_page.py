@@ -6,7 +6,6 @@ markup; the page's own policy forbids scripts and requests besides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import PurePath
 
 from localrag.evaluation.comparisons.modes import Compared, ModeComparison
@@ -23,8 +22,9 @@ from localrag.evaluation.comparisons.modes_analysis import (
 )
 from localrag.evaluation.comparisons.rerankers_page import filled
 from localrag.messages import interface_language, tr
+from localrag.presentation.steps import step_line
 from localrag.printable import as_html
-from localrag.types import Answer, Citation, Rating, Step
+from localrag.types import Answer, Citation, Rating
 
 _CLASSES: dict[Rating, str] = {
     "fully supported": "full",
@@ -33,11 +33,8 @@ _CLASSES: dict[Rating, str] = {
 }
 
 
-def render_modes_page(comparison: ModeComparison, step_line: Callable[[Step], str]) -> str:
-    """The page as HTML, in the language of the interface; the analysis in the questions'.
-
-    `step_line` says a step of a trace to a person.
-    """
+def render_modes_page(comparison: ModeComparison) -> str:
+    """The page as HTML, in the language of the interface; the analysis in the questions'."""
     return filled(
         "modes.html",
         language="zh-CN" if interface_language() == "zh" else "en",
@@ -53,7 +50,7 @@ def render_modes_page(comparison: ModeComparison, step_line: Callable[[Step], st
         analysis_language="zh-CN" if comparison.language == "zh" else "en",
         analysis="\n".join(_section(section) for section in analysis(comparison)),
         questions="\n".join(
-            _question(number, comparison, one, step_line)
+            _question(number, comparison, one)
             for number, one in enumerate(comparison.questions, start=1)
         ),
     )
@@ -64,14 +61,12 @@ def _section(section: Section) -> str:
     return f"<h3>{as_html(section.heading)}</h3>\n{lines}"
 
 
-def _question(
-    number: int, comparison: ModeComparison, one: Compared, step_line: Callable[[Step], str]
-) -> str:
+def _question(number: int, comparison: ModeComparison, one: Compared) -> str:
     reference = ""
     if one.asked.reference:
         label = as_html(tr("Reference answer"))
         reference = f'<p class="reference"><b>{label}</b> {as_html(one.asked.reference)}</p>'
-    ways = "\n".join(_way(way, comparison, one, step_line) for way in (0, 1))
+    ways = "\n".join(_way(way, comparison, one) for way in (0, 1))
     return f"""<section class="question">
 <h2 lang="{one.language}">{number}. {as_html(one.asked.question)}</h2>
 {reference}
@@ -82,9 +77,7 @@ def _question(
 </section>"""
 
 
-def _way(
-    way: int, comparison: ModeComparison, one: Compared, step_line: Callable[[Step], str]
-) -> str:
+def _way(way: int, comparison: ModeComparison, one: Compared) -> str:
     answer = one.answers[way]
     citations = "\n".join(_citation(citation) for citation in answer.citations)
     steps = "\n".join(f"<li>{as_html(step_line(step))}</li>" for step in answer.trace)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
+from localrag.rag.base import OnStep, unheard
 from localrag.rerankers.base import Reranking
 from localrag.text.language import Language, answer_language
-from localrag.types import Answer, ScoredChunk
+from localrag.types import Answer, ScoredChunk, Step
 
 Write = Callable[[str, Sequence[ScoredChunk]], Answer]
 """Question and passages, best first -> the answer written from them."""
@@ -40,7 +41,7 @@ class Way:
     answer: Answer
     rerank_seconds: float
     answer_seconds: float
-    remark: str
+    rerank: Step | None
     same_answer_as: str | None
 
 
@@ -72,12 +73,13 @@ def compare(
     judge: ReferenceJudge,
     reference: str = "",
     progress: Callable[[str], None] = lambda _: None,
+    on_step: OnStep = unheard,
 ) -> Comparison:
     """Answer `question` once a way from the k passages that the way puts first.
 
     A way is a name with its reranking, None for the order of the search. `judge` grades
     them where there is a `reference` answer. `progress` hears the name of each way
-    as it begins.
+    as it begins, `on_step` what each reranker has done.
     """
     depth = max([k, *(way.candidates for _, way in rerankings if way)])
     started = time.perf_counter()
@@ -86,7 +88,10 @@ def compare(
     ways: list[Way] = []
     for name, reranking in rerankings:
         progress(name)
-        ways.append(_way(name, reranking, question, candidates, write, k, ways))
+        way = _way(name, reranking, question, candidates, write, k, ways)
+        if way.rerank is not None:
+            on_step(way.rerank)
+        ways.append(way)
     started = time.perf_counter()
     language = answer_language(question)
     grades: list[Graded] = []
@@ -117,11 +122,10 @@ def _way(
     k: int,
     earlier: Sequence[Way],
 ) -> Way:
-    remark, rerank_seconds = "", 0.0
+    step: Step | None = None
     ranked = list(candidates[:k])
     if reranking:
         ranked, step = reranking.apply(question, candidates, k)
-        remark, rerank_seconds = step.decision, step.seconds
     before = {candidate.chunk.id: rank for rank, candidate in enumerate(candidates, start=1)}
     order = [context.chunk.id for context in ranked]
     twin = next(
@@ -133,8 +137,8 @@ def _way(
         name=name,
         passages=tuple(Placed(context, before[context.chunk.id]) for context in ranked),
         answer=answer,
-        rerank_seconds=rerank_seconds,
+        rerank_seconds=step.seconds if step else 0.0,
         answer_seconds=0.0 if twin else time.perf_counter() - started,
-        remark=remark,
+        rerank=step,
         same_answer_as=(twin.same_answer_as or twin.name) if twin else None,
     )

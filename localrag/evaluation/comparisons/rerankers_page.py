@@ -12,6 +12,7 @@ from string import Template
 
 from localrag.evaluation.comparisons.rerankers import Comparison, Placed, Way
 from localrag.messages import interface_language, tr
+from localrag.presentation.steps import decision
 from localrag.printable import as_html
 
 
@@ -73,7 +74,8 @@ def _way(way: Way) -> str:
             rerank=way.rerank_seconds,
             other=way.same_answer_as,
         )
-    remark = f'<p class="remark">{as_html(way.remark)}</p>' if way.remark else ""
+    said = as_html(decision(way.rerank)) if way.rerank else ""
+    remark = f'<p class="remark">{said}</p>' if said else ""
     return f"""<section class="way">
 <h2>{as_html(way.name)}</h2>
 <p class="times">{as_html(times)}</p>

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import MARKER, f1
-from localrag.llms.base import LLM, ChoiceScorer, Message
+from localrag.llms.base import LLM, Message
+from localrag.llms.choices import Chooser
 from localrag.messages import translate
 from localrag.prompts import YES_NO, render
-from localrag.rag.grading import Grader, Reading, from_probabilities, from_text
+from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language
 from localrag.types import ScoredChunk
@@ -46,17 +47,17 @@ class Graded:
 
 
 class ReferenceJudge:
-    """Grades passages and answers; `scorer` None for a backend that shows no probabilities."""
+    """Grades passages and answers."""
 
-    def __init__(self, llm: LLM, scorer: ChoiceScorer | None) -> None:
+    def __init__(self, llm: LLM, chooser: Chooser) -> None:
         self._llm = llm
-        self._choose = from_probabilities(scorer) if scorer else from_text(llm)
-        self._grader = Grader(self._choose)
+        self._chooser = chooser
+        self._grader = Grader(chooser)
 
     def holds(self, question: str, passage: ScoredChunk, language: Language) -> bool:
         """Whether the answer can be had from that passage alone."""
         grade = self._grader.relevance(question, Reading(language, (passage,)))
-        return not grade.note and grade.value >= 0.5
+        return not grade.unread and grade.value >= 0.5
 
     def agreement(
         self, question: str, reference: str, answer: str, language: Language
@@ -89,8 +90,8 @@ class ReferenceJudge:
                 model=self._llm.name,
                 window=self._llm.context_window,
             )
-        chances = self._choose(messages, YES_NO[language], 0)
-        return None if chances is None else float(chances[0])
+        choice = self._chooser.choose(messages, YES_NO[language])
+        return choice[0] if choice.read else None
 
 
 def grade(

@@ -1,8 +1,7 @@
 """A language model as judge, in steps small enough for a model of 1.5 billion parameters.
 
-A verdict is a yes or a no. Where the model's logits can be read it is P(Yes) over Yes and No:
-nothing to parse, and a probability besides. Elsewhere the model writes it under a JSON schema,
-and what cannot be read is asked again and then counted as unreadable. The text that a verdict is
+A verdict is a yes or a no that the model chooses (`llms.choices`), with a probability where its
+logits can be read; a reply that cannot be read counts as unreadable. The text that a verdict is
 about comes first in the prompt, so that its state is re-used for the next statement about it.
 What does not fit into the window is judged in parts; nothing is cut off.
 """
@@ -10,7 +9,6 @@ What does not fit into the window is judged in parts; nothing is cut off.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,16 +18,14 @@ from localrag.evaluation.judging.metrics import Verdict
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
-from localrag.llms.base import LLM, ChoiceScorer, Message, Options
+from localrag.llms.base import LLM, Message, Options
+from localrag.llms.choices import ATTEMPTS, Chooser
 from localrag.messages import tr
 from localrag.prompts import YES_NO, render
 from localrag.text.language import Language
 
 QUESTIONS = 3
 """Questions made from an answer: n of answer relevancy."""
-
-ATTEMPTS = 3
-"""How often a judge without logits is asked before its verdict counts as unreadable."""
 
 REASON_TOKENS = 96
 _VERDICT_TOKENS = 32
@@ -58,8 +54,6 @@ _QUESTIONS_SCHEMA: Mapping[str, object] = {
     "required": ["questions"],
     "additionalProperties": False,
 }
-_BEFORE = r"\W*(?:json\W+)?(?:verdict\W+)?"
-_ALSO_NO = {"否": "否|不是"}
 
 Task = Literal["support", "evasive", "draft_answerable"]
 
@@ -87,20 +81,13 @@ class Judged:
 class Judge:
     """Asks a language model for verdicts, statements and questions.
 
-    `scorer` reads verdicts from the logits; None for a backend that shows none. With `reasons`
-    the model says in a sentence why it found against a statement, which costs about as much
-    time again as the verdict.
+    With `reasons` the model says in a sentence why it found against a statement, which costs
+    about as much time again as the verdict.
     """
 
-    def __init__(
-        self,
-        llm: LLM,
-        scorer: ChoiceScorer | None,
-        *,
-        reasons: bool = True,
-    ) -> None:
+    def __init__(self, llm: LLM, chooser: Chooser, *, reasons: bool = True) -> None:
         self._llm = llm
-        self._scorer = scorer
+        self._chooser = chooser
         self._reasons = reasons
 
     @property
@@ -132,7 +119,7 @@ class Judge:
         Contexts that do not fit into the window together are judged in parts: a statement is
         supported where any part supports it.
         """
-        findings = [Finding(False, 0.0 if self._scorer else None)] * len(statements)
+        findings = [Finding(False, 0.0 if self._chooser.reads_logits else None)] * len(statements)
         if not contexts or not statements:
             return findings
         longest = max(statements, key=self._llm.count_tokens)
@@ -260,18 +247,10 @@ class Judge:
     def _ask(self, task: Task, text: str, values: Mapping[str, str], language: Language) -> Finding:
         messages = _messages(task, text, values, language)
         choices = choices_of(task, language)
-        if self._scorer is not None:
-            scores = self._scorer.score_choices(messages, choices, keep=1)
-            probability = float(scores[0])
-            return Finding(probability >= 0.5, probability)
-        for attempt in range(ATTEMPTS):
-            completion = self._llm.complete(
-                messages, _options(_verdict_schema(choices), _VERDICT_TOKENS, attempt)
-            )
-            verdict = verdict_in(completion.text, *choices)
-            if verdict is not None:
-                return Finding(verdict)
-        return Finding(None, None, tr("The judge's reply could not be read."))
+        choice = self._chooser.choose(messages, choices, keep=1)
+        if not choice.read:
+            return Finding(None, None, tr("The judge's reply could not be read."))
+        return Finding(choice[0] >= 0.5, choice[0] if choice.source == "logits" else None)
 
     def _written(
         self,
@@ -309,33 +288,6 @@ def choices_of(task: Task, language: Language) -> tuple[str, str]:
     # Asked whether a reply evades, a small model says yes to good replies; two descriptions
     # to choose from it tells apart.
     return ("B", "A") if task == "evasive" else YES_NO[language]
-
-
-def verdict_in(reply: str, yes: str, no: str) -> Verdict:
-    """The verdict in what a model wrote: as JSON, else as its first word; None where none is."""
-    try:
-        value = json.loads(reply)
-    except ValueError:
-        value = None
-    if isinstance(value, dict):
-        value = value.get("verdict")
-    if isinstance(value, bool):
-        return value
-    text = value if isinstance(value, str) else reply
-    for word, verdict in ((_ALSO_NO.get(no, no), False), (yes, True)):
-        end = r"\b" if word.isascii() else ""
-        if re.match(f"{_BEFORE}(?:{word}){end}", text, re.IGNORECASE):
-            return verdict
-    return None
-
-
-def _verdict_schema(choices: Sequence[str]) -> Mapping[str, object]:
-    return {
-        "type": "object",
-        "properties": {"verdict": {"type": "string", "enum": list(choices)}},
-        "required": ["verdict"],
-        "additionalProperties": False,
-    }
 
 
 def _messages(

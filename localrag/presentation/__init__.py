@@ -1,0 +1,1 @@
+"""How a person reads what the other rooms return as plain values, in either language."""

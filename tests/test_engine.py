@@ -1,0 +1,166 @@
+"""One engine, several callers: what one asks for never reaches another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scripted_llm import ScriptedLLM
+from stores.library_fixtures import EMBEDDER, add, document, open_library
+
+from localrag import factory
+from localrag.config import Settings
+from localrag.engine import AskOptions, Engine
+from localrag.errors import UsageError
+from localrag.llms.base import Message, Options
+from localrag.rag.conversation import Turn
+from localrag.stores.filters import Filter
+from localrag.types import Answer, ScoredChunk, Step
+
+GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
+TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
+ENGLISH, CHINESE = "When was the glass house opened?", "云溪茶园什么时候采摘春茶？"
+
+
+class Helpful(ScriptedLLM):
+    """Says yes to whatever it is asked to choose, and answers from what it reads, slowly."""
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        time.sleep(0.001)
+        weights = np.full(len(choices), 0.01)
+        weights[-1 if choices[0] == "1" else 0] = 1.0
+        return weights / weights.sum()
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        read = "\n".join(message.content for message in messages)
+        chinese = CHINESE in read
+        for piece in (
+            ("云溪茶园在三月", "采摘春茶。") if chinese else ("It was opened ", "in 1907.")
+        ):
+            time.sleep(0.001)
+            yield piece
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    monkeypatch.setattr(
+        factory, "make_model", lambda *_: factory.Model(llm := Helpful(), llm, lambda: None)
+    )
+    settings = Settings()
+    identity = factory.identity_of(EMBEDDER, settings)
+    library = open_library(
+        tmp_path / "library", tokenize=factory.make_tokenizer(settings), embedding=identity
+    )
+    add(library, document(GARDEN, source="garden.txt"), size=200)
+    add(library, document(TEA, source="tea.txt"), size=200, language="zh")
+    opened = Engine(library, settings, embedder=EMBEDDER)
+    yield opened
+    opened.close()
+
+
+def asked(engine: Engine, question: str, options: AskOptions) -> tuple[Answer, list[Step]]:
+    steps: list[Step] = []
+    *pieces, answer = engine.stream(question, options, steps.append)
+    assert isinstance(answer, Answer)
+    assert "".join(map(str, pieces)).strip() == answer.text
+    return answer, steps
+
+
+def english(engine: Engine) -> None:
+    wanted = AskOptions(k=1, mode="standard", rerank="keyword", filter=Filter(path="*garden*"))
+    answer, steps = asked(engine, ENGLISH, wanted)
+    assert answer.language == "en"
+    assert "1907" in answer.text
+    assert [Path(found.source).name for found in answer.contexts] == ["garden.txt"]
+    assert [step.kind for step in steps] == [
+        *("filter", "retrieve", "rerank", "answerable", "write", "check citations"),
+    ]
+    assert answer.metrics is None
+
+
+def chinese(engine: Engine) -> None:
+    wanted = AskOptions(k=2, mode="self-rag", strict=True)
+    answer, steps = asked(engine, CHINESE, wanted)
+    assert answer.language == "zh"
+    assert "三月" in answer.text
+    assert answer.metrics is not None
+    assert steps[0].values == {"strict": True}
+    assert "rerank" not in [step.kind for step in steps]
+    assert sum(step.kind == "relevance" for step in steps) == 2
+
+
+def test_one_after_the_other(engine: Engine) -> None:
+    before = engine.settings
+    for _ in range(2):
+        english(engine)
+        chinese(engine)
+    assert engine.settings is before
+
+
+def test_side_by_side(engine: Engine) -> None:
+    failed: list[BaseException] = []
+    ready = threading.Barrier(6)
+
+    def caller(ask: object) -> None:
+        ready.wait()
+        try:
+            for _ in range(10):
+                ask(engine)  # type: ignore[operator]
+        except BaseException as error:
+            failed.append(error)
+
+    callers = [threading.Thread(target=caller, args=(ask,)) for ask in (english, chinese) * 3]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    assert failed == []
+
+
+def test_a_stream_that_is_closed_leaves_the_engine_usable(engine: Engine) -> None:
+    pieces = engine.stream(ENGLISH)
+    assert isinstance(next(pieces), str)
+    pieces.close()  # type: ignore[attr-defined]
+    english(engine)
+
+
+def test_a_follow_up_is_understood_by_the_history_that_comes_with_it(engine: Engine) -> None:
+    llm = engine.model.llm
+    assert isinstance(llm, Helpful)
+    llm.replies.append("How many orchids has the glass house?")
+    history = (Turn(ENGLISH, "It was opened in 1907. [1]"),)
+    answer, _ = asked(engine, "How many orchids has it?", AskOptions(history=history))
+    assert answer.question == "How many orchids has the glass house?"
+    assert asked(engine, ENGLISH, AskOptions())[0].question == ENGLISH, "no history, no memory"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        AskOptions(k=0),
+        AskOptions(mode="nonsense"),
+        AskOptions(strict=True),
+        AskOptions(budget=3.0),
+        AskOptions(expand="nonsense"),
+        AskOptions(mode="self-rag", budget=-1.0),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said(engine: Engine, options: AskOptions) -> None:
+    with pytest.raises(UsageError):
+        engine.ask(ENGLISH, options)
+
+
+def test_an_answer_from_passages_that_somebody_else_found(engine: Engine) -> None:
+    found = engine.search(ENGLISH, AskOptions(k=1))
+
+    def given(question: str, k: int) -> list[ScoredChunk]:
+        return found
+
+    assert engine.answer_from(ENGLISH, given).grounded
