@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from ingest import CHINESE, ENGLISH, StandIn
+from ingest import CHINESE, ENGLISH, make_embedder
 
 from localrag.chunking import SentenceChunker, passage_text
 from localrag.indexing import Indexer
@@ -136,11 +136,7 @@ class Watch(threading.Thread):
 
 def measure(path: Path, model: Path | None) -> dict[str, Any]:
     """Add one file to a new library."""
-    embedder: Any = StandIn()
-    if model is not None:
-        from localrag.embeddings.detect import open_embedder
-
-        embedder = open_embedder(model)
+    embedder = make_embedder(model)
     tokenizer = Tokenizer()
     identity = EmbeddingIdentity(embedder.fingerprint, "measured", embedder.dimension)
     watch = Watch()

@@ -41,7 +41,7 @@ SECONDS, MEMORY = 20.0, 2**30
 """Limits of a run, far below those that users get: the inputs are small. Processor seconds,
 because the machine may be busy with other things."""
 
-LOADING = 300.0
+LOADING = 60.0
 """Seconds until the first result: a process has much to load."""
 
 CONTAINED = ("CRASH", "HANG", "MemoryError")

@@ -37,7 +37,7 @@ SCHEMAS = (
     "CREATE UNIQUE INDEX more ON sources(path)",
     "CREATE INDEX more ON blocks(length(text))",
     "CREATE INDEX more ON sources(path) WHERE size > 3",
-    "ANALYZE",
+    "ANALYZE sources",
     "DROP INDEX chunks_by_generation",
     "DROP TABLE checksums",
     "ALTER TABLE documents ADD COLUMN more TEXT DEFAULT 'x'",
@@ -97,9 +97,16 @@ VALUES = (
 """Values, in SQL, that no document has."""
 
 
+def connected(path: Path) -> sqlite3.Connection:
+    """A connection for doing harm, which itself ends where an earlier harm is endless."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.set_progress_handler(lambda: 1, 10_000_000)
+    return connection
+
+
 def make_endless(path: Path, table: str, *, depth: int = 12, width: int = 300) -> None:
     """Put pages above a table's rows that all lead to the same one below."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(connected(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
         (root,) = connection.execute(query, (table,)).fetchone()
@@ -129,9 +136,9 @@ def make_deleting(path: Path, victim: Path) -> None:
         scratch = Path(folder, "a")
         shutil.copy(path, scratch)
         with suppress(sqlite3.Error):
-            with closing(sqlite3.connect(scratch, isolation_level=None)) as connection:
+            with closing(connected(scratch)) as connection:
                 connection.execute("PRAGMA journal_mode = DELETE")
-            with closing(sqlite3.connect(scratch, isolation_level=None)) as connection:
+            with closing(connected(scratch)) as connection:
                 connection.execute("PRAGMA cache_size = 1")
                 connection.execute("BEGIN")
                 connection.execute("CREATE TABLE more(a)")

@@ -28,7 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from durability import EMBEDDING, SlowEmbedder, make_indexer
-from fuzz_catalogue import KEEPING, STATEMENTS, VALUES, make_deleting, make_endless
+from fuzz_catalogue import (
+    KEEPING,
+    STATEMENTS,
+    VALUES,
+    connected,
+    make_deleting,
+    make_endless,
+)
 
 from localrag.chunking import passage_text
 from localrag.errors import LocalragError
@@ -528,10 +535,8 @@ def _database(scene: Scene) -> Iterator[sqlite3.Connection | None]:
         return
     with (
         suppress(sqlite3.Error),
-        closing(sqlite3.connect(scene.catalogue, isolation_level=None)) as connection,
+        closing(connected(scene.catalogue)) as connection,
     ):
-        # What an earlier harm has made endless is left as it is.
-        connection.set_progress_handler(lambda: 1, 10_000_000)
         yield connection
 
 
@@ -568,7 +573,7 @@ def log(scene: Scene) -> None:
         shutil.copy(path, scratch)
         with (
             suppress(sqlite3.Error),
-            closing(sqlite3.connect(scratch, isolation_level=None)) as connection,
+            closing(connected(scratch)) as connection,
         ):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
