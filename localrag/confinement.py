@@ -127,8 +127,12 @@ def limit_time(seconds: int) -> None:
 
 def in_force() -> set[Held]:
     """What `confine` can give up on this machine: a process tries."""
-    program = "from localrag.confinement import confine; print(*confine(), sep='\\n')"
-    done = processes.run(processes.python(program), processes.PLAIN, stdout=processes.PIPE)
+    program = (
+        "from localrag import network; network.close_doors(); "
+        "from localrag.confinement import confine; print(*confine(), sep='\\n')"
+    )
+    keep = (*processes.PLAIN, "LOCALRAG_WATCHED")  # so that a watched run knows whose child it is
+    done = processes.run(processes.python(program), keep, stdout=processes.PIPE)
     said = done.stdout.decode("ascii", "replace").splitlines()
     return {one for one in get_args(Held) if one in said}
 

@@ -71,6 +71,14 @@ class Catalogue:
         with self._translated():
             migrate(self._writer(), self.path)
 
+    def upgrade_elsewhere(self, folder: Path) -> None:
+        """Go on with an upgraded copy in `folder`, because the file itself can only be read."""
+        copy = folder / self.path.name
+        self.copy_to(copy)
+        self.close()
+        self.path, self._read_only = copy, False
+        self.migrate()
+
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""

@@ -7,7 +7,7 @@ committed: the indexes catch up, here or in whatever process opens the library n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, LibraryMismatchError
+from localrag.files import scratch_folder
 from localrag.seals import Seal
 from localrag.stores.base import ChunkIds
 from localrag.stores.catalogue import Catalogue
@@ -92,6 +93,7 @@ class Library:
         self._lock = lock
         self._expected = expected
         self._engine = keyword_engine
+        self._held = ExitStack()
         self._places = Places(directory, lock, read_only=read_only)
         self.vectors = LibraryVectors(catalogue, self._places, self._check, note)
         self.keywords = LibraryKeywords(
@@ -126,10 +128,14 @@ class Library:
         directory = enter_library(directory, create=create)
         lock, read_only = WriteLock(directory), is_read_only(directory)
         catalogue = Catalogue(directory / CATALOGUE, read_only=read_only)
+        held = ExitStack()
         try:
             if catalogue.needs_migration():
-                with lock.hold(PATIENCE):
-                    catalogue.migrate()
+                if read_only and (directory / CATALOGUE).exists():
+                    catalogue.upgrade_elsewhere(held.enter_context(scratch_folder()))
+                else:
+                    with lock.hold(PATIENCE):
+                        catalogue.migrate()
             with catalogue.read() as snapshot:
                 unbound = snapshot.meta("embedding") is None
             if unbound:
@@ -151,7 +157,9 @@ class Library:
                 library._purge_if_possible()
         except BaseException:
             catalogue.close()
+            held.close()
             raise
+        library._held = held
         return library
 
     @property
@@ -162,6 +170,7 @@ class Library:
     def close(self) -> None:
         """Close the catalogue. What is in memory of the indexes goes with the object."""
         self._catalogue.close()
+        self._held.close()
 
     def __enter__(self) -> Library:
         return self

@@ -16,9 +16,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from library_fixtures import Words, found, open_library
+from library_fixtures import Words, bytes_on_disk, found, open_library, write_protected
 
 from localrag.chunking import passage_text
+from localrag.errors import LibraryError
 from localrag.stores import migrations
 from localrag.stores.checking import check_library
 from localrag.stores.library import Library
@@ -57,6 +58,25 @@ def version(directory: Path) -> object:
 def test_there_is_a_library_of_every_version() -> None:
     made = {path.name for path in FIXTURES.glob("schema-*.zip")}
     assert {"schema-1.zip", "schema-2.zip"} <= made
+
+
+def test_an_old_library_that_can_only_be_read_answers_too(
+    old: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    was = bytes_on_disk(old)
+    with (
+        write_protected(old, monkeypatch),
+        open_library(old, create=False, embedding=None) as library,
+    ):
+        assert library.status().schema == len(MIGRATIONS)
+        for question, text in ANSWERS.items():
+            assert best(library, question).startswith(text)
+        with pytest.raises(LibraryError, match="can only be read"):
+            library.remove(sources=["harbour.txt"])
+    assert bytes_on_disk(old) == was
+    scratch = tmp_path / "cache" / "localrag" / "scratch"
+    assert not scratch.exists() or list(scratch.iterdir()) == []
 
 
 def test_an_old_library_is_upgraded_and_answers(old: Path) -> None:
