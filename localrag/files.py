@@ -264,6 +264,14 @@ def close_to_others(path: Path) -> None:
             path.chmod(_modes(path.parent)[0])
 
 
+def give_to_owner(file: BinaryIO, folder: Path) -> None:
+    """Let a file that root has made in somebody's folder be theirs, who could not open it else."""
+    if sys.platform != "win32" and os.geteuid() == 0:
+        owner = folder.stat()
+        with suppress(OSError):  # a file system without owners
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+
+
 def sync_directory(path: Path) -> None:
     """Force a rename within `path` to disk, where the system can (Windows cannot)."""
     if os.name == "nt":

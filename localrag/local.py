@@ -52,7 +52,7 @@ def _states_on_disk(
     from localrag.embeddings.fingerprint import weights_sha256
     from localrag.llms.llama_cpp import StatesOnDisk
 
-    if library is None or not megabytes:
+    if library is None or not megabytes or library.is_of_others:
         return None
     folder = library.directory / KV_FOLDER
     sha256 = weights_sha256([model], cache)

@@ -61,6 +61,7 @@ _LOOKUPS = frozenset(
 _TALKS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 _PORTS = {"http": 80, "https": 443, "socks4": 1080, "socks5": 1080, "socks5h": 1080}
 _LOCALHOST = ("127.0.0.1", "::1")
+_HEADERS = {"User-Agent": "localrag", "Accept-Encoding": "identity"}
 
 
 class Attempt(NamedTuple):
@@ -292,6 +293,8 @@ def client(
     import certifi
     import httpx
 
+    from localrag.unpacking import unpack
+
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -304,7 +307,8 @@ def client(
             proxy=None if _proxy_places() else proxy,
             mounts=dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]")),
             timeout=timeout,
-            headers={"User-Agent": "localrag", "Accept-Encoding": "identity"},
+            headers=_HEADERS,
+            event_hooks={"response": [unpack]},
             follow_redirects=False,
         )
 
@@ -313,11 +317,14 @@ def local_client(timeout: float) -> httpx.Client:
     """An HTTP client for a server on this machine: no proxy, no redirect. Opens no door."""
     import httpx
 
+    from localrag.unpacking import unpack
+
     return httpx.Client(
         trust_env=False,
         follow_redirects=False,
         timeout=timeout,
-        headers={"User-Agent": "localrag"},
+        headers=_HEADERS,
+        event_hooks={"response": [unpack]},
     )
 
 

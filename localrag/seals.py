@@ -18,9 +18,7 @@ from localrag import files
 
 KEY_BYTES = 32
 SEAL_BYTES = 32
-
-_LARGEST_STATE = 4 << 30
-"""Bytes of a state of the language model: one that claims more is none, and is not read."""
+FILE_SEAL_BYTES = 2 * SEAL_BYTES
 
 
 class Seal:
@@ -38,16 +36,27 @@ class Seal:
             mac.update(part)
         return mac.digest()
 
+    def of_file(self, name: str, content: memoryview) -> bytes:
+        """What a file of this name begins with: seals over its size and over all of it.
+
+        The first is quick to look at, where a file claims to be longer than the disk.
+        """
+        size = content.nbytes.to_bytes(8, "big")
+        return self.of(b"size", name.encode(), size) + self.of(name.encode(), content)
+
     def fits_file(self, path: Path) -> bool:
-        """Whether a file begins with the seal over its own name and the rest of it."""
+        """Whether a file begins with the seals over its own name and the rest of it."""
         try:
             with files.open_plain(path) as file:
-                left = os.fstat(file.fileno()).st_size - SEAL_BYTES
-                if not 0 <= left <= _LARGEST_STATE:
+                left = os.fstat(file.fileno()).st_size - FILE_SEAL_BYTES
+                name = path.name.encode()
+                if left < 0:
+                    return False
+                size = left.to_bytes(8, "big")
+                if not self.fits(file.read(SEAL_BYTES), b"size", name, size):
                     return False
                 seal = file.read(SEAL_BYTES)
                 mac = hmac.new(self._key, digestmod="sha256")
-                name = path.name.encode()
                 mac.update(len(name).to_bytes(8, "big") + name + left.to_bytes(8, "big"))
                 while block := file.read(1 << 20):
                     mac.update(block)

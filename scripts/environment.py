@@ -85,8 +85,13 @@ def python_of(environment: Path) -> Path:
 def _works(python: Path) -> bool:
     if not python.exists():
         return False
-    probe = subprocess.run([python, "-c", "import pip"], capture_output=True, check=False)
-    return probe.returncode == 0
+    return _imports(python, "pip")
+
+
+def _imports(python: Path, module: str) -> bool:
+    # Isolated, as all that follows: what lies in the folder at hand is neither found nor run.
+    command = [python, "-I", "-c", f"import {module}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _digest(*files: Path) -> str:
@@ -103,7 +108,7 @@ def _install(python: Path, *locks: str, index: tuple[str, ...] = ()) -> None:
 
 
 def _pip(python: Path, *arguments: str) -> None:
-    command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
+    command = [str(python), "-I", "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
     # The vision half of llama.cpp is not used here; leaving it out shortens the build.
     environment = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"} | os.environ
     done = subprocess.run(command, env=environment, check=False)
@@ -164,9 +169,8 @@ def _finds_cpu_build(python: Path) -> bool:
 
 def _need_compiler(python: Path) -> None:
     """llama-cpp-python comes as source: say so before pip fails after minutes."""
-    probe = subprocess.run([python, "-c", "import llama_cpp"], capture_output=True, check=False)
     compilers = ("c++", "g++", "clang++", "cl")
-    if probe.returncode == 0 or os.environ.get("CXX") or any(map(shutil.which, compilers)):
+    if _imports(python, "llama_cpp") or os.environ.get("CXX") or any(map(shutil.which, compilers)):
         return
     advice = {
         "Linux": "for example `apt install g++` or `dnf install gcc-c++`",

@@ -83,8 +83,8 @@ def _uv(folder: Path) -> list[str]:
     python = python_of(folder / "uv")
     lock = LOCKS / "lock.txt"
     wanted = [*LOCKED, "-r", str(lock)] if lock.exists() else ["uv"]
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
-    return [str(python), "-m", "uv"]
+    subprocess.run([python, "-I", "-m", "pip", "install", "--quiet", *wanted], check=True)
+    return [str(python), "-I", "-m", "uv"]
 
 
 def _resolve(uv: list[str], folder: Path, upgrade: bool) -> dict[str, list[str]]:
@@ -158,7 +158,7 @@ def _hash_of_torch(folder: Path, platform: str, version: str) -> str:
     """The SHA-256 that the index gives for torch's wheel, or "" where it cannot be asked."""
     report = folder / "report.json"
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--report", str(report)]
+    command = [sys.executable, "-I", "-m", "pip", "install", "--dry-run", "--report", str(report)]
     command += ["--no-deps", "--only-binary=:all:", "--target", str(folder / "target")]
     command += [f"--platform={platform}", f"--python-version={version}", "--quiet"]
     if "linux" in platform:

@@ -25,7 +25,7 @@ LINES = (
     ("config", "messages"),
     ("config_faults", "config_values", "seals"),
     ("errors", "types", "files", "processes"),
-    ("printable",),
+    ("printable", "unpacking"),
 )
 HEIGHT = {room: len(LINES) - number for number, line in enumerate(LINES) for room in line}
 

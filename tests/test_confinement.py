@@ -157,6 +157,9 @@ def test_no_program_and_no_process_is_started(process: ParsingProcess, code: str
         "open('/proc/self/environ', 'rb').read()",
         "call(434, int(target), 0)",  # pidfd_open
         "__import__('resource').prlimit(int(target), 7, (9, 9))",
+        "os.sched_setaffinity(int(target), {0})",
+        "os.sched_setscheduler(int(target), os.SCHED_IDLE, os.sched_param(0))",
+        "call({'x86_64': 294, 'aarch64': 26}[os.uname().machine], 0)",  # inotify_init1
     ],
 )
 def test_other_processes_are_left_alone(process: ParsingProcess, code: str) -> None:

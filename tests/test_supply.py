@@ -167,6 +167,30 @@ def test_every_installation_is_locked(tmp_path: Path, monkeypatch: pytest.Monkey
     assert named == ["build", "run", "dev"]
 
 
+def test_nothing_of_the_folder_at_hand_is_run(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pip", "llama_cpp", "json", "runpy"):
+        (tmp_path / name).mkdir()
+        for file in ("__init__.py", "__main__.py"):
+            (tmp_path / name / file).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("CXX", "c++")
+    assert environment._works(empty)
+    environment._pip(empty, "list")
+    environment._need_compiler(empty)
+    assert environment._version(empty, "localrag") == ""
+    assert not (tmp_path / "ran").exists()
+
+
+def test_every_script_starts_python_isolated_or_in_the_checkout() -> None:
+    for script in sorted((ROOT / "scripts").glob("*.py")):
+        text = script.read_text("utf-8")
+        for start in re.finditer(r'(?:python\)?|executable), "-[mc]"', text):
+            assert "cwd=ROOT" in text[start.start() : start.start() + 600], (script, start[0])
+
+
 # Advisories
 
 

@@ -18,6 +18,8 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,6 +47,8 @@ FORKS = 16
 """Sequences beside the conversation, for choices that are read side by side."""
 
 _ALL_LAYERS = 999
+LONGEST_RUN = 1000
+"""Characters of one kind, such as letters, that llama.cpp is given in a row."""
 
 KVType = Literal["f16", "q8_0"]
 """Numbers of the KV cache: 16 bits, or 8 with a scale for every 32 (half the memory)."""
@@ -147,6 +151,10 @@ class Engine:
         """Token ids; only with `special` may the text name control tokens."""
         if not self._close.alive:
             raise UsageError("This language model has been closed.", hint="Load it again.")
+        parts = within_the_stack(text)
+        return [token for part in parts for token in self._tokenize(part, special=special)]
+
+    def _tokenize(self, text: str, *, special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         while True:
@@ -411,6 +419,31 @@ def _groups(paths: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[Se
         size += len(path)
     if group:
         yield group
+
+
+def within_the_stack(text: str) -> list[str]:
+    """The text in parts that llama.cpp can cut into tokens on a small stack.
+
+    For some vocabularies it looks for words by `std::regex`, which calls itself for every
+    character of a match: 30,000 letters without a space end the process, fewer in a thread.
+    """
+    if len(text) <= LONGEST_RUN:
+        return [text]
+    cuts = [
+        cut
+        for match in _long_runs().finditer(text)
+        for cut in range(match.start() + LONGEST_RUN, match.end(), LONGEST_RUN)
+    ]
+    return [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+
+
+@cache
+def _long_runs() -> Any:
+    import regex  # type: ignore[import-untyped]
+
+    # What the patterns of vocabularies may match in one go; tried where a run begins, and once.
+    runs = (r"\s", r"[^\s\p{L}\p{N}]", r"[^\s\p{P}\p{S}]")
+    return regex.compile("|".join(f"(?<!{run}){run}{{{LONGEST_RUN + 1},}}+" for run in runs))
 
 
 def _free(c: Any, model: Any, context: Any, close_decoder: Callable[[], object]) -> None:

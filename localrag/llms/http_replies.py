@@ -20,14 +20,19 @@ def read(response: httpx.Response, limit: int, *, cut: bool = False) -> bytes:
         if size > limit:
             if cut:
                 break
-            raise BackendError(
-                "{server} sent an answer of more than {limit} bytes.",
-                hint="Check that the base URL is that of an OpenAI-compatible server "
-                "(it usually ends in /v1).",
-                server=response.url.host,
-                limit=limit,
-            )
+            raise too_long(response, limit)
     return b"".join(parts)[:limit]
+
+
+def too_long(response: httpx.Response, limit: int) -> BackendError:
+    """What is said of a body that does not end."""
+    return BackendError(
+        "{server} sent an answer of more than {limit} bytes.",
+        hint="Check that the base URL is that of an OpenAI-compatible server "
+        "(it usually ends in /v1).",
+        server=response.url.host,
+        limit=limit,
+    )
 
 
 def retry_after(response: httpx.Response) -> float | None:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from localrag import network
 from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
 from localrag.llms.base import Completion, Message, Options
-from localrag.llms.http_replies import read, retry_after
+from localrag.llms.http_replies import read, retry_after, too_long
 from localrag.llms.keys import Secret
 from localrag.llms.openai_errors import ServerErrors
 from localrag.llms.reply_text import WithoutThoughts
@@ -38,6 +38,8 @@ _LONGEST_WAIT = 60.0
 
 _ERROR_BYTES = 65_536
 _REPLY_BYTES = 16 * 1024 * 1024
+_STREAM_BYTES = 64 * 1024 * 1024
+"""Of an answer in pieces, each of which travels with some hundred bytes around it."""
 _TOKENS_PER_MESSAGE = 8
 _RECEIVED = "localrag.received"
 
@@ -186,10 +188,13 @@ class OpenAICompatibleModel:
         import httpx
         import httpx_sse
 
+        from localrag.unpacking import TooLongError, bound
+
         thoughts = WithoutThoughts()
         finished = False
         with _closing(self._send(messages, options, stream=True)) as response:
             response.encoding = "utf-8"
+            bound(response, _STREAM_BYTES)
             try:
                 for event in httpx_sse.EventSource(response).iter_sse():
                     if event.data.strip() == "[DONE]":
@@ -207,6 +212,8 @@ class OpenAICompatibleModel:
                     finished = finished or choice.get("finish_reason") is not None
             except httpx.TimeoutException as error:
                 raise self._errors.silent() from error
+            except TooLongError as error:
+                raise too_long(response, _STREAM_BYTES) from error
             except httpx_sse.SSEError as error:
                 raise self._errors.nonsense(
                     tr("content type {kind}", kind=_content_type(response))

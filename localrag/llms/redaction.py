@@ -11,6 +11,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 from localrag.errors import ConfigError
@@ -18,6 +19,7 @@ from localrag.errors import ConfigError
 SECONDS = 2.0
 """That one pattern may take on one text: some patterns take longer than a life on some texts."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 _PLACEHOLDER = re.compile(r"\[REDACTED-(\d{1,9})\]")
 _BEGUN = re.compile(r"\[(?:R(?:E(?:D(?:A(?:C(?:T(?:E(?:D(?:-\d{0,9})?)?)?)?)?)?)?)?)?$")
 
@@ -114,26 +116,39 @@ def _folded(text: str) -> tuple[str, list[int], list[int]]:
     """The text as it reads, and where each of its characters begins and ends in the original.
 
     Full-width and other compatibility forms become the plain ones (NFKC), digits of every script
-    0 to 9; what takes no room, such as a soft hyphen, is left out.
+    0 to 9; what takes no room, such as a soft hyphen, is left out, and so are marks on plain
+    letters and digits with which they make no character of their own, such as a strike-through.
     """
-    if text.isascii():
+    if text.isascii() and not _CONTROL.search(text):
         return text, [], []
     parts: list[str] = []
     starts: list[int] = []
     stops: list[int] = []
     for match in _compiled(r"\X").finditer(text):  # a character with the marks on it
-        plain = "".join(map(_plain, unicodedata.normalize("NFKC", match[0])))
+        plain = _plain(match[0])
         parts.append(plain)
         starts += [match.start()] * len(plain)
         stops += [match.end()] * len(plain)
     return "".join(parts), starts, stops
 
 
-def _plain(character: str) -> str:
-    if unicodedata.category(character) == "Cf":
-        return ""
-    digit = unicodedata.decimal(character, None)
-    return character if digit is None else str(digit)
+@lru_cache(maxsize=1 << 14)
+def _plain(cluster: str) -> str:
+    plain = _invisible().sub("", unicodedata.normalize("NFKC", cluster))
+    digits = [unicodedata.decimal(each, None) for each in plain]
+    plain = "".join(
+        each if digit is None else str(digit) for each, digit in zip(plain, digits, strict=True)
+    )
+    if plain[:1].isascii():  # its marks, which did not combine with it
+        return "".join(each for each in plain if unicodedata.category(each) not in ("Mn", "Me"))
+    return plain
+
+
+@cache
+def _invisible() -> Any:
+    # Of the controls, those that are white space stay: patterns ask for them.
+    controls = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+    return _compiled(r"[\p{Default_Ignorable_Code_Point}\p{Cf}" + controls + "]")
 
 
 def _compiled(pattern: str) -> Any:

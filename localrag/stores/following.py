@@ -107,11 +107,14 @@ class LibraryVectors:
             if self._store is None or self._store.dimension != dimension:
                 self._store = self._load(place, dimension)
             with self._catalogue.read() as snapshot:
-                if self._store.stamp != snapshot.stamp() or len(self._store) != snapshot.chunks():
-                    self._store = _follow_vectors(self._store, snapshot)
-            if read_stamp(place.folder / VECTORS, place.seal) != self._store.stamp:
+                stored = self._store
+                if stored.stamp != snapshot.stamp() or stored.chunk_set() != snapshot.chunk_set():
+                    self._store = _follow_vectors(stored, snapshot)
+            # What could not be followed is no use to anybody, whatever its stamp says.
+            useless = self._store is not stored
+            if useless or read_stamp(place.folder / VECTORS, place.seal) != self._store.stamp:
                 try:
-                    _save(self._store, place)
+                    _save(self._store, place, anew=useless)
                 except OSError:
                     if keep and place is self._places.library:
                         raise
@@ -133,11 +136,11 @@ class LibraryVectors:
             return FaissVectors(dimension)
 
 
-def _save(store: FaissVectors, place: Place) -> None:
+def _save(store: FaissVectors, place: Place, *, anew: bool) -> None:
     path = place.folder / VECTORS
     with place.if_free() as mine:
         # Another process may have saved a newer state before the lock was ours.
-        if mine and _is_newer(store.stamp, read_stamp(path, place.seal)):
+        if mine and (anew or _is_newer(store.stamp, read_stamp(path, place.seal))):
             store.save(path, place.seal)
 
 
@@ -244,7 +247,7 @@ class LibraryKeywords:
                 index.update(*changes)
             else:
                 index = index.changed(*changes)
-        if base is None or len(index) != snapshot.chunks():
+        if base is None or index.chunk_set() != snapshot.chunk_set():
             index = self._anew(snapshot, place)
         return index
 
@@ -309,7 +312,7 @@ def _follow_vectors(store: FaissVectors, snapshot: Snapshot) -> FaissVectors:
             snapshot.embeddings_since(base, store.dimension),
             snapshot.stamp(),
         )
-    if base is not None and len(store) == snapshot.chunks():
+    if base is not None and store.chunk_set() == snapshot.chunk_set():
         return store
     # From another time line (a restored backup, say): nothing in it can be relied on.
     fresh = FaissVectors(store.dimension)

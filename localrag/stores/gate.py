@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from localrag import files
@@ -75,7 +76,8 @@ def _expect_our_own(directory: Path) -> None:
         (KV_FOLDER, _STATES, _NONE),
     ):
         for lower in _look(directory, name, known, folders):
-            _look(directory, f"{name}/{lower}", _NONE, _NONE)
+            with suppress(PermissionError):  # what cannot be listed is not opened either
+                _look(directory, f"{name}/{lower}", _NONE, _NONE)
     for name in _IN_PLACE:
         if _names(directory / name) > 1:
             wrong = tr("a file that has another name elsewhere (a hard link)")

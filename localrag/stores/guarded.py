@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
+from weakref import WeakSet
 
 from localrag.errors import LibraryDamagedError
 from localrag.files import open_plain
@@ -32,6 +34,9 @@ _BYTES, _BYTES_PER_BYTE = 16 << 20, 4
 
 _OF_PAGES = ("*** in database", "Tree ", "Page ", "Freelist")
 """How SQLite's complaints about pages begin, and those about rows do not."""
+
+_LARGE, _MOST_HOLES = 64 << 20, 10
+"""From which size on at least a tenth of a file must be there."""
 
 _HEADER = b"SQLite format 3\x00"
 _LOG = (0x377F0682, 0x377F0683)
@@ -53,10 +58,12 @@ class GuardedConnection(sqlite3.Connection):
     """A connection whose statements end, whatever the pages of the file refer to."""
 
     path: Path
+    file: tuple[int, int] | None = None
+    """Device and number of the file, while it is open."""
     proven: int | None = None
     """`PRAGMA schema_version` when the schema was last compared with ours."""
-    counted: tuple[object, int] | None = None
-    """How many chunks there were, and in which state of the library."""
+    counted: tuple[object, Any] | None = None
+    """Which chunks there were, and in which state of the library."""
     _left: int | None = None
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -78,6 +85,12 @@ class GuardedConnection(sqlite3.Connection):
             yield
         finally:
             self._left = before
+
+    def close(self) -> None:
+        """Close the file; from here, others in this process may open it without SQLite."""
+        super().close()
+        with _opening:
+            self.file = None
 
     def limit(self) -> None:
         """Begin to count steps."""
@@ -128,6 +141,19 @@ class GuardedConnection(sqlite3.Connection):
         return size
 
 
+# POSIX drops all locks that a process has on a file as soon as it closes any handle of it. SQLite
+# knows of its own handles alone: another that is closed would let some other process take our
+# library for unused, and delete the log that we go on writing to.
+_open: WeakSet[GuardedConnection] = WeakSet()
+_opening = threading.RLock()
+
+
+def _is_open_here(path: Path) -> bool:
+    """Whether a connection of this process has the file open; the caller holds `_opening`."""
+    found = path.stat()
+    return any(one.file == (found.st_dev, found.st_ino) for one in _open)
+
+
 def connect(
     path: Path,
     *,
@@ -144,15 +170,20 @@ def connect(
     where: Path | str = path.absolute()
     if mode != "new":
         where = f"{path.absolute().as_uri()}?mode={options[mode]}"
-    connection = sqlite3.connect(
-        where,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
-        uri=mode != "new",
-        factory=GuardedConnection,
-    )
-    connection.path = path
+    with _opening:
+        connection = sqlite3.connect(
+            where,
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=mode != "new",
+            factory=GuardedConnection,
+        )
+        connection.path = path
+        with suppress(OSError):
+            found = path.stat()
+            connection.file = found.st_dev, found.st_ino
+            _open.add(connection)
     try:
         for limit, most in (
             (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT),
@@ -203,12 +234,17 @@ def log_of(path: Path) -> Path:
 
 
 def read_header(path: Path) -> Header | None:
-    """What a file says of itself, read without SQLite, which might change it; None: no database.
+    """What a file says of itself, read without SQLite, which might change it.
 
-    Of what stands in a write-ahead log, the newest version counts.
+    Of what stands in a write-ahead log, the newest version counts. None for no database, and for
+    one that this process has open already and so has looked at.
     """
-    with open_plain(path) as file:
-        page = file.read(100)
+    with _opening:
+        if _is_open_here(path):
+            return None
+        with open_plain(path) as file:
+            _expect_little_empty(path, file)
+            page = file.read(100)
     if len(page) < 100 or not page.startswith(_HEADER):
         return None
     found = _header(page)
@@ -217,12 +253,17 @@ def read_header(path: Path) -> Header | None:
     except FileNotFoundError:
         return found
     with log:
+        _expect_little_empty(log_of(path), log)
         start = log.read(32)
         size = int.from_bytes(start[8:12], "big")
         if len(start) < 32 or int.from_bytes(start[:4], "big") not in _LOG or size < 512:
             return found
         while len(frame := log.read(24)) == 24:
-            if frame[:4] == b"\0\0\0\1" and frame[8:16] == start[16:24]:
+            # SQLite, too, reads up to the first frame that is not of this log. A file may claim
+            # to be longer than any disk.
+            if frame[8:16] != start[16:24] or not any(frame[:4]):
+                break
+            if frame[:4] == b"\0\0\0\1":
                 logged = _header(log.read(100))
                 found = max(found, logged, key=lambda one: one.version)
                 log.seek(-100, os.SEEK_CUR)
@@ -232,6 +273,27 @@ def read_header(path: Path) -> Header | None:
 
 def _header(page: bytes) -> Header:
     return Header(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
+
+
+def _expect_little_empty(path: Path, file: BinaryIO) -> None:
+    """Raise for a file that is nearly all holes; the file stands at its beginning then.
+
+    Its size says nothing of how much its pages can hold, which is what statements are measured by.
+    """
+    size = file.seek(0, os.SEEK_END)
+    held = size
+    if sys.platform != "win32" and size > _LARGE:
+        held = place = 0
+        while place < size and held * _MOST_HOLES < size:
+            try:
+                begin = os.lseek(file.fileno(), place, os.SEEK_DATA)
+                place = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            except OSError:  # nothing but holes from here
+                break
+            held += place - begin
+    file.seek(0)
+    if held * _MOST_HOLES < size:
+        raise altered(path, tr("it is nearly empty for its size"))
 
 
 def _expect_harmless_journal(path: Path) -> None:

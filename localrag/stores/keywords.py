@@ -40,7 +40,7 @@ from localrag.seals import Seal, own_seal
 from localrag.stores.base import ChunkIds, are_allowed
 from localrag.stores.gate import INDEX_FOLDER, POINTER, clear_index_folders
 from localrag.stores.media import is_read_only
-from localrag.stores.records import Stamp
+from localrag.stores.records import ID_SUMS, ChunkSet, Stamp
 from localrag.stores.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
 from localrag.types import Hit
 
@@ -52,7 +52,8 @@ DECIMALS = 4
 
 _REPLACED = ("meta.json", ".managed.json")  # all other files are written once
 
-_MAGIC = "localrag-keywords-2"
+_MAGIC = "localrag-keywords-3"
+_EARLIER = "localrag-keywords-2"
 
 _POINTER_OF_0_1 = b'{"folder": "bm25-'
 
@@ -64,13 +65,14 @@ TermsById = Iterable[tuple[int, Sequence[str]]]
 class Pointer(NamedTuple):
     """What `index.json` says: `terms` is the fingerprint of the tokenizer.
 
-    `files` holds size and SHA-256 of each file of the folder.
+    `ids` is the sum of the chunks' ids, `files` holds size and SHA-256 of each file of the folder.
     """
 
     folder: str
     epoch: str
     generation: int
     terms: str
+    ids: int
     files: dict[str, str]
 
 
@@ -97,18 +99,23 @@ class TantivyKeywords:
         self._lock = threading.RLock()
         self._folder: Path | None = None
         self._files: dict[str, str] = {}
+        self._ids = 0
         self.stamp: Stamp = ("", 0)
         pointer = load_pointer(directory, self._seal) if directory and not anew else None
         if directory and pointer and pointer.terms == terms:
             self._folder, self._files = directory / pointer.folder, pointer.files
             _expect_files(self._folder, self._files)
-            self.stamp = (pointer.epoch, pointer.generation)
+            self.stamp, self._ids = (pointer.epoch, pointer.generation), pointer.ids
             self._use(_opened(self._folder, self._files))
         else:
             self._use(_created(None))
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks it holds."""
+        return ChunkSet(len(self), self._ids)
 
     def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
         """Add one list of terms a chunk; known ids are replaced."""
@@ -130,7 +137,7 @@ class TantivyKeywords:
                 self._switch(self._directory, stale, added, stamp)
                 return
             target = _created(None) if stale else self._index
-            self._write(target, stale, added, None)
+            self._ids = self._write(target, stale, added, None)
             self.stamp = stamp
             self._use(target)
 
@@ -148,6 +155,7 @@ class TantivyKeywords:
                 for name in self._files:
                     _share(self._folder / name, scratch / name, by_link=True)
                 copy._use(_opened(scratch, self._files))
+                copy._ids = self._ids
             copy.update(removed, added, stamp)
         return copy
 
@@ -226,23 +234,33 @@ class TantivyKeywords:
                     for name in known:
                         _share(self._folder / name, folder / name)
                 target = _opened(folder, known) if known else _created(folder)
-            self._write(target, stale, added, folder)
+            ids = self._write(target, stale, added, folder)
             for path in folder.iterdir():
                 close_to_others(path)
             files = _digests(folder, known)
-            _point(directory, Pointer(folder.name, *stamp, self._terms, files), self._seal)
+            _point(directory, Pointer(folder.name, *stamp, self._terms, ids, files), self._seal)
         except BaseException:
             with suppress(OSError):  # Windows, while tantivy still has it open
                 delete_tree(folder)
             raise
-        self._folder, self._files, self.stamp = folder, files, stamp
+        self._folder, self._files, self._ids, self.stamp = folder, files, ids, stamp
         self._use(target)
         clear_index_folders(directory, keep=folder.name)
 
-    def _write(self, target: Any, stale: set[int], added: TermsById, folder: Path | None) -> None:
+    def _write(self, target: Any, stale: set[int], added: TermsById, folder: Path | None) -> int:
+        """Fill `target`; returns the sum of the ids that it holds then."""
+        ids = self._ids - sum(stale)
+
+        def documents() -> Iterator[Any]:
+            nonlocal ids
+            for chunk_id, terms in added:
+                ids += chunk_id
+                yield _document(chunk_id, terms)
+
         kept = self._remaining(stale) if target is not self._index and stale else ()
         with _writing(folder):
-            _fill(target, kept, (_document(chunk_id, terms) for chunk_id, terms in added))
+            _fill(target, kept, documents())
+        return ids % ID_SUMS
 
     def _present(self, ids: Collection[int]) -> set[int]:
         """Those of `ids` that the index holds."""
@@ -282,6 +300,8 @@ def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
     if content.startswith(_POINTER_OF_0_1):
         raise ForeignIndexError("an earlier version made it")
     fields = unsealed(content, seal)
+    if fields.get("format") == _EARLIER:
+        raise ForeignIndexError("an earlier version made it")
     if fields.get("format") != _MAGIC:
         raise DamagedIndexError(f"{POINTER} has another format")
     pointer = Pointer(*(fields[name] for name in Pointer._fields))

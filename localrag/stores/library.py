@@ -167,6 +167,11 @@ class Library:
         """What seals all that is derived from this library."""
         return self._places.seal
 
+    @property
+    def is_of_others(self) -> bool:
+        """Whether its folder can be written and is somebody else's all the same, as for root."""
+        return self._places.of_others
+
     def close(self) -> None:
         """Close the catalogue. What is in memory of the indexes goes with the object."""
         self._catalogue.close()
@@ -376,6 +381,8 @@ class Library:
             # A state says as much as the passage that it stands for.
             if not clear_states(self.directory):  # in use
                 return False
+            with self._catalogue.write() as transaction:
+                transaction.drop_left_over()
             self.sync()
             if not self.keywords.sweep():
                 return False

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from localrag.errors import LibraryLockedError
-from localrag.files import create_file, open_plain, replace_file
+from localrag.files import create_file, give_to_owner, open_plain, replace_file
 from localrag.stores.gate import HOLDER, LOCK
 from localrag.stores.media import in_our_words, is_read_only, not_writable
 
@@ -154,5 +154,5 @@ class WriteLock:
     def _make(self) -> None:
         """Make the file that is locked, for those alone who may use the library."""
         if not os.path.lexists(self._path):
-            with suppress(FileExistsError):
-                create_file(self._path).close()
+            with suppress(FileExistsError), create_file(self._path) as file:
+                give_to_owner(file, self._path.parent)

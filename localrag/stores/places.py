@@ -54,6 +54,7 @@ class Places:
         self._turn = threading.RLock()
         self.library = Place(directory, lock, self.seal, self._turn)
         self.kept_in_library = not read_only and (self.shared or _is_ours(directory))
+        self.of_others = not read_only and not self.kept_in_library
         self._cache: Place | None = None
 
     def of(self, found: Callable[[Path, Seal], Stamp | None], name: str, wanted: Stamp) -> Place:
@@ -69,8 +70,8 @@ class Places:
 def _is_ours(directory: Path) -> bool:
     if sys.platform == "win32":
         return True
-    try:  # root works for whoever owns the folder
-        return os.geteuid() in (0, directory.stat().st_uid)
+    try:  # root too: its files would shut the owner out, who could lead it elsewhere by links
+        return os.geteuid() == directory.stat().st_uid
     except OSError:
         return False
 

@@ -15,12 +15,18 @@ from localrag.stores.records import SourceRecord
 
 _Identity = tuple[int, int]
 
+_ANY = re.compile(r"(?<![^/\\])\*\*[/\\]")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_MOST_FORMS = 1000
+"""Of one pattern; `{a,b}` twenty times over would be a million."""
+
 
 class PrivateSources:
     """Patterns for paths, with `*`, `?` and `[...]`; `*` stands for folders too.
 
     A pattern counts from the start of any name in a path and to the end of any: "contracts",
     "./contracts", "contracts/*" and "/home/ada/contracts" all mean everything below that folder.
+    `**/` also stands for no folder, and `{a,b}` for each of the two, as in a shell.
     Small and capital letters are one, as are all ways of writing a character; brackets also stand
     for themselves.
 
@@ -32,9 +38,11 @@ class PrivateSources:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         given = [os.path.expanduser(one.strip()) for one in patterns if one.strip()]  # noqa: PTH111
+        given = list(dict.fromkeys(one for pattern in given for one in _expanded(pattern)))
         found = [form for pattern in given for form in _forms(pattern)]
         for pattern in patterns:
-            found += _of_any_home(pattern.strip())
+            for one in _expanded(pattern.strip()):
+                found += _of_any_home(one)
         self._matches = re.compile("|".join(found)).match if found else None
         # Another name of the same folder, by a mount, say, is known by what the system says of it.
         self._folders = [pattern for pattern in given if _leads(pattern)]
@@ -135,6 +143,24 @@ def _forms(given: str) -> Iterator[str]:
             yield translate(f"*/{plain}")
             yield translate(f"*/{plain}/*")
             yield rf"(?s:.*/{re.escape(plain)}(?:/.*)?)\Z"
+
+
+def _expanded(pattern: str) -> set[str]:
+    """The pattern as it is, which may be a name, and what `{a,b}` and `**/` in it stand for."""
+    every, left = {pattern}, [pattern]
+    while left:
+        if len(every) > _MOST_FORMS:
+            return {"*"}  # in doubt, everything
+        one = left.pop()
+        found = {
+            f"{one[: folders.start()]}{one[folders.end() :]}" for folders in _ANY.finditer(one)
+        }
+        if braces := _BRACES.search(one):
+            before, after = one[: braces.start()], one[braces.end() :]
+            found |= {f"{before}{inner}{after}" for inner in braces.group(1).split(",")}
+        left += found - every
+        every |= found
+    return every
 
 
 def _of_any_home(pattern: str) -> Iterable[str]:

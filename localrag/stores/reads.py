@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from localrag.stores.base import ChunkIds
 from localrag.stores.filters import Filter, page_conditions, source_conditions
 from localrag.stores.guarded import GuardedConnection, Row, damaged_rows
-from localrag.stores.records import Counts, DocumentRecord, FileState, SourceRecord, Stamp
+from localrag.stores.records import (
+    ID_SUMS,
+    ChunkSet,
+    Counts,
+    DocumentRecord,
+    FileState,
+    SourceRecord,
+    Stamp,
+)
 from localrag.types import Chunk, Document, Heading, Page
 
 BLOCK = 16_384
@@ -100,11 +108,23 @@ class Snapshot:
         return Counts(documents, self._count("sources"), self._count("pages"), self.chunks(), size)
 
     def chunks(self) -> int:
-        """Number of chunks; counted once for each state of the library."""
+        """Number of chunks."""
+        return self.chunk_set().size
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks there are; summed once for each state of the library."""
         stamp, known = self.stamp(), self._sql.counted
         if known is None or known[0] != stamp:
-            known = self._sql.counted = (stamp, self._count("chunks"))
+            known = self._sql.counted = (stamp, self._chunk_set())
         return known[1]
+
+    def _chunk_set(self) -> ChunkSet:
+        # In two halves: SQLite's sum is an error where it passes 64 bits.
+        count, high, low = self._sql.execute(
+            "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) "
+            "FROM chunks"
+        ).fetchone()
+        return ChunkSet(count, ((high << 32) + low) % ID_SUMS)
 
     def chunkings(self) -> dict[str, int]:
         """Documents by the fingerprint of the chunking that cut them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,20 @@ from localrag.types import Chunk, Document
 
 Stamp = tuple[str, int]
 """(epoch, generation): the state of the catalogue that a derived index was built to."""
+
+
+ID_SUMS = 1 << 64
+
+
+class ChunkSet(NamedTuple):
+    """How many chunks there are, and the sum of their ids modulo `ID_SUMS`.
+
+    Ids follow from what a chunk says and where. Two libraries that were one once, a restored
+    catalogue and a copy, say, may come to the same stamp by other changes.
+    """
+
+    size: int
+    ids: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from localrag.files import open_plain, replace_file
 from localrag.seals import Seal, own_seal
 from localrag.stores.base import ChunkIds, are_allowed
-from localrag.stores.records import Stamp
+from localrag.stores.records import ChunkSet, Stamp
 from localrag.stores.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
 from localrag.types import Hit
 
@@ -52,6 +52,11 @@ class FaissVectors:
         import faiss
 
         return np.array(faiss.vector_to_array(self._index.id_map), dtype=np.int64)
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks it holds."""
+        # As unsigned numbers a sum wraps, which is what is wanted.
+        return ChunkSet(len(self), int(self.ids().view(np.uint64).sum(dtype=np.uint64)))
 
     def codes(self) -> NDArray[np.uint8]:
         """The vectors as they are kept, one row for each of `ids()`: little-endian float16."""

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.messages import tr
 from localrag.stores.checksums import passages_checksum, store_checksums, store_sources_checksum
-from localrag.stores.guarded import GuardedConnection
+from localrag.stores.guarded import GuardedConnection, damaged_rows
 from localrag.stores.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
-from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.stores.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
 from localrag.types import PAGE_BREAK, Chunk
 
 _REFERENCES = {
@@ -32,6 +33,9 @@ _REFERENCES = {
 }
 """By table: the column that names a row of another table, and that row's key."""
 
+_ROUNDS = 10
+"""How often rows may be dropped because of dropped rows; references are three deep."""
+
 
 class Transaction(Snapshot):
     """Changes that become visible together; its reads see them already."""
@@ -40,9 +44,9 @@ class Transaction(Snapshot):
         super().__init__(connection)
         self._generation = 0
 
-    def chunks(self) -> int:
-        """Number of chunks, as they are at this moment of the transaction."""
-        return self._count("chunks")
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks there are at this moment of the transaction."""
+        return self._chunk_set()
 
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""
@@ -188,16 +192,28 @@ class Transaction(Snapshot):
         ).fetchall():
             store_sources_checksum(self._sql, number)
 
+    def drop_left_over(self) -> None:
+        """Drop rows of what is gone: an index that does not name a row hides it from a removal."""
+        if self._sql.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            self.mend()
+
     def mend(self) -> None:
-        """Write SQLite's own indexes anew, and drop rows that belong to nothing."""
+        """Write SQLite's own indexes anew, and drop rows that belong to nothing.
+
+        Raises LibraryDamagedError where such rows stay.
+        """
         self._sql.execute("REINDEX")
         # A few rounds: what belonged to a dropped row goes with the next.
-        while orphans := self._sql.execute("PRAGMA foreign_key_check").fetchall():
+        for _ in range(_ROUNDS):
+            orphans = self._sql.execute("PRAGMA foreign_key_check").fetchall()
+            if not orphans:
+                return
             for table, parent in {(row[0], row[2]) for row in orphans}:
                 column, key = _REFERENCES[table]
                 self._sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
+        raise damaged_rows(tr("rows that belong to nothing"))
 
     # A rebuild: chunks and vectors are staged document by document, then change places at once
 

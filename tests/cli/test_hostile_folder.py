@@ -51,6 +51,7 @@ RUNS = (
     ("config", "set", "answer.max_tokens", "16"),
     ("add", "notes.md", "notes.txt", "notes.html", "notes.pdf"),
     ("status",),
+    ("share", "--off"),
     ("search", "lamp"),
     ("ask", "What lamp?"),
     ("chat",),

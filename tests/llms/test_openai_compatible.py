@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -405,6 +407,31 @@ def test_an_endless_reply_is_given_up(server: Server, monkeypatch: pytest.Monkey
     server.script = [body(b" " * 5_000_000)]
     with pytest.raises(BackendError, match="more than 1000 bytes"):
         server.model().complete(CHAT, Options())
+
+
+@pytest.mark.parametrize("piece", [delta("x "), b": still here", b"data: " + b"x" * 10_000])
+def test_an_endless_stream_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, piece: bytes
+) -> None:
+    monkeypatch.setattr("localrag.llms.openai_compatible._STREAM_BYTES", 100_000)
+    server.script = [events(*[piece] * 10_000)]
+    with pytest.raises(BackendError, match="more than 100000 bytes"):
+        list(server.model().stream(CHAT, Options()))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_packed_reply_is_unpacked_a_little_at_a_time(server: Server, layers: int) -> None:
+    packed = bytes(100_000_000)
+    for _ in range(layers):
+        packed = gzip.compress(packed, 1)
+    server.script = [body(packed, Content_Encoding=", ".join(["gzip"] * layers))]
+    tracemalloc.start()
+    try:
+        with pytest.raises(BackendError):
+            server.model(max_retries=0).complete(CHAT, Options())
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("streamed", [False, True])

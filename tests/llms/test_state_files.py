@@ -15,6 +15,7 @@ from localrag.llms.engine import BATCH
 from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
 from localrag.llms.prefix_states import PrefixStates
 from localrag.llms.state_files import StateFiles
+from localrag.seals import FILE_SEAL_BYTES
 
 IDENTITY = "weights 1.0 f16"
 
@@ -105,16 +106,16 @@ def aged(folder: Path, ours: StateFiles, key: bytes, age: int) -> None:
 
 
 def test_the_longest_unused_go_first_and_the_cap_holds(folder: Path) -> None:
-    ours = files(folder, limit=3 * (32 + 100))
+    ours = files(folder, limit=3 * (FILE_SEAL_BYTES + 100))
     for age, key in ((30, b"a"), (20, b"b"), (10, b"c")):
         ours.put(key, key * 100)
         aged(folder, ours, key, age)
     assert ours.get(b"a") is not None, "using it makes it young"
     ours.put(b"d", b"d" * 100)
     assert [key for key in (b"a", b"b", b"c", b"d") if ours.get(key)] == [b"a", b"c", b"d"]
-    assert size(folder) <= 3 * (32 + 100)
+    assert size(folder) <= 3 * (FILE_SEAL_BYTES + 100)
     ours.put(b"e", b"e" * 300)
-    assert size(folder) <= 3 * (32 + 100)
+    assert size(folder) <= 3 * (FILE_SEAL_BYTES + 100)
     assert ours.get(b"e")
 
 
@@ -130,8 +131,8 @@ def test_files_of_another_model_count_and_go_too(folder: Path) -> None:
 def test_a_smaller_cap_after_a_restart_is_kept(folder: Path) -> None:
     for key in (b"a", b"b", b"c"):
         files(folder).put(key, key * 100)
-    files(folder, limit=150).put(b"d", b"d" * 100)
-    assert size(folder) <= 150
+    files(folder, limit=200).put(b"d", b"d" * 100)
+    assert size(folder) <= 200
 
 
 def test_a_state_larger_than_the_cap_is_not_written_and_removes_nothing(folder: Path) -> None:

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import random
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -205,3 +207,51 @@ def test_readers_follow_a_removal_whose_ids_are_forgotten(tmp_path: Path) -> Non
 
 def _same(reader: Library, library: Library, question: str) -> bool:
     return found(reader, question) == found(library, question)
+
+
+INDEXES = {
+    "sqlite_autoindex_blocks_1": "document, block, row",
+    "chunks_by_document": "document, position, row",
+}
+
+
+def hide_first_document(catalogue: Path, index: str) -> None:
+    """Take the first document out of an index of SQLite's, and leave its rows in the table.
+
+    For that, the pages of the index get the name of a table of their own for a while.
+    """
+    with closing(sqlite3.connect(catalogue, isolation_level=None)) as sql:
+        root = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = sql.execute(root, (index,)).fetchone()
+        (version,) = sql.execute("PRAGMA schema_version").fetchone()
+        columns = INDEXES[index]
+        text = f"CREATE TABLE bare({columns}, PRIMARY KEY({columns})) WITHOUT ROWID"
+        sql.execute("PRAGMA writable_schema = ON")
+        row = ("table", "bare", "bare", page, text)
+        sql.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
+        sql.execute(f"PRAGMA schema_version = {version + 1}")
+    with closing(sqlite3.connect(catalogue, isolation_level=None)) as sql:
+        sql.execute("DELETE FROM bare WHERE document = 1")
+        sql.execute("PRAGMA writable_schema = ON")
+        sql.execute("DELETE FROM sqlite_master WHERE name = 'bare'")
+        sql.execute(f"PRAGMA schema_version = {version}")
+
+
+@pytest.mark.parametrize("index", ["sqlite_autoindex_blocks_1", "chunks_by_document"])
+def test_what_an_index_hides_is_removed_too(tmp_path: Path, index: str) -> None:
+    directory = tmp_path / "library"
+    gone, left = marked("gone"), marked("left")
+    with open_library(directory) as library:
+        add(library, gone)
+        add(library, left, path="left.txt")
+        library.sync()
+    hide_first_document(directory / "catalogue.sqlite", index)
+    with open_library(directory) as library:
+        assert library.remove(documents=[gone.id]).purged
+        assert library.counts().documents == 1
+        dense, keyword = found(library, "bodygonex1")
+        assert not {chunk for chunk, _ in [*dense, *keyword]} - {
+            chunk.id for chunk in library.document_chunks(left.id)
+        }
+    content = bytes_on_disk(directory)
+    assert [name for name, trace in traces(gone, "gone").items() if trace in content] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import sqlite3
 import sys
@@ -15,6 +17,7 @@ from library_fixtures import Words, add, bytes_on_disk, document, found, open_li
 
 from localrag.chunking import passage_text
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, LocalragError
+from localrag.stores import guarded
 from localrag.stores.catalogue import Catalogue
 from localrag.stores.checking import Inspection, check_library
 from localrag.stores.guarded import connect, read_header
@@ -141,8 +144,8 @@ def test_tables_that_give_their_rows_for_ever(folder: Path, table: str) -> None:
     assert not check(folder).ok
     with suppress(LocalragError):
         use(folder)
-    with pytest.raises(LocalragError), open_library(folder) as library:
-        library.remove(sources=["c.txt"])
+    with suppress(LocalragError), open_library(folder) as library:
+        assert not library.remove(sources=["c.txt"]).purged
     with pytest.raises(LocalragError):
         export_library(folder, folder.with_name("export"))
     assert time.process_time() - started < 20
@@ -336,3 +339,39 @@ def test_each_reader_has_its_schema_compared(folder: Path, monkeypatch: pytest.M
             snapshot.counts()
     catalogue.close()
     assert compared == []  # nothing has changed since it was opened
+
+
+def test_a_log_is_read_up_to_its_first_empty_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "library"
+    with open_library(directory) as library:
+        add(library, document("green tea"))
+    log = directory / "catalogue.sqlite-wal"
+    start = (0x377F0682).to_bytes(4, "big") + (3007000).to_bytes(4, "big")
+    log.write_bytes(start + (512).to_bytes(4, "big") + bytes(20))
+    os.truncate(log, 1 << 25)  # frames of zeros, whose salt is that of the log
+    reads = 0
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            nonlocal reads
+            reads += 1
+            return super().read(size)
+
+    monkeypatch.setattr(guarded, "open_plain", lambda path: Counted(path.read_bytes()))
+    assert read_header(directory / "catalogue.sqlite") is not None
+    assert reads < 10
+
+
+@pytest.mark.skipif(os.name == "nt", reason="not told there")
+@pytest.mark.parametrize("name", ["catalogue.sqlite", "catalogue.sqlite-wal"])
+def test_a_file_of_holes_makes_no_room_for_endless_statements(folder: Path, name: str) -> None:
+    with sql(folder) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    path = folder / name
+    path.touch()
+    os.truncate(path, 1 << 36)
+    assert "nearly empty" in " ".join(finding.text for finding in check(folder).findings)
+    with pytest.raises(LocalragError, match="nearly empty"):
+        use(folder)

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +14,7 @@ import pytest
 from library_fixtures import EMBEDDER, EMBEDDING, Words, add, bytes_on_disk, document, found
 from library_fixtures import open_library as opened
 
-from localrag.chunking import WindowChunker
+from localrag.chunking import WindowChunker, passage_text
 from localrag.errors import (
     LibraryDamagedError,
     LibraryError,
@@ -18,8 +23,11 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.stores import keywords as keywords_module
+from localrag.stores.checking import check_library
+from localrag.stores.guarded import log_of
 from localrag.stores.library import Library
 from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.stores.travelling import export_library
 from localrag.types import Chunk, Document, Heading, Page
 
 TEXTS = {
@@ -423,3 +431,61 @@ def test_many_threads_search_while_one_adds(tmp_path: Path) -> None:
             thread.join()
         assert failures == []
         assert len(found(library, "number")[1]) == 15
+
+
+CLOSES = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT count(*) FROM meta").fetchone()
+connection.close()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locks there belong to a handle")
+@pytest.mark.parametrize("again", ["open", "check", "export"])
+def test_opening_a_library_twice_in_a_process_keeps_its_locks(tmp_path: Path, again: str) -> None:
+    directory = tmp_path / "library"
+    with opened(directory) as library:
+        add(library, document("green tea"))
+        if again == "open":
+            opened(directory).close()
+        elif again == "check":
+            check_library(directory, tokenize=Words(), passage_text=passage_text)
+        else:
+            export_library(directory, tmp_path / "export.zip")
+        catalogue = directory / "catalogue.sqlite"
+        subprocess.run([sys.executable, "-c", CLOSES, str(catalogue)], check=True)
+        # Who closes last deletes the log; what is written to a deleted one is lost with us.
+        assert log_of(catalogue).exists()
+        add(library, document("the harbour", source="b.txt"))
+        count = "SELECT count(*) FROM documents"
+        with closing(sqlite3.connect(catalogue)) as other:
+            assert other.execute(count).fetchone() == (2,)
+
+
+def both(library: Library, question: str) -> list[list[str]]:
+    return [
+        [chunk.text for chunk in library.chunks(chunk for chunk, _ in leg).values()]
+        for leg in found(library, question)
+    ]
+
+
+def test_indexes_of_another_line_of_changes_with_the_same_stamp(tmp_path: Path) -> None:
+    directory, backup = tmp_path / "library", tmp_path / "backup.sqlite"
+    with opened(directory) as library:
+        add(library, document("green tea", source="tea.txt"))
+        library.sync()
+    shutil.copy(directory / "catalogue.sqlite", backup)
+    with opened(directory) as library:
+        add(library, document("many ships", source="ships.txt"))
+        library.sync()
+    shutil.copy(backup, directory / "catalogue.sqlite")
+    with opened(directory) as library:
+        add(library, document("sweet pears", source="pears.txt"))
+    for _ in range(2):
+        with opened(directory) as library:
+            dense, keyword = both(library, "pears")
+            assert sorted(dense) == ["green tea", "sweet pears"]
+            assert keyword == ["sweet pears"]
+        # And what is on disk is mended, too.
+        assert not check_library(directory, tokenize=Words(), passage_text=passage_text).findings

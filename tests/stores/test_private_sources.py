@@ -269,3 +269,29 @@ def test_origins_travel_are_checked_and_go_with_their_source(links: Path) -> Non
 def _copy(path: Path) -> Path:
     path.write_text("the rent")
     return path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("contracts/**/*.pdf", "/x/contracts/a.pdf"),
+        ("contracts/**/*.pdf", "/x/contracts/b/c/a.pdf"),
+        ("/home/**/secret", "/home/secret/a"),
+        ("~/**/secret", "/home/ada/secret/a"),
+        ("**/secret", "/secret/a"),
+        ("*.{pdf,docx}", "/x/a.docx"),
+        ("{a,b{c,d}}/x", "/q/bd/x/1"),
+        ("a{1,2}", "/x/a{1,2}/b"),
+        ("{a,b}" * 40, "/x/anything"),
+    ],
+)
+def test_patterns_as_shells_have_them(pattern: str, path: str) -> None:
+    assert PrivateSources([pattern]).holds(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("contracts/**/*.pdf", "/contractsx/a.pdf"), ("*.{pdf,docx}", "/x/a.md"), ("a**/b", "/x/b")],
+)
+def test_what_such_patterns_do_not_name(pattern: str, path: str) -> None:
+    assert not PrivateSources([pattern]).holds(path)

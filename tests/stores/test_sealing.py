@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -397,3 +398,49 @@ def test_both_indexes_are_kept_where_both_are_made_at_once(
         second.join()
     assert (library / "vectors.faiss").exists()
     assert codes(library) == []
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only for root")
+def test_root_leaves_nothing_of_its_own_in_somebodys_library(library: Path) -> None:
+    nobody = 65534
+    (library / "write.lock").unlink()
+    for path in (library, *library.rglob("*")):
+        os.chown(path, nobody, nobody)
+    before = sorted(path for path in library.rglob("*") if "-" not in path.name)
+    with open_library(library) as opened:
+        assert opened.is_of_others
+        assert found(opened, QUESTION)[1]
+        add(opened, document("a ferry leaves at nine", source="ferry.txt"))
+        opened.remove(sources=["ships.txt"])
+        assert found(opened, "ferry")[1]
+    assert {path.lstat().st_uid for path in library.rglob("*")} == {nobody}
+    assert set(library.rglob("*")) <= {*before, library / "write.lock"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only on POSIX")
+def test_an_index_that_cannot_be_listed_shuts_nobody_out(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = library / "keywords" / "bm25-00000000"
+    other.mkdir()
+    true = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path == other:
+            raise PermissionError(13, "Permission denied", str(path))
+        return true(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert search(library)[1] == []
+
+
+def test_a_state_longer_than_any_disk_is_not_read_to_its_end(library: Path) -> None:
+    folder = library / KV_FOLDER
+    folder.mkdir()
+    for digit in "0123":
+        state = folder / f"{digit * 40}.kv"
+        state.write_bytes(b"")
+        os.truncate(state, 3 << 30)
+    started = time.monotonic()
+    assert codes(library) == ["files:foreign"]
+    assert time.monotonic() - started < 10
