@@ -348,8 +348,9 @@ def rights(scene: Scene) -> None:
 
 def damage(scene: Scene) -> None:
     """Cut short, emptied, made huge, or with other bytes."""
-    files = [path for path in scene.library.rglob("*") if _is_plain(path)]
-    path = scene.draw.choice(sorted(files))
+    plain = [path for path in scene.library.rglob("*") if _is_plain(path)]
+    # Not one that was made huge before: it does not fit into the memory of this process.
+    path = scene.draw.choice(sorted(one for one in plain if one.stat().st_size < 1 << 24))
     data = bytearray(path.read_bytes())
     match scene.draw.randrange(5):
         case 0:
