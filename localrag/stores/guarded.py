@@ -263,11 +263,12 @@ def read_header(path: Path) -> Header | None:
             # to be longer than any disk.
             if frame[8:16] != start[16:24] or not any(frame[:4]):
                 break
+            page = log.read(100)
+            if len(page) < 100:  # cut off while it was written: SQLite leaves it out, too
+                break
             if frame[:4] == b"\0\0\0\1":
-                logged = _header(log.read(100))
-                found = max(found, logged, key=lambda one: one.version)
-                log.seek(-100, os.SEEK_CUR)
-            log.seek(size, os.SEEK_CUR)
+                found = max(found, _header(page), key=lambda one: one.version)
+            log.seek(size - len(page), os.SEEK_CUR)
     return found
 
 

@@ -22,6 +22,7 @@ from localrag.chunking import passage_text
 from localrag.errors import LibraryError
 from localrag.stores import migrations
 from localrag.stores.checking import check_library
+from localrag.stores.guarded import read_header
 from localrag.stores.library import Library
 from localrag.stores.migrations import MIGRATIONS, has_our_schema
 from localrag.stores.travelling import export_library, import_library
@@ -151,3 +152,16 @@ def test_the_schema_of_a_new_step_is_known_from_the_step(
         assert library.status().schema == len(MIGRATIONS) + 1
     with closing(sqlite3.connect(old / "catalogue.sqlite")) as connection:
         assert has_our_schema(connection)
+
+
+@pytest.mark.parametrize("written", [0, 10, 99])
+def test_a_log_that_was_cut_off_in_its_first_page_opens(tmp_path: Path, written: int) -> None:
+    directory = tmp_path / "library"
+    open_library(directory).close()
+    header = bytes.fromhex("377f0682002de218") + (4096).to_bytes(4, "big") + bytes(4) + b"saltsalt"
+    frame = (1).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"saltsalt" + bytes(8)
+    log = directory / "catalogue.sqlite-wal"
+    log.write_bytes(header + bytes(8) + frame + b"x" * written)
+    assert read_header(directory / "catalogue.sqlite") is not None
+    with open_library(directory, create=False) as library:
+        assert library.counts().documents == 0
