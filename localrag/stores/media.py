@@ -64,7 +64,11 @@ def _mount(place: Path) -> tuple[str, str, bool]:
     import psutil
 
     best, found = -1, ("", "", False)
-    for mount in psutil.disk_partitions(all=True):
+    try:
+        mounts = psutil.disk_partitions(all=True)
+    except OSError:  # kept from /proc: then it cannot be told, and nobody is warned
+        return found
+    for mount in mounts:
         point = Path(mount.mountpoint)
         if len(point.parts) <= best or (place != point and point not in place.parents):
             continue

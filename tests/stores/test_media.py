@@ -241,3 +241,16 @@ def test_a_keyword_index_ahead_of_its_pointer_is_no_damage(
         assert found(library, "river")[0] == ["a river"]
         library.sync()
     assert not check_library(shelf, tokenize=Words(), passage_text=passage_text).findings
+
+
+def test_where_mounts_cannot_be_listed_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    def refuse(all: bool) -> None:  # noqa: A002
+        raise PermissionError("/proc/mounts")
+
+    monkeypatch.setattr(psutil, "disk_partitions", refuse)
+    assert media.without_modes(tmp_path) == ""
+    assert media.network_drive(tmp_path) == ""
