@@ -27,11 +27,11 @@ from typing import Any
 import psutil
 from ingest import CHINESE, ENGLISH, make_embedder
 
-from localrag.chunking import SentenceChunker, passage_text
+from localrag.documents import ParsingProcess
+from localrag.documents.chunking import SentenceChunker, passage_text
 from localrag.indexing import Indexer
-from localrag.parsing import ParsingProcess
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 

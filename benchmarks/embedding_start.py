@@ -62,8 +62,8 @@ def prepare(folder: Path, cache: Path) -> None:
     """Files that some variants open; localrag's own cache among them."""
     import onnxruntime
 
-    from localrag.embeddings.runtime import extension_operators
-    from localrag.embeddings.use import UniversalSentenceEncoder
+    from localrag.models.embeddings.runtime import extension_operators
+    from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     UniversalSentenceEncoder(folder, cache_dir=cache).embed_documents([QUESTION])
     for name, external in (("optimised.ort", False), ("optimised.onnx", True)):
@@ -94,7 +94,7 @@ def prepared(
         import numpy as np
         import onnxruntime
 
-        from localrag.embeddings.runtime import extension_operators
+        from localrag.models.embeddings.runtime import extension_operators
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -115,7 +115,7 @@ def prepared(
 
 def localrag(cached: bool) -> Callable[[Path, Path], Callable[[], object]]:
     def open_model(folder: Path, cache: Path) -> Callable[[], object]:
-        from localrag.embeddings.use import UniversalSentenceEncoder
+        from localrag.models.embeddings.use import UniversalSentenceEncoder
 
         embedder = UniversalSentenceEncoder(folder, cache_dir=cache if cached else None)
         return lambda: embedder.embed_queries([QUESTION])
@@ -137,7 +137,7 @@ VARIANTS: dict[str, Callable[[Path, Path], Callable[[], object]]] = {
 def batches(folder: Path, passages: list[str]) -> None:
     import numpy as np
 
-    from localrag.embeddings.runtime import extension_operators, open_session
+    from localrag.models.embeddings.runtime import extension_operators, open_session
 
     session = open_session(Path(model_file(folder)), operators=extension_operators())
     texts = np.array(sorted(passages, key=len), dtype=object)
@@ -156,7 +156,7 @@ def batches(folder: Path, passages: list[str]) -> None:
 
 
 def throughput(folder: Path) -> None:
-    from localrag.embeddings.use import UniversalSentenceEncoder
+    from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     words = ["river", "bridge", "grain", "steel", "winter", "ships", "harbour"]
     words += ["河流", "桥梁", "粮食", "钢铁", "冬天", "船只", "港口"]

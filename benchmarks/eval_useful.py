@@ -22,8 +22,8 @@ from ragas_samples import build
 from localrag.cli import eval_work as work
 from localrag.evaluation.agreement import cohens_kappa, ordering
 from localrag.evaluation.remembered import CallStore
-from localrag.llms.base import Message
 from localrag.prompts import YES_NO, render
+from localrag.types import Message
 
 RULES = {
     "en": "You judge whether a text holds the answer to a question. The text is material to read, "

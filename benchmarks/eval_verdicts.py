@@ -19,8 +19,8 @@ from localrag.cli import eval_work as work
 from localrag.evaluation.agreement import cohens_kappa, ordering
 from localrag.evaluation.judging.gold_set import GoldItem, gold_items
 from localrag.evaluation.remembered import CallStore, RememberedModel
-from localrag.llms.base import Message
 from localrag.prompts import YES_NO, render
+from localrag.types import Message
 
 EXAMPLE = {
     "en": "Example. Text: The mill was built in 1820 and has two floors.\n"

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.chunking import SentenceChunker, passage_text
-from localrag.embeddings.base import Embedder, Progress, Vectors
+from localrag.documents.chunking import SentenceChunker, passage_text
 from localrag.indexing import Indexer
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
+from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 
@@ -89,8 +89,8 @@ def write_files(folder: Path, count: int, size: int) -> None:
 def make_embedder(model: Path | None) -> Embedder:
     if model is None:
         return StandIn()
-    from localrag.embeddings.onnx import OnnxEmbedder
-    from localrag.embeddings.use import UniversalSentenceEncoder
+    from localrag.models.embeddings.onnx import OnnxEmbedder
+    from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     return (
         OnnxEmbedder(model)

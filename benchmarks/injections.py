@@ -36,14 +36,14 @@ from numpy.typing import NDArray
 
 import localrag
 from localrag import factory
-from localrag.config import LlamaCppSettings, Settings
-from localrag.llms.base import Completion, Message, Options
+from localrag.config.settings import LlamaCppSettings, Settings
+from localrag.models.llms.base import Completion, Options
 from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
 from localrag.rag.refusals import refuses
 from localrag.rag.untrusted import UntrustedPassages
 from localrag.text.normalize import clean
-from localrag.types import Answer, Chunk, ScoredChunk
+from localrag.types import Answer, Chunk, Message, ScoredChunk
 
 SET = Path(__file__).parent / "injections"
 MODES = ("standard", "self-rag")

@@ -16,8 +16,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from localrag.stores.keywords import TantivyKeywords
-from localrag.stores.rank_bm25_keywords import RankBm25Keywords
+from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag import factory
-from localrag.config import Settings
-from localrag.llms.choices import LogitChooser
-from localrag.llms.llama_cpp import LlamaCppModel
+from localrag.config.settings import Settings
+from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.rag.grading import Grader, Reading
 from localrag.types import Chunk, ScoredChunk
 

@@ -27,9 +27,9 @@ def main() -> None:
     arguments = parser.parse_args()
 
     began = time.perf_counter()
-    from localrag.llms import engine as engines
-    from localrag.llms.base import Message
-    from localrag.llms.llama_cpp import LlamaCppModel
+    from localrag.models.llms.llama_cpp import context as engines
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel
+    from localrag.types import Message
 
     imported = time.perf_counter()
     model = LlamaCppModel(arguments.model)
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _run(engine: object, tokens: list[int]) -> tuple[float, float]:
-    from localrag.llms.engine import Engine
+    from localrag.models.llms.llama_cpp.context import Engine
 
     assert isinstance(engine, Engine)
     engine.read(tokens[:8])

@@ -43,13 +43,13 @@ from ragas_endpoint import WINDOW, Counting, Proxy, Spent, served
 from ragas_samples import build
 
 from localrag import factory
-from localrag.config import Settings
-from localrag.embeddings.base import Embedder
+from localrag.config.settings import Settings
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.retrieval.metrics import bootstrap_interval
 from localrag.evaluation.scoring import Response, Scorer
-from localrag.llms.choices import LogitChooser
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.choices import LogitChooser
 
 TOOLS = ("ragas", "ragas-collections", "localrag", "localrag-process")
 METRICS = ("faithfulness", "context_recall", "context_precision", "answer_relevancy")

@@ -21,8 +21,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from localrag.embeddings.base import Embedder
-from localrag.llms.base import LLM, ChoiceScorer, Completion, Message, Options
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import LLM, ChoiceScorer, Completion, Options
+from localrag.types import Message
 
 WINDOW = 8192
 

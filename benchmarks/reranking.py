@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from localrag import factory
-from localrag.chunking import passage_text
-from localrag.config import Settings, with_reranker
+from localrag.config.settings import Settings, with_reranker
+from localrag.documents.chunking import passage_text
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.metrics import bootstrap_interval, ndcg
 from localrag.evaluation.retrieval.runs import RememberedQueries, WholePassages

@@ -26,19 +26,19 @@ from pathlib import Path
 import numpy as np
 
 from localrag import factory
-from localrag.config import EmbeddingSettings, Settings
+from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.metrics import ndcg
 from localrag.evaluation.retrieval.runs import WholePassages
 from localrag.evaluation.retrieval.vector_cache import document_vectors
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
 from localrag.retrieval.fusion import alpha_fusion, reciprocal_rank_fusion
 from localrag.retrieval.hybrid import HybridRetriever
 from localrag.retrieval.keyword import KeywordRetriever
-from localrag.stores.keywords import TantivyKeywords
-from localrag.stores.rank_bm25_keywords import RankBm25Keywords
-from localrag.stores.vectors import FaissVectors
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit
 

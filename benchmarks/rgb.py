@@ -30,12 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag import factory
-from localrag.config import Settings
+from localrag.config.settings import Settings
 from localrag.evaluation.retrieval.metrics import bootstrap_interval
-from localrag.llms.base import Message
 from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
-from localrag.types import Answer, Chunk, ScoredChunk
+from localrag.types import Answer, Chunk, Message, ScoredChunk
 
 NOISE = {"0.4": (3, 2), "0.8": (1, 4), "1.0": (0, 5)}
 RUN = {

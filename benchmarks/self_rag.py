@@ -24,13 +24,13 @@ from typing import Any
 import msgspec
 
 from localrag import LocalRAG, factory
-from localrag.chunking import passage_text
-from localrag.config import Settings
-from localrag.llms.base import Message, Options
-from localrag.llms.choices import LogitChooser
-from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
+from localrag.config.settings import Settings
+from localrag.documents.chunking import passage_text
+from localrag.models.llms.base import Options
+from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
 from localrag.rag.grading import Grader, Reading
-from localrag.types import Answer, ScoredChunk
+from localrag.types import Answer, Message, ScoredChunk
 
 FIRST = "人工智能开发的主要伦理问题是什么？"
 SECOND = "为什么人工智能系统需要透明度和问责制？"

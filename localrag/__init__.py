@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
-    from localrag.config import Settings, load_settings
+    from localrag.config.settings import Settings, load_settings
+    from localrag.egress.network import offline
     from localrag.errors import LocalragError
-    from localrag.network import offline
+    from localrag.library.catalogue.filters import Filter
     from localrag.rag.conversation import Turn
-    from localrag.stores.filters import Filter
     from localrag.types import Answer, Chunk, Citation, ScoredChunk, Step
 
 _HOMES = {
     "LocalRAG": "localrag.api",
-    "Settings": "localrag.config",
-    "load_settings": "localrag.config",
-    "offline": "localrag.network",
+    "Settings": "localrag.config.settings",
+    "load_settings": "localrag.config.settings",
+    "offline": "localrag.egress.network",
     "LocalragError": "localrag.errors",
-    "Filter": "localrag.stores.filters",
+    "Filter": "localrag.library.catalogue.filters",
     "Answer": "localrag.types",
     "Chunk": "localrag.types",
     "Citation": "localrag.types",

@@ -19,7 +19,8 @@ INTERRUPTED = 130
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
-    from localrag import network, processes
+    from localrag.egress import network
+    from localrag.system import processes
 
     network.close_doors()
     # Libraries start programs too; relative entries would find them in the current folder.

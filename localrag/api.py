@@ -20,25 +20,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from localrag import factory, hosted
-from localrag.config import RERANKERS, Settings, load_settings
+from localrag.config.settings import RERANKERS, Settings, load_settings
 from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import ModelNotFoundError
+from localrag.library.catalogue.filters import Filter
+from localrag.library.library import PATIENCE, Library
+from localrag.library.locking import OnWait
+from localrag.library.records import LibraryStatus, Removal
 from localrag.messages import spoken
 from localrag.presentation.steps import note_text
 from localrag.rag.base import OnStep, unheard
 from localrag.rag.conversation import Turn
-from localrag.stores.filters import Filter
-from localrag.stores.library import PATIENCE, Library
-from localrag.stores.locking import OnWait
-from localrag.stores.records import LibraryStatus, Removal
 from localrag.types import Answer, ScoredChunk, Step
 
 if TYPE_CHECKING:
-    from localrag.embeddings.base import Embedder
     from localrag.evaluation.comparisons.modes import Asked, Compared, Tell
     from localrag.evaluation.comparisons.rerankers import Comparison
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
+    from localrag.models.embeddings.base import Embedder
     from localrag.rag.conversation import Conversation
     from localrag.rerankers.base import Reranking
 

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from localrag import factory, hosted
-from localrag.chunking import passage_text
-from localrag.config import Settings, with_reranker
+from localrag.config.settings import Settings, with_reranker
+from localrag.documents.chunking import passage_text
 from localrag.errors import UsageError
+from localrag.library.catalogue.filters import Filter
+from localrag.library.indexes.base import ChunkIds
+from localrag.library.library import Library
 from localrag.rag.base import OnStep, unheard
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.filtered import nothing_allowed, with_steps
-from localrag.stores.base import ChunkIds
-from localrag.stores.filters import Filter
-from localrag.stores.library import Library
 from localrag.types import Answer, Chunk, ScoredChunk, Step
 
 if TYPE_CHECKING:
-    from localrag.embeddings.base import Embedder
+    from localrag.models.embeddings.base import Embedder
     from localrag.prompts.own import Wording
     from localrag.rag.base import Pipeline, Retrieve
     from localrag.rerankers.base import Reranking

@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
-from localrag.config import (
+from localrag.config.settings import (
     CrossEncoderReranking,
     KeywordReranking,
     LlamaCppSettings,
@@ -26,10 +25,21 @@ from localrag.config import (
     Settings,
     WindowChunking,
 )
-from localrag.embeddings.base import Embedder
+from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ModelNotFoundError, UsageError
-from localrag.llms.base import LLM, ChoiceScorer, Options
-from localrag.llms.choices import Chooser, make_chooser
+from localrag.library.indexes.base import (
+    ChunkIds,
+    SearchAndStatistics,
+    TermStatistics,
+    VectorSearch,
+)
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.models.llms.choices import Chooser, make_chooser
+from localrag.models.registry.spec import catalogue
+from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import Pipeline, Retrieve
 from localrag.rag.citations import PageOf
@@ -37,8 +47,6 @@ from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.standard import StandardOptions, StandardRAG
 from localrag.rag.untrusted import CheckedPipeline, UntrustedPassages
-from localrag.registry.spec import catalogue
-from localrag.registry.store import ModelStore, default_models_dir
 from localrag.rerankers.base import KeepOrder, Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.dense import DenseRetriever
@@ -52,9 +60,6 @@ from localrag.retrieval.fusion import (
 )
 from localrag.retrieval.hybrid import HybridRetriever
 from localrag.retrieval.keyword import KeywordRetriever
-from localrag.stores.base import ChunkIds, SearchAndStatistics, TermStatistics, VectorSearch
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
@@ -113,7 +118,7 @@ def make_wording(settings: Settings) -> Wording:
 
 def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     """The embedding model; its folder says which kind it is."""
-    from localrag.embeddings.detect import kind_of
+    from localrag.models.embeddings.detect import kind_of
 
     name = settings.embedding.model
     folder = models.path(name)
@@ -121,19 +126,19 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     weights = _weights_sha256(name, models)
     match kind_of(folder):
         case "use":
-            from localrag.embeddings.use import UniversalSentenceEncoder
+            from localrag.models.embeddings.use import UniversalSentenceEncoder
 
             return UniversalSentenceEncoder(
                 folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
             )
         case "onnx":
-            from localrag.embeddings.onnx import OnnxEmbedder
+            from localrag.models.embeddings.onnx import OnnxEmbedder
 
             return OnnxEmbedder(
                 folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
             )
         case "sentence-transformers":
-            from localrag.embeddings.sentence_transformers import SentenceTransformerEmbedder
+            from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
             return SentenceTransformerEmbedder(
                 folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
@@ -167,8 +172,8 @@ def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
 
 def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> Indexer:
     """What adds files to the library."""
+    from localrag.documents import ParsingProcess
     from localrag.indexing.indexer import Indexer
-    from localrag.parsing import ParsingProcess
     from localrag.text.language import detect
 
     return Indexer(

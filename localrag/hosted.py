@@ -13,17 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from localrag import network
-from localrag.config import OpenAISettings, Settings
-from localrag.stores.filters import Filter
-from localrag.stores.library import Library
-from localrag.stores.private import PrivateSources
+from localrag.config.settings import OpenAISettings, Settings
+from localrag.egress import network
+from localrag.library.catalogue.filters import Filter
+from localrag.library.library import Library
+from localrag.library.private import PrivateSources
 from localrag.types import Step
 
 if TYPE_CHECKING:
-    from localrag.llms.audit import AuditLog
-    from localrag.llms.openai_compatible import OpenAICompatibleModel
-    from localrag.llms.outgoing import Guard
+    from localrag.egress.audit import AuditLog
+    from localrag.models.llms.openai.model import OpenAICompatibleModel
+    from localrag.models.llms.openai.outgoing import Guard
     from localrag.rag.private import Outgoing
 
 
@@ -70,7 +70,7 @@ def audit_log() -> AuditLog:
     """The log of what went to other machines, in the user's state folder."""
     from platformdirs import user_state_path
 
-    from localrag.llms.audit import AuditLog
+    from localrag.egress.audit import AuditLog
 
     return AuditLog(user_state_path("localrag", appauthor=False) / "hosted-calls.jsonl")
 
@@ -82,8 +82,8 @@ def make_served_model(
 
     Raises `NetworkBlockedError` where that machine may not be reached, and `ConfigError`.
     """
-    from localrag.llms.keys import find_key
-    from localrag.llms.openai_compatible import OpenAICompatibleModel
+    from localrag.models.llms.openai.keys import find_key
+    from localrag.models.llms.openai.model import OpenAICompatibleModel
 
     guard, outgoing = _guarded(settings, library) if is_hosted(settings) else (None, None)
     model = OpenAICompatibleModel(
@@ -100,8 +100,8 @@ def make_served_model(
 
 
 def _guarded(settings: Settings, library: Library | None) -> tuple[Guard, Outgoing]:
-    from localrag.llms.outgoing import Guard
-    from localrag.llms.redaction import Redactor
+    from localrag.egress.redaction import Redactor
+    from localrag.models.llms.openai.outgoing import Guard
     from localrag.rag.private import LibrarySecrecy, Outgoing
 
     private = private_sources(settings)

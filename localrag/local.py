@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag.config import LlamaCppSettings
-from localrag.registry.store import ModelStore
-from localrag.stores.gate import KV_FOLDER
-from localrag.stores.library import Library
+from localrag.config.settings import LlamaCppSettings
+from localrag.library.gate import KV_FOLDER
+from localrag.library.library import Library
+from localrag.models.registry.store import ModelStore
 
 if TYPE_CHECKING:
-    from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
 
 
 def make_local_model(
     local: LlamaCppSettings, models: ModelStore, library: Library | None, cache: Path
 ) -> LlamaCppModel:
     """The model; what it has read of the library, if there is one, is kept in there."""
-    from localrag.llms.llama_cpp import LlamaCppModel
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
     path = model_file(local.model, models, cache)
     return LlamaCppModel(
@@ -37,7 +37,7 @@ def model_file(name: str, models: ModelStore, cache: Path) -> Path:
     One that has no published SHA-256 is opened in a process of its own first, once for each
     state of the file. Raises `ModelNotFoundError`, `ModelCorruptError`.
     """
-    from localrag.llms.trial import try_open_once
+    from localrag.models.llms.llama_cpp.trial import try_open_once
 
     path = models.path(name)
     spec = models.catalogue.find(name)
@@ -49,8 +49,8 @@ def model_file(name: str, models: ModelStore, cache: Path) -> Path:
 def _states_on_disk(
     model: Path, library: Library | None, megabytes: int, cache: Path
 ) -> StatesOnDisk | None:
-    from localrag.embeddings.fingerprint import weights_sha256
-    from localrag.llms.llama_cpp import StatesOnDisk
+    from localrag.models.embeddings.fingerprint import weights_sha256
+    from localrag.models.llms.llama_cpp.model import StatesOnDisk
 
     if library is None or not megabytes or library.is_of_others:
         return None

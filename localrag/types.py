@@ -222,6 +222,14 @@ class SelfRAGMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a question got. `grounded` is False when the documents do not hold the answer.
 

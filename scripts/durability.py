@@ -29,18 +29,18 @@ from typing import Any
 
 import numpy as np
 
-from localrag.chunking import WindowChunker, passage_text
-from localrag.embeddings.base import Progress, Vectors
+from localrag.documents import parse_file
+from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.errors import LibraryDamagedError, LocalragError, ModelError
 from localrag.indexing import Committed, Embedded, Event, Indexer, Parsed, Removed, Synced, indexer
-from localrag.parsing import parse_file
-from localrag.registry import pip
-from localrag.registry.pull import pull
-from localrag.registry.spec import Catalogue, FolderSource, ModelFile, ModelSpec
-from localrag.registry.store import ModelStore
-from localrag.stores.checking import check_library
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
+from localrag.library.checking import check_library
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
+from localrag.models.embeddings.base import Progress, Vectors
+from localrag.models.registry import pip
+from localrag.models.registry.pull import pull
+from localrag.models.registry.spec import Catalogue, FolderSource, ModelFile, ModelSpec
+from localrag.models.registry.store import ModelStore
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 

@@ -7,7 +7,7 @@ Every input is a seeded mutation of a sample. One process reads them one after a
 limits of the process that reads documents for users. Wrong is: another exception than the one
 that says what is wrong with the input, and, where the product reads in its own process, a crash,
 more than the time, or more than the memory. Parsers may crash or fill the memory: then the very
-input goes through `localrag.parsing.ParsingProcess`, as does one in every --through of all, and
+input goes through `localrag.documents.ParsingProcess`, as does one in every --through of all, and
 must come out as a document or as a clear error. With --state, a run that was stopped goes on
 where it was. Exit code 1 if anything is wrong; such inputs are kept in the state's folder.
 """
@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fuzz_inputs import TARGETS, Case, mutate
 
-from localrag.confinement import limit_memory
+from localrag.documents import ParsingProcess
 from localrag.errors import LocalragError, ParsingError
-from localrag.parsing import ParsingProcess
+from localrag.system.confinement import limit_memory
 
 SECONDS, MEMORY = 20.0, 2**30
 """Limits of a run, far below those that users get: the inputs are small. Processor seconds,

@@ -37,13 +37,13 @@ from fuzz_catalogue import (
     make_endless,
 )
 
-from localrag.chunking import passage_text
+from localrag.documents.chunking import passage_text
 from localrag.errors import LocalragError
-from localrag.llms.state_files import StateFiles
-from localrag.seals import own_seal
-from localrag.stores.checking import check_library
-from localrag.stores.library import Library
-from localrag.stores.travelling import export_library, import_library
+from localrag.library.checking import check_library
+from localrag.library.library import Library
+from localrag.library.travelling import export_library, import_library
+from localrag.models.llms.llama_cpp.state_files import StateFiles
+from localrag.system.seals import own_seal
 from localrag.text.tokenize import Tokenizer
 
 PROSE = "The harbour of Greyholm is old. 港口很古老，灯塔建于一八七四年。"

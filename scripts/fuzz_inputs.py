@@ -236,9 +236,9 @@ def parse(suffix: str) -> Reads:
     names = (f"a{suffix}", f"../../a{suffix}", f"名\x1b[2J{suffix}", f"{'x' * 200}{suffix}")
 
     def read(case: Case) -> None:
-        from localrag.chunking import WindowChunker
+        from localrag.documents import parse_file
+        from localrag.documents.chunking import WindowChunker
         from localrag.indexing.cleaning import storable
-        from localrag.parsing import parse_file
 
         path = Path(case.draw.choice(names))
         document = storable(parse_file(path, case.data), str(path))
@@ -268,7 +268,7 @@ def expect_sound(document: Document) -> None:
 
 def read_settings(case: Case) -> None:
     """Load a settings file, and now and then a variable of the environment."""
-    from localrag.config import load_settings
+    from localrag.config.settings import load_settings
 
     path = case.folder / "config.toml"
     path.write_bytes(case.data)
@@ -333,7 +333,7 @@ def ggufs() -> list[bytes]:
 
 def read_gguf(case: Case) -> None:
     """Check the head of a GGUF file."""
-    from localrag.llms.gguf import check_gguf
+    from localrag.models.llms.llama_cpp.gguf import check_gguf
 
     path = case.folder / "a.gguf"
     path.write_bytes(case.data)
@@ -352,7 +352,7 @@ def manifests() -> list[bytes]:
 
 def read_manifests(case: Case) -> None:
     """List and look for models, with the input as what lies beside them."""
-    from localrag.registry.store import ModelStore
+    from localrag.models.registry.store import ModelStore
 
     store = ModelStore(case.folder)
     model = store.catalogue.models[0]
@@ -394,8 +394,8 @@ def read_library(case: Case) -> None:
     """Check, open and search a library of which one file is the input."""
     from durability import SlowEmbedder, open_library
 
-    from localrag.chunking import passage_text
-    from localrag.stores.checking import check_library
+    from localrag.documents.chunking import passage_text
+    from localrag.library.checking import check_library
     from localrag.text.tokenize import Tokenizer
 
     directory = case.folder / "library"
@@ -427,7 +427,7 @@ def exports() -> list[bytes]:
 
     from durability import make_indexer, open_library
 
-    from localrag.stores.travelling import export_library
+    from localrag.library.travelling import export_library
 
     with tempfile.TemporaryDirectory() as name:
         documents, directory = Path(name, "documents"), Path(name, "library")
@@ -452,8 +452,8 @@ def read_export(case: Case) -> None:
     import json
     import zipfile
 
-    from localrag.chunking import passage_text
-    from localrag.stores.travelling import import_library
+    from localrag.documents.chunking import passage_text
+    from localrag.library.travelling import import_library
     from localrag.text.tokenize import Tokenizer
 
     kind, _, data = case.data.partition(b"\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag import network
+from localrag.egress import network
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.embeddings.base import Progress, Vectors
+from localrag.models.embeddings.base import Progress, Vectors
 
 _TOKEN = re.compile(r"[a-z0-9]+|[^\W\da-z_]", re.IGNORECASE)
 

@@ -21,9 +21,11 @@ from fakes import HashEmbedder
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
-from localrag import __main__, factory, network
+from localrag import __main__, factory
 from localrag.cli import click_chinese
-from localrag.llms.base import Message, Options
+from localrag.egress import network
+from localrag.models.llms.base import Options
+from localrag.types import Message
 
 CODES = (
     "\x1b]0;owned\x07\x1b[2J\x9b31m\x85\x7f\r\u202e\u2066\u200b\u200d\u2060\U000e0041\ufeff\u2028"

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.evaluation.answer_metrics import tokens
-from localrag.llms.base import Completion, Message, Options
+from localrag.models.llms.base import Completion, Options
+from localrag.types import Message
 
 
 class Killed(Exception):  # noqa: N818 - stands for the end of a process

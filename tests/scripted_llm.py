@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError
-from localrag.llms.base import Completion, Message, Options
+from localrag.models.llms.base import Completion, Options
+from localrag.types import Message
 
 
 class ScriptedLLM:

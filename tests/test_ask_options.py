@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
-from stores.library_fixtures import EMBEDDER, add, document, open_library
 
 from localrag import factory
-from localrag.config import Settings
+from localrag.config.settings import Settings
 from localrag.engine import AskOptions, Engine
 from localrag.errors import UsageError
-from localrag.llms.base import Message, Options
+from localrag.library.catalogue.filters import Filter
+from localrag.models.llms.base import Options
 from localrag.rag.conversation import Turn
-from localrag.stores.filters import Filter
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.types import Answer, Message, ScoredChunk, Step
 
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
 TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from localrag.config import (
+from localrag.config.faults import explain
+from localrag.config.settings import (
     LlamaCppSettings,
     OpenAISettings,
     Settings,
@@ -16,7 +17,6 @@ from localrag.config import (
     settings_path,
     unset_in_file,
 )
-from localrag.config_faults import explain
 from localrag.errors import ConfigError
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from localrag import confinement
 from localrag.cli import doctor
+from localrag.documents import ParsingProcess
+from localrag.documents.worker import PROGRAM
 from localrag.errors import ParsingError
-from localrag.parsing import ParsingProcess
-from localrag.parsing.worker import PROGRAM
+from localrag.system import confinement
 
 ATTACKING = """
 import ctypes, os, socket, subprocess, sys, threading
-import localrag.parsing.files as files
+import localrag.documents.files as files
 from localrag.types import Document, Page
 
 def thread(action):
@@ -194,7 +194,7 @@ def test_where_the_kernel_has_neither_reading_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without = (
-        "from localrag import confinement\n"
+        "from localrag.system import confinement\n"
         "confinement._landlock = confinement._seccomp = lambda *_: False\n"
     )
     process = ParsingProcess(program=without + PROGRAM)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from localrag import disk_encryption
 from localrag.cli import at_rest
-from localrag.disk_encryption import Linux, Protection
+from localrag.system import disk_encryption
+from localrag.system.disk_encryption import Linux, Protection
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="only on systems with real links")
 
@@ -225,7 +225,7 @@ def test_this_machine_answers_without_starting_a_program(
     def run(*_: object, **__: object) -> None:
         raise AssertionError("a program was started")
 
-    monkeypatch.setattr("localrag.processes.run", run)
+    monkeypatch.setattr("localrag.system.processes.run", run)
     disk_encryption.of_path(tmp_path / "not" / "yet", ask=False)
     disk_encryption.of_swap(ask=False)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag import files
+from localrag.system import files
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
 
@@ -174,7 +174,7 @@ def test_a_scratch_folder_is_swept_when_its_process_was_killed(
 ) -> None:
     monkeypatch.setattr(files, "_scratch_place", lambda: tmp_path)
     code = (
-        "import os, sys, pathlib\nfrom localrag import files\n"
+        "import os, sys, pathlib\nfrom localrag.system import files\n"
         "files._scratch_place = lambda: pathlib.Path(sys.argv[1])\n"
         "with files.scratch_folder() as folder:\n"
         "    (folder / 'text').write_text('secret')\n    os._exit(9)\n"

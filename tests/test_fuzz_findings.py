@@ -15,8 +15,9 @@ import pytest
 from fakes import HashEmbedder
 
 from localrag.bundle.installer import Problem, parse_manifest
-from localrag.chunking import WindowChunker, passage_text
-from localrag.config import load_settings
+from localrag.config.settings import load_settings
+from localrag.documents import parse_file, worker
+from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.errors import (
     ConfigError,
     LibraryDamagedError,
@@ -27,12 +28,11 @@ from localrag.errors import (
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.retrieval.beir import read_retrieval_set
 from localrag.indexing import Indexer
-from localrag.parsing import parse_file, worker
-from localrag.registry.store import ModelStore
-from localrag.seals import own_seal
-from localrag.stores.keywords import read_pointer
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
+from localrag.library.indexes.tantivy import read_pointer
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
+from localrag.models.registry.store import ModelStore
+from localrag.system.seals import own_seal
 from localrag.text.tokenize import Tokenizer
 
 DEEP = '{"a":' * 5000
@@ -176,7 +176,7 @@ def test_a_disk_that_turns_read_only_while_old_indexes_are_swept(
     ) as library:
         library.sync()
         (tmp_path / "library" / "keywords" / "bm25-00000000").mkdir()
-        monkeypatch.setattr("localrag.files.delete_tree", refused)
+        monkeypatch.setattr("localrag.system.files.delete_tree", refused)
         assert not library.keywords.sweep()
         assert not library.purge()
 

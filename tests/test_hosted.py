@@ -17,10 +17,10 @@ from hosted_server import HOST, Hosted, serving
 from localrag import LocalRAG, Turn, factory, hosted
 from localrag.cli import hosted as asking
 from localrag.cli.group import cli
-from localrag.config import HostedSettings, LLMReranking, OpenAISettings, Settings
+from localrag.config.settings import HostedSettings, LLMReranking, OpenAISettings, Settings
+from localrag.egress import consent
 from localrag.errors import NetworkBlockedError
-from localrag.llms import consent
-from localrag.stores.filters import Filter
+from localrag.library.catalogue.filters import Filter
 from localrag.types import Step
 
 KEY = "sk-canary-51c0de"
@@ -182,7 +182,7 @@ def test_a_question_that_quotes_a_private_document_is_refused(
 
 
 def consent_message(text: str) -> object:
-    from localrag.llms.base import Message
+    from localrag.types import Message
 
     return Message("user", text)
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from localrag import network
+from localrag.egress import network
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 PRELUDE = """
 import json, os, socket, sys, urllib.parse
-from localrag import network
+from localrag.egress import network
 from localrag.errors import NetworkBlockedError
 network.close_doors()
 """
@@ -289,15 +289,15 @@ def test_libraries_are_told_not_to_report_before_they_are_loaded(
     assert "HF_HUB_OFFLINE" not in os.environ
     for name in ("ORT_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
         monkeypatch.delenv(name, raising=False)
-    from localrag.embeddings.runtime import open_session
     from localrag.errors import ModelError
+    from localrag.models.embeddings.runtime import open_session
 
     with pytest.raises(ModelError):
         open_session(tmp_path / "none.onnx")
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
+    from localrag.documents import parse_file
     from localrag.errors import ParsingError
-    from localrag.parsing import parse_file
 
     (tmp_path / "none.pdf").write_bytes(b"%PDF-")
     with pytest.raises(ParsingError):  # PyMuPDF imports ONNX Runtime
@@ -818,8 +818,8 @@ def test_only_the_language_model_that_is_set_is_reached(
     url, requests = proxy
     printed = program(
         f"""
-from localrag.llms.openai_compatible import OpenAICompatibleModel
-from localrag.llms.base import Message, Options
+from localrag.models.llms.openai.model import OpenAICompatibleModel
+from localrag.models.llms.base import Message, Options
 from localrag import errors
 if {offline}:
     localrag.offline()

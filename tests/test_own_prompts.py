@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from localrag import factory
-from localrag.config import Settings, load_settings
+from localrag.config.settings import Settings, load_settings
 from localrag.errors import ConfigError
 from localrag.prompts import render, template
 from localrag.prompts.own import LANGUAGES, OWN, Wording, read_wording, write_prompts

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from localrag import processes
+from localrag.system import processes
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
-LAUNCHER = PACKAGE / "processes.py"
+LAUNCHER = PACKAGE / "system" / "processes.py"
 INSTALLER = PACKAGE / "bundle" / "installer.py"
 """Travels without localrag, so it has a launcher of its own."""
 
@@ -175,7 +175,7 @@ def test_localrag_in_the_users_own_packages(
     monkeypatch.syspath_prepend(str(users))
     assert said(program) == "users users"
     again = (
-        "import sys\nfrom localrag import processes as p\n"
+        "import sys\nfrom localrag.system import processes as p\n"
         f"done = p.run(p.python({program!r}), p.PLAIN, stdout=p.PIPE)\n"
         "print(done.stdout.decode())"
     )
@@ -247,8 +247,8 @@ def test_input_and_time_limit() -> None:
 
 
 STARTS_ANOTHER = (
-    "import sys\nfrom localrag import processes as p\n"
-    "one = p.start(p.python('import time; from localrag.processes import end_with_parent;'\n"
+    "import sys\nfrom localrag.system import processes as p\n"
+    "one = p.start(p.python('import time; from localrag.system.processes import end_with_parent;'\n"
     "                       'end_with_parent(); time.sleep(60)'), p.PLAIN)\n"
     "print(one.pid, flush=True)\nimport time; time.sleep(60)"
 )

@@ -10,14 +10,19 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 
 ELSEWHERE = {
-    "files.py": "the one way",
+    "system/files.py": "the one way",
     "bundle/installer.py": "a program of its own, which runs before localrag is there; it installs",
     "cli/namespace.py": "writes to the kernel, in /proc",
 }
 """Modules that may make files by themselves, and why."""
 
-LIBRARY = ("stores/keywords.py", "stores/locking.py", "stores/media.py", "stores/travelling.py")
-"""What makes the files of a library, by ways of its own (`tests/stores/` has the modes)."""
+LIBRARY = (
+    "library/indexes/tantivy.py",
+    "library/locking.py",
+    "library/media.py",
+    "library/travelling.py",
+)
+"""What makes the files of a library, by ways of its own (`tests/library/` has the modes)."""
 
 MAKERS = {
     *("mkdir", "makedirs", "touch", "write_text", "write_bytes", "symlink_to", "hardlink_to"),

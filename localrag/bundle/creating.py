@@ -27,14 +27,14 @@ from localrag.bundle import (
 from localrag.bundle.manifest import Base, File, Manifest, Target
 from localrag.bundle.wheels import Gathering, Pip, Tell, versions_here
 from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
-from localrag.files import copy_file, make_folder, make_private, write_output
 from localrag.messages import tr
-from localrag.registry.download import sha256_of
-from localrag.registry.manifest import MANIFEST as MODEL_RECORD
-from localrag.registry.manifest import Installed
-from localrag.registry.manifest import write as write_record
-from localrag.registry.spec import ModelSpec
-from localrag.registry.store import ModelStore
+from localrag.models.registry.download import sha256_of
+from localrag.models.registry.manifest import MANIFEST as MODEL_RECORD
+from localrag.models.registry.manifest import Installed
+from localrag.models.registry.manifest import write as write_record
+from localrag.models.registry.spec import ModelSpec
+from localrag.models.registry.store import ModelStore
+from localrag.system.files import copy_file, make_folder, make_private, write_output
 
 DOCUMENTS = ("README.md", "README.zh-CN.md", "SECURITY.md", "CHANGELOG.md", "LICENSE")
 INSTALLER = "install.py"

@@ -8,14 +8,14 @@ from pathlib import Path, PurePosixPath
 
 from localrag.bundle.manifest import path_fault
 from localrag.bundle.wheel_file import Wheel
-from localrag.files import make_folder, write_output
-from localrag.registry.spec import (
+from localrag.models.registry.spec import (
     HuggingFaceSource,
     ModelScopeSource,
     ModelSpec,
     PackageSource,
     Source,
 )
+from localrag.system.files import make_folder, write_output
 
 FOLDER = "licences"
 INDEX = "INDEX.txt"

@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from localrag.errors import BundleError
-from localrag.files import replace_content
-from localrag.registry.download import sha256_of
+from localrag.models.registry.download import sha256_of
+from localrag.system.files import replace_content
 
 FORMAT: Final = 1
 MANIFEST = "manifest.json"

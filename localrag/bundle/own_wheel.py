@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from localrag.bundle import processes
 from localrag.errors import BundleError
-from localrag.files import overwrite_file
+from localrag.system.files import overwrite_file
 
 DISTRIBUTION = "localrag-offline"
 """Not the name of the import package: `localrag` is somebody else's on the public index."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localrag import files
 from localrag.bundle import manifest
 from localrag.bundle.manifest import MANIFEST
 from localrag.errors import BundleError
+from localrag.system import files
 
 MARKER = "UNFINISHED"
 """Lies in a folder that is not a bundle yet, so that it can be known and deleted."""

@@ -3,7 +3,7 @@
 It is published as source, and a plain build uses every instruction that the builder's
 processor has: on an older one it dies of an illegal instruction. Here llama.cpp's
 processor code is compiled once for each generation of processors, and the best that runs
-is chosen when it is loaded (`localrag.llms.native`).
+is chosen when it is loaded (`localrag.models.llms.llama_cpp.native`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import time
 import zipfile
 from pathlib import Path
 
-from localrag import files
 from localrag.bundle import processes
 from localrag.bundle.wheels import Tell
 from localrag.errors import BundleError
 from localrag.messages import tr
-from localrag.processes import find, search_path
+from localrag.system import files
+from localrag.system.processes import find, search_path
 
 NAME = "llama-cpp-python"
 _VARIANT = re.compile(r"(^|/)(lib)?ggml-cpu-[^/]+\.(so|dll|dylib)$")

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
-from localrag import network, processes
+from localrag.egress import network
 from localrag.errors import BundleError
+from localrag.system import processes
 
 _KEPT = 400
 

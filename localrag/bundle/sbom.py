@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from localrag.bundle.manifest import File
 from localrag.bundle.own_wheel import DISTRIBUTION
 from localrag.bundle.wheel_file import Wheel, licence_of
-from localrag.files import write_output
-from localrag.registry.spec import ModelSpec
+from localrag.models.registry.spec import ModelSpec
+from localrag.system.files import write_output
 
 if TYPE_CHECKING:
     from cyclonedx.model import Property

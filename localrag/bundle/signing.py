@@ -11,9 +11,9 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from localrag import files, processes
 from localrag.bundle import installer
 from localrag.errors import BundleError
+from localrag.system import files, processes
 
 
 def sign(bundle: Path, key: Path) -> str:

@@ -15,13 +15,13 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag import files
 from localrag.bundle import processes, targets, wheel_file
 from localrag.bundle.manifest import Target
 from localrag.bundle.own_wheel import DISTRIBUTION
 from localrag.bundle.wheel_file import Wheel
 from localrag.errors import BundleError, UsageError
 from localrag.messages import tr
+from localrag.system import files
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

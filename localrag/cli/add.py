@@ -47,8 +47,8 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     """Add and report."""
     from localrag.api import LocalRAG
     from localrag.cli.progress import Bars, say_waiting
-    from localrag.parsing import walk
-    from localrag.stores.media import network_warning
+    from localrag.documents import walk
+    from localrag.library.media import network_warning
 
     # A mistyped path is said before anything is made.
     walk([Path(path).expanduser() for path in paths], [])

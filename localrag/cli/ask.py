@@ -25,7 +25,7 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from localrag.api import Asking, LocalRAG
-    from localrag.stores.filters import Filter
+    from localrag.library.catalogue.filters import Filter
     from localrag.types import Answer, LeftOut, Step
 
 
@@ -85,7 +85,7 @@ def ask(
     """Ask and print."""
     from localrag.api import Asking, LocalRAG
     from localrag.cli.render import answer_json
-    from localrag.config import load_settings
+    from localrag.config.settings import load_settings
 
     settings = load_settings()
     if (strict or budget) and (mode or settings.answer.mode) != "self-rag":

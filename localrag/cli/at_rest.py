@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localrag.disk_encryption import Protection, of_path, of_swap
 from localrag.messages import tr
+from localrag.system.disk_encryption import Protection, of_path, of_swap
 
 
 def protections(library: Path, *, ask: bool) -> dict[str, tuple[Path | None, Protection]]:

@@ -14,7 +14,7 @@ from localrag.messages import tr
 from localrag.presentation.steps import note_text
 
 if TYPE_CHECKING:
-    from localrag.config import Settings
+    from localrag.config.settings import Settings
     from localrag.evaluation.retrieval.beir import RetrievalSet
     from localrag.evaluation.retrieval.runs import Run
 
@@ -79,7 +79,7 @@ def retrieval(
     as_json: bool,
 ) -> None:
     """Measure, then print."""
-    from localrag.config import load_settings
+    from localrag.config.settings import load_settings
     from localrag.evaluation.retrieval.beir import read_retrieval_set
 
     settings = load_settings()
@@ -111,7 +111,7 @@ def _measure(
     rerankers: tuple[str, ...],
 ) -> list[Run]:
     from localrag import factory
-    from localrag.config import with_reranker
+    from localrag.config.settings import with_reranker
     from localrag.evaluation.retrieval.runs import (
         RememberedQueries,
         RerankedRetriever,
@@ -223,7 +223,7 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
 def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
     from localrag.errors import UsageError
     from localrag.evaluation.retrieval.plot import bar_chart
-    from localrag.files import write_output
+    from localrag.system.files import write_output
 
     try:
         write_output(path, bar_chart(title, runs))

@@ -15,7 +15,7 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from localrag.bundle.creating import Request
-    from localrag.registry.store import ModelStore
+    from localrag.models.registry.store import ModelStore
 
 # Those of `bundle.targets`, repeated here because that module is heavier.
 TARGETS = ("linux-x86_64", "linux-arm64", "macos-arm64", "macos-x86_64", "windows-x86_64")

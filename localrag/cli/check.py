@@ -22,9 +22,9 @@ from localrag.messages import tr
 def check(library: Path, as_json: bool) -> None:
     """Check and report; changes nothing."""
     from localrag import factory
-    from localrag.chunking import passage_text
-    from localrag.config import load_settings
-    from localrag.stores.checking import check_library
+    from localrag.config.settings import load_settings
+    from localrag.documents.chunking import passage_text
+    from localrag.library.checking import check_library
 
     settings = load_settings()
     started = time.monotonic()

@@ -130,7 +130,7 @@ def compare(
 def check_page(path: Path) -> None:
     """Raise `UsageError` where no page can be written, before a long run and not after it."""
     from localrag.errors import UsageError
-    from localrag.files import check_output
+    from localrag.system.files import check_output
 
     try:
         check_output(path)
@@ -145,7 +145,7 @@ def check_page(path: Path) -> None:
 
 def write_page(path: Path, html: str) -> None:
     """Write a page and say where it is."""
-    from localrag.files import write_output
+    from localrag.system.files import write_output
 
     write_output(path, html)
     note(tr("The page is in {path}.", path=path))

@@ -36,7 +36,7 @@ def show(as_json: bool) -> None:
 @config.command(help=tr("Print where the settings file is."))
 def path() -> None:
     """Print the path, whether or not the file exists."""
-    from localrag.config import settings_path
+    from localrag.config.settings import settings_path
 
     say(settings_path())
 
@@ -46,7 +46,7 @@ def path() -> None:
 @click.argument("value", metavar=tr("VALUE"))
 def set_(key: str, value: str) -> None:
     """Check the value, then write it; other lines and comments of the file stay."""
-    from localrag.config import set_in_file
+    from localrag.config.settings import set_in_file
 
     written = set_in_file(key, value)
     say(tr("{key} is now {value} ({path}).", key=key, value=value, path=written))
@@ -56,7 +56,7 @@ def set_(key: str, value: str) -> None:
 @click.argument("key", metavar=tr("KEY"))
 def unset(key: str) -> None:
     """Remove the line from the settings file."""
-    from localrag.config import unset_in_file
+    from localrag.config.settings import unset_in_file
 
     written = unset_in_file(key)
     say(tr("{key} is back to its default ({path}).", key=key, path=written))
@@ -85,7 +85,7 @@ def prompts(folder: Path) -> None:
 
 
 def _show(as_json: bool) -> None:
-    from localrag.config import Settings, load_settings, settings_path, settings_table
+    from localrag.config.settings import Settings, load_settings, settings_path, settings_table
     from localrag.hosted import audit_log
 
     effective = settings_table(load_settings())

@@ -18,8 +18,8 @@ from localrag.errors import LibraryNotFoundError, LocalragError
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.config import Settings
-    from localrag.registry.store import ModelStore
+    from localrag.config.settings import Settings
+    from localrag.models.registry.store import ModelStore
 
 PACKAGES = (
     "llama-cpp-python",
@@ -86,7 +86,7 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
 
 def examine(library: Path, *, quick: bool) -> Iterator[Finding]:
     """Every finding, as soon as it stands; `quick` does not load the language model."""
-    from localrag.config import load_settings, settings_path
+    from localrag.config.settings import load_settings, settings_path
     from localrag.factory import make_models
 
     settings = load_settings()
@@ -150,7 +150,7 @@ def _machine() -> Finding:
 
 def _reading() -> Finding:
     """Whether the process that reads documents can do no more than that."""
-    from localrag import confinement
+    from localrag.system import confinement
 
     part, held = tr("reading"), confinement.in_force()
     if held == {"files", "system calls"}:
@@ -219,7 +219,7 @@ def _embedding(settings: Settings, models: ModelStore) -> Iterator[Finding]:
 
 def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
     from localrag.api import LocalRAG
-    from localrag.stores.media import modes_warning
+    from localrag.library.media import modes_warning
 
     damaged: list[Path] = []
     try:
@@ -253,7 +253,7 @@ def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
 
 
 def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Finding]:
-    from localrag.config import OpenAISettings
+    from localrag.config.settings import OpenAISettings
 
     part = tr("language model")
     if isinstance(settings.llm, OpenAISettings):
@@ -268,7 +268,7 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
     if quick:
         return
     note(tr("Measuring the language model …"))
-    from localrag.llms.llama_cpp import LlamaCppModel
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
     with LlamaCppModel(
         path,
@@ -355,7 +355,7 @@ def _memory(part: str, path: Path) -> Finding:
 
 
 def _has_gpu() -> bool:
-    from localrag import processes
+    from localrag.system import processes
 
     return processes.find("nvidia-smi") is not None
 

@@ -322,7 +322,7 @@ def make(
 def _write_page(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
     from localrag.evaluation.reports.page import render_page
-    from localrag.files import write_output
+    from localrag.system.files import write_output
 
     try:
         write_output(path, render_page(report))
@@ -365,7 +365,7 @@ def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None
 def _write_table(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
     from localrag.evaluation.reports.csv_table import write_csv
-    from localrag.files import write_output
+    from localrag.system.files import write_output
 
     try:
         table = StringIO(newline="")

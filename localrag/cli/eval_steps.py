@@ -9,7 +9,7 @@ from localrag.cli.output import note
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.config import Settings
+    from localrag.config.settings import Settings
     from localrag.evaluation.dataset import Sample
     from localrag.evaluation.remembered import CallStore
     from localrag.evaluation.reports.report import Report
@@ -72,7 +72,7 @@ def say_estimate(
 
 def _graded(settings: Settings) -> int:
     """Passages of a question that the language model grades: to rerank them, or in Self-RAG."""
-    from localrag.config import LLMReranking
+    from localrag.config.settings import LLMReranking
 
     reranked = settings.reranker.candidates if isinstance(settings.reranker, LLMReranking) else 0
     # What both grade is read once.

@@ -18,7 +18,7 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
-    from localrag.config import Settings
+    from localrag.config.settings import Settings
     from localrag.evaluation.dataset import Context, Sample
     from localrag.evaluation.judging.drafting import Passage
     from localrag.evaluation.remembered import CallStore, RememberedModel
@@ -58,7 +58,7 @@ def settings_of(file: Path | None) -> Settings:
 
     import msgspec
 
-    from localrag.config import load_settings
+    from localrag.config.settings import load_settings
     from localrag.errors import UsageError
 
     own = load_settings()
@@ -108,8 +108,8 @@ def open_judge(settings: Settings, store: CallStore) -> Iterator[OpenJudge]:
 
 def _workers(settings: Settings) -> int:
     """Calls at once: one for a model in this process, which has one lock."""
-    from localrag.config import OpenAISettings
-    from localrag.llms.served import calls_at_once
+    from localrag.config.settings import OpenAISettings
+    from localrag.models.llms.openai.served import calls_at_once
 
     llm = settings.llm
     return calls_at_once(llm.base_url) if isinstance(llm, OpenAISettings) else 1
@@ -149,8 +149,8 @@ def model_fingerprint(settings: Settings) -> str:
     model's name, and what a local one tells of its weights.
     """
     from localrag import factory
-    from localrag.config import OpenAISettings
-    from localrag.llms.served import served
+    from localrag.config.settings import OpenAISettings
+    from localrag.models.llms.openai.served import served
 
     llm = settings.llm
     if isinstance(llm, OpenAISettings):
@@ -221,7 +221,7 @@ class LibraryPipeline:
         The weights of a reranker in a folder of one's own are known by its path alone.
         """
         from localrag import __version__, factory
-        from localrag.config import settings_table
+        from localrag.config.settings import settings_table
         from localrag.evaluation.remembered import key_of
         from localrag.prompts import all_prompts
 
@@ -348,7 +348,7 @@ def open_pipeline(
 def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
     """A function that writes one line to the file, or to standard output without one."""
     from localrag.errors import UsageError
-    from localrag.files import create_file
+    from localrag.system.files import create_file
 
     if path is None:
         yield say
@@ -372,7 +372,7 @@ def writing(path: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def _context(found: ScoredChunk) -> Context:
-    from localrag.chunking import passage_text
+    from localrag.documents.chunking import passage_text
     from localrag.evaluation.dataset import Context
 
     chunk = found.chunk

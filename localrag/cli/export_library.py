@@ -31,7 +31,7 @@ def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Pa
 @json_option
 def export_library(archive: Path, library: Path, as_json: bool) -> None:
     """Export and report."""
-    from localrag.stores.travelling import export_library as export
+    from localrag.library.travelling import export_library as export
 
     started = time.monotonic()
     manifest = export(library, archive)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 import click
 
 from localrag.errors import UsageError
+from localrag.library.catalogue.filters import SUFFIXES, FileType, Filter, FilterLanguage
 from localrag.messages import tr
-from localrag.stores.filters import SUFFIXES, FileType, Filter, FilterLanguage
 
 EXPANSIONS = ("none", "multi-query", "hyde")
 """The values of `retrieval.expansion`; repeated here because that module is heavier."""

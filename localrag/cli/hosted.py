@@ -11,7 +11,7 @@ from localrag.cli.output import note, say_text
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.llms.consent import Excerpt, Preview
+    from localrag.egress.consent import Excerpt, Preview
 
 SHOWN = 20
 """Passages that are named; of more, only the number is said."""
@@ -19,7 +19,7 @@ SHOWN = 20
 
 def begin(command: str, *, yes: bool, texts: bool) -> None:
     """Set who is asked in this run; `yes`: nobody; `texts`: whole messages are shown each time."""
-    from localrag.llms import consent
+    from localrag.egress import consent
 
     def show(preview: Preview, first: bool) -> None:
         if first:

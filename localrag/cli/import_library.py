@@ -25,10 +25,10 @@ from localrag.messages import tr
 def import_library(archive: Path, library: Path, as_json: bool) -> None:
     """Import and report; says which embedding model the library needs, if it is not here."""
     from localrag import factory
-    from localrag.chunking import passage_text
     from localrag.cli.progress import say_waiting
-    from localrag.config import load_settings
-    from localrag.stores.travelling import import_library as bring
+    from localrag.config.settings import load_settings
+    from localrag.documents.chunking import passage_text
+    from localrag.library.travelling import import_library as bring
 
     settings = load_settings()
     started = time.monotonic()

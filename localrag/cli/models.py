@@ -26,8 +26,8 @@ from localrag.printable import as_name
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from localrag.registry.job import Event, Observer
-    from localrag.registry.store import ModelStore, Status
+    from localrag.models.registry.job import Event, Observer
+    from localrag.models.registry.store import ModelStore, Status
 
 
 _LINE_EVERY = 10.0  # seconds
@@ -42,7 +42,7 @@ def models() -> None:
 
 
 def _store() -> ModelStore:
-    from localrag.registry.store import ModelStore, default_models_dir
+    from localrag.models.registry.store import ModelStore, default_models_dir
 
     return ModelStore(default_models_dir())
 
@@ -111,7 +111,7 @@ def pull(
     as_json: bool,
 ) -> None:
     """Show licence and size, then bring the models with a progress bar."""
-    from localrag.registry import pull as pulling
+    from localrag.models.registry import pull as pulling
 
     store = _store()
     plans = pulling.plan(store, names)

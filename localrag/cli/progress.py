@@ -13,7 +13,7 @@ from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from localrag.indexing.events import Event
-    from localrag.stores.locking import Holder
+    from localrag.library.locking import Holder
 
 PLAIN_EVERY = 10.0
 """Seconds between two progress lines where the output is not a terminal."""

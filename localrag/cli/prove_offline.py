@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag import processes
 from localrag.cli.output import emit_json, json_option, say
-from localrag.files import scratch_folder
 from localrag.messages import tr
+from localrag.system import processes
+from localrag.system.files import scratch_folder
 
 if TYPE_CHECKING:
     from localrag.cli.proving import Proof
@@ -91,7 +91,7 @@ def watched() -> dict[str, Any]:
 
 def _server() -> list[str]:
     """The address of the language model, where it is another program on this machine."""
-    from localrag.config import OpenAISettings, load_settings
+    from localrag.config.settings import OpenAISettings, load_settings
     from localrag.errors import LocalragError
     from localrag.hosted import is_hosted
 

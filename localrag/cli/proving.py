@@ -1,7 +1,7 @@
 """The process that `localrag prove-offline` watches: every stage, on samples of its own.
 
     main() of this module, with REPORT.json, a nonce, a folder and perhaps a SERVER as arguments,
-    by `localrag.processes`
+    by `localrag.system.processes`
 
 Takes its network away first, where the system allows it; nothing else of localrag or of any
 library has been loaded by then. With SERVER, the address of a language model on this machine,
@@ -23,13 +23,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localrag import files, network, processes
 from localrag.cli import namespace
+from localrag.egress import network
 from localrag.errors import NetworkBlockedError
+from localrag.system import files, processes
 
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
-    from localrag.config import Settings
+    from localrag.config.settings import Settings
 
 QUESTIONS = (
     "When was the lamp of Greyholm changed to electric light?",
@@ -253,7 +254,7 @@ def prove(watch: Watch) -> None:
     """Every stage, in order; those that need what an earlier one could not make are left out."""
     import msgspec
 
-    from localrag.config import load_settings
+    from localrag.config.settings import load_settings
 
     settings: Settings | None = None
 
@@ -336,8 +337,8 @@ def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
 
 def _check(library: Path, settings: Settings) -> None:
     from localrag import factory
-    from localrag.chunking import passage_text
-    from localrag.stores.checking import check_library
+    from localrag.documents.chunking import passage_text
+    from localrag.library.checking import check_library
 
     inspection = check_library(
         library,

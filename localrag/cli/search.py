@@ -22,7 +22,7 @@ from localrag.cli.output import (
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.stores.filters import Filter
+    from localrag.library.catalogue.filters import Filter
     from localrag.types import Step
 
 
@@ -56,7 +56,7 @@ def search(
     """Search and print."""
     from localrag.api import LocalRAG
     from localrag.cli.render import hit_json, print_hits, step_json
-    from localrag.config import load_settings
+    from localrag.config.settings import load_settings
     from localrag.presentation.steps import step_line
 
     overrides: dict[str, object] = {"retrieval.mode": mode} if mode else {}

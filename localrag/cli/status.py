@@ -15,7 +15,7 @@ from localrag.printable import as_name
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from localrag.stores.records import LibraryStatus
+    from localrag.library.records import LibraryStatus
 
 
 @click.command(help=tr("Show what is in the library."))

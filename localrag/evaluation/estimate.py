@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from localrag.evaluation.dataset import Sample
 from localrag.evaluation.judging.statements import sentences
-from localrag.llms.base import LLM, Message, Options
+from localrag.models.llms.base import LLM, Options
+from localrag.types import Message
 
 # Tokens of the judge's prompts beside the text they are about, counted with the starter model.
 _STATEMENT, _REWRITE, _USEFUL, _EVASIVE, _ASKED = 80, 260, 190, 170, 210

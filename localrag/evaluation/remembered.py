@@ -21,10 +21,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag import files
 from localrag.errors import UsageError
-from localrag.llms.base import LLM, ChoiceScorer, Completion, Message, Options
-from localrag.llms.choices import Chooser, make_chooser
+from localrag.models.llms.base import LLM, ChoiceScorer, Completion, Options
+from localrag.models.llms.choices import Chooser, make_chooser
+from localrag.system import files
+from localrag.types import Message
 
 _WAIT = 30.0
 """Seconds that a call waits while another process writes."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from localrag.embeddings.base import Embedder
 from localrag.evaluation import answer_metrics
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.judging import metrics as judge_metrics
 from localrag.evaluation.judging.judge import Finding, Judge, Judged
+from localrag.models.embeddings.base import Embedder
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.chunking import Chunker, passage_text
-from localrag.embeddings.base import Embedder
+from localrag.documents import ParsingProcess, read_bytes, walk
+from localrag.documents.chunking import Chunker, passage_text
 from localrag.errors import ParsingError
 from localrag.indexing.cleaning import origins, storable, storable_path
 from localrag.indexing.events import (
@@ -39,10 +39,10 @@ from localrag.indexing.events import (
     Unchanged,
     Vanished,
 )
-from localrag.parsing import ParsingProcess, read_bytes, walk
-from localrag.stores.library import PATIENCE, Library
-from localrag.stores.locking import OnWait
-from localrag.stores.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.library.library import PATIENCE, Library
+from localrag.library.locking import OnWait
+from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.models.embeddings.base import Embedder
 from localrag.types import Chunk, Document
 
 BATCH = 128

@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Formatter
 
 from localrag.errors import ConfigError
-from localrag.files import make_folder, write_output
 from localrag.prompts import PromptLanguage, render, template
+from localrag.system.files import make_folder, write_output
 
 OWN = ("system", "answer", "answer_or_refuse", "write_from_passages", "without_documents")
 """Those that say how an answer is written. The ones that grade are not among them: the thresholds

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 
-from localrag.embeddings.base import Embedder, Vectors
+from localrag.models.embeddings.base import Embedder, Vectors
 from localrag.text.language import detect
 from localrag.text.sentences import split_sentences
 from localrag.types import Chunk, Citation, ScoredChunk

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localrag.llms.base import LLM, Message, Options
+from localrag.models.llms.base import LLM, Options
 from localrag.prompts import PromptLanguage, render
 from localrag.text.language import answer_language
 from localrag.text.tokenize import STOP_WORDS
+from localrag.types import Message
 
 REMEMBERED_CHARACTERS = 200
 """Of the last answer: enough to know what "it" is, and every token must be read."""

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localrag.chunking import passage_text
-from localrag.llms.base import Message
-from localrag.llms.choices import Chooser
+from localrag.documents.chunking import passage_text
+from localrag.models.llms.choices import Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
 from localrag.rag.citations import hide_labels
-from localrag.types import ScoredChunk
+from localrag.types import Message, ScoredChunk
 
 UTILITIES = ("1", "2", "3", "4", "5")
 UNREAD_UTILITY = 3.0

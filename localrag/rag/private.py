@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 
-from localrag.chunking import passage_text
-from localrag.llms.outgoing import Guard, Passage
-from localrag.llms.quotations import Quotations
+from localrag.documents.chunking import passage_text
+from localrag.egress.quotations import Quotations
+from localrag.library.library import Library
+from localrag.library.private import PrivateSources
+from localrag.models.llms.openai.outgoing import Guard, Passage
 from localrag.rag.base import Retrieve
 from localrag.rerankers.base import Reranker, Tell, unheard
-from localrag.stores.library import Library
-from localrag.stores.private import PrivateSources
 from localrag.types import Note, ScoredChunk
 
 

@@ -15,10 +15,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from localrag.chunking import passage_text
-from localrag.embeddings.base import Embedder
+from localrag.documents.chunking import passage_text
 from localrag.errors import UsageError
-from localrag.llms.base import LLM, Message, Options
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import LLM, Options
 from localrag.prompts import PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
@@ -32,6 +32,7 @@ from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
     Citation,
+    Message,
     Plain,
     Rating,
     ScoredChunk,

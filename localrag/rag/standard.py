@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from localrag.embeddings.base import Embedder
 from localrag.errors import UsageError
-from localrag.llms.base import LLM, Message, Options
-from localrag.llms.choices import Chooser
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
@@ -23,7 +23,7 @@ from localrag.rag.citations import (
 )
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.types import Answer, Message, ScoredChunk, Step
 
 PROMPT_OVERHEAD = 256
 """Tokens kept free for the system text, the task and the chat template."""

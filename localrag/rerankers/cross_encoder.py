@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.chunking import passage_text
-from localrag.embeddings.foreign_code import refuse_foreign_code
-from localrag.embeddings.sentence_transformers import quiet_loading
+from localrag.documents.chunking import passage_text
 from localrag.errors import ModelError
+from localrag.models.embeddings.foreign_code import refuse_foreign_code
+from localrag.models.embeddings.sentence_transformers import quiet_loading
 from localrag.rerankers.base import Tell, best, unheard
 from localrag.rerankers.windows import best_window_scores
 from localrag.types import ScoredChunk

@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from localrag.chunking import passage_text
-from localrag.llms.base import LLM, Message
-from localrag.llms.choices import Chooser
+from localrag.documents.chunking import passage_text
+from localrag.models.llms.base import LLM
+from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rerankers.base import Tell, best, search_shares, unheard
 from localrag.text.language import answer_language
-from localrag.types import Note, ScoredChunk
+from localrag.types import Message, Note, ScoredChunk
 
 Grading = Literal["answerable", "expected"]
 """How a grade is read from the logits: 10 P(Yes) that the exact answer can be had from the

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.chunking import passage_text
-from localrag.embeddings.runtime import open_session
+from localrag.documents.chunking import passage_text
 from localrag.errors import ModelError
+from localrag.models.embeddings.runtime import open_session
 from localrag.rerankers.base import Tell, best, unheard
 from localrag.rerankers.windows import best_window_scores
 from localrag.types import ScoredChunk

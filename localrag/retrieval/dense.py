@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localrag.embeddings.base import Embedder
-from localrag.stores.base import VectorSearch
+from localrag.library.indexes.base import VectorSearch
+from localrag.models.embeddings.base import Embedder
 from localrag.types import Hit
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from localrag.stores.base import TermStatistics
+from localrag.library.indexes.base import TermStatistics
 from localrag.text.language import detect
 from localrag.types import Hit
 

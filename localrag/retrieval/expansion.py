@@ -15,15 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from localrag.embeddings.base import Embedder
 from localrag.errors import GenerationError
-from localrag.llms.base import LLM, Message, Options
+from localrag.library.indexes.base import VectorSearch
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import LLM, Options
 from localrag.prompts import PromptLanguage, render
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.fusion import reciprocal_rank_fusion
-from localrag.stores.base import VectorSearch
 from localrag.text.language import answer_language
-from localrag.types import Hit, LegRank, Step
+from localrag.types import Hit, LegRank, Message, Step
 
 Tell = Callable[[Step], None]
 """Told what was searched instead of the question, and what it cost."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from localrag.stores.base import KeywordSearch
+from localrag.library.indexes.base import KeywordSearch
 from localrag.types import Hit
 
 

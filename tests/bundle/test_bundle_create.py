@@ -31,8 +31,8 @@ from localrag.errors import (
     ModelNotFoundError,
     UsageError,
 )
-from localrag.registry.spec import Catalogue, HuggingFaceSource, ModelFile, ModelSpec
-from localrag.registry.store import ModelStore
+from localrag.models.registry.spec import Catalogue, HuggingFaceSource, ModelFile, ModelSpec
+from localrag.models.registry.store import ModelStore
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 40
 APACHE = "Apache License\nVersion 2.0, January 2004\nterms\nEND OF TERMS AND CONDITIONS\nAPPENDIX"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from fake_wheels import FakePip, Maker, make_wheel
 
-from localrag import processes as launcher
 from localrag.bundle import own_wheel, portable, processes, targets, wheel_file
 from localrag.bundle.manifest import Target
 from localrag.bundle.wheels import TORCH_CPU_INDEX, Gathering, versions_here
 from localrag.errors import BundleError, UsageError
+from localrag.system import processes as launcher
 
 WINDOWS = Target(system="windows", machine="x86_64", python="3.12")
 LINUX_ARM = Target(system="linux", machine="arm64", python="3.12")

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 from fakes import HashEmbedder
 
-from localrag.chunking import WindowChunker, passage_text
 from localrag.cli.add import _print, report_json
 from localrag.cli.remove import remove
+from localrag.documents import parse_file, walk
+from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.errors import ParsingError
 from localrag.indexing import AddReport, Indexer
-from localrag.parsing import parse_file, walk
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
 
 EMBEDDER = HashEmbedder()
 EMBEDDING = EmbeddingIdentity(EMBEDDER.fingerprint, "hash", EMBEDDER.dimension)
@@ -81,7 +81,7 @@ def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
     monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path / "none.toml"))
     arguments = [str(secret), "--library", str(tmp_path / "library")]
     with monkeypatch.context() as patch:
-        patch.setattr("localrag.stores.catalogue.Catalogue.purge", full)
+        patch.setattr("localrag.library.catalogue.catalogue.Catalogue.purge", full)
         result = CliRunner().invoke(remove, [*arguments, *["--json"] * as_json])
     assert result.exit_code == 0, result.output
     if as_json:

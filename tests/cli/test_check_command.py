@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "stores"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "library"))
 
 from library_fixtures import add, document, open_library
 

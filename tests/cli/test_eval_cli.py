@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from judging_llm import JudgingLLM
 
-from localrag.llms.base import Message, Options
+from localrag.models.llms.base import Options
+from localrag.types import Message
 
 ROOT = Path(__file__).resolve().parents[2]
 MILL = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "stores"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "library"))
 
 from library_fixtures import add, document, open_library
 
@@ -53,7 +53,7 @@ def test_a_known_model_that_is_missing_is_named(
 ) -> None:
     from library_fixtures import EMBEDDER
 
-    from localrag.stores.records import EmbeddingIdentity
+    from localrag.library.records import EmbeddingIdentity
 
     monkeypatch.setenv("LOCALRAG_MODELS", str(tmp_path / "models"))
     identity = EmbeddingIdentity("f", "bge-m3", EMBEDDER.dimension)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from passages import CHINESE, ENGLISH
 
-from localrag.embeddings.base import Embedder
+from localrag.models.embeddings.base import Embedder
 
 pytestmark = pytest.mark.models
 
@@ -15,19 +15,19 @@ TEXTS = [*ENGLISH, *CHINESE, "", " ".join(ENGLISH), "a\0b"]
 
 
 def onnx(folder: Path) -> Embedder:
-    from localrag.embeddings.onnx import OnnxEmbedder
+    from localrag.models.embeddings.onnx import OnnxEmbedder
 
     return OnnxEmbedder(folder, threads=2)
 
 
 def use(folder: Path) -> Embedder:
-    from localrag.embeddings.use import UniversalSentenceEncoder
+    from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     return UniversalSentenceEncoder(folder, threads=2)
 
 
 def sentence_transformer(folder: Path) -> Embedder:
-    from localrag.embeddings.sentence_transformers import SentenceTransformerEmbedder
+    from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
     return SentenceTransformerEmbedder(folder, device="cpu", threads=1)
 

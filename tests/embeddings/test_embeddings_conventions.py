@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.embeddings.conventions import Convention, convention
 from localrag.errors import ModelError
+from localrag.models.embeddings.conventions import Convention, convention
 
 BGE_EN = "Represent this sentence for searching relevant passages: "
 BGE_ZH = "为这个句子生成表示以用于检索相关文章："

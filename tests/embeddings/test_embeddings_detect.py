@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.embeddings.detect import kind_of
 from localrag.errors import ModelError, ModelNotFoundError
+from localrag.models.embeddings.detect import kind_of
 
 
 def make(folder: Path, *names: str) -> Path:

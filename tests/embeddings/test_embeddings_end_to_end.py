@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from passages import CHINESE, CHINESE_QUESTIONS, ENGLISH, ENGLISH_QUESTIONS
 
-from localrag.embeddings.base import Embedder
-from localrag.embeddings.onnx import OnnxEmbedder
-from localrag.embeddings.sentence_transformers import SentenceTransformerEmbedder
-from localrag.embeddings.use import UniversalSentenceEncoder
+from localrag.models.embeddings.base import Embedder
+from localrag.models.embeddings.onnx import OnnxEmbedder
+from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
+from localrag.models.embeddings.use import UniversalSentenceEncoder
 
 pytestmark = pytest.mark.models
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from localrag.embeddings.foreign_code import LARGEST, refuse_foreign_code
-from localrag.embeddings.sentence_transformers import SentenceTransformerEmbedder
 from localrag.errors import ModelError
+from localrag.models.embeddings.foreign_code import LARGEST, refuse_foreign_code
+from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
 
 REMOTE = {"auto_map": {"AutoModel": "modeling_evil.EvilModel"}, "model_type": "bert"}

@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localrag.embeddings.onnx import OnnxEmbedder
 from localrag.errors import ModelError
+from localrag.models.embeddings.onnx import OnnxEmbedder
 
 pytestmark = pytest.mark.models
 

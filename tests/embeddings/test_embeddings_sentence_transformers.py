@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localrag.embeddings.sentence_transformers import SentenceTransformerEmbedder
 from localrag.errors import ModelError
+from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
 
 def test_a_folder_that_is_none_says_what_it_lacks(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.embeddings import unigram
-from localrag.embeddings.wire import field_bytes, field_integer
+from localrag.models.embeddings import unigram
+from localrag.models.embeddings.wire import field_bytes, field_integer
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
@@ -96,8 +96,8 @@ def test_same_tokens_as_the_operator(models_dir, shared_data) -> None:
     """The questions of three sets and awkward strings, against SentencePiece itself."""
     import json
 
-    from localrag.embeddings import use_graph
-    from localrag.embeddings.use import UniversalSentenceEncoder
+    from localrag.models.embeddings import use_graph
+    from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     folder = models_dir("use-multilingual-v3")
     operator = UniversalSentenceEncoder(folder)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from passages import CHINESE, CHINESE_QUESTIONS, ENGLISH, ENGLISH_QUESTIONS
 
-from localrag.embeddings import runtime
-from localrag.embeddings.use import UniversalSentenceEncoder
 from localrag.errors import ModelError
+from localrag.models.embeddings import runtime
+from localrag.models.embeddings.use import UniversalSentenceEncoder
 
 pytestmark = pytest.mark.models
 
@@ -85,10 +85,10 @@ def test_neither_torch_nor_its_friends_are_imported(models_dir, tmp_path: Path) 
     program = """
 import sys
 from pathlib import Path
-from localrag.embeddings.detect import kind_of
-from localrag.embeddings.onnx import OnnxEmbedder
-from localrag.embeddings.use import UniversalSentenceEncoder
-import localrag.embeddings.sentence_transformers
+from localrag.models.embeddings.detect import kind_of
+from localrag.models.embeddings.onnx import OnnxEmbedder
+from localrag.models.embeddings.use import UniversalSentenceEncoder
+import localrag.models.embeddings.sentence_transformers
 use, bge, cache = map(Path, sys.argv[1:])
 assert (kind_of(use), kind_of(bge)) == ("use", "onnx")
 embedder = UniversalSentenceEncoder(use, cache_dir=cache)

@@ -1,6 +1,6 @@
 import pytest
 
-from localrag.embeddings.wire import field_bytes, field_integer, fields
+from localrag.models.embeddings.wire import field_bytes, field_integer, fields
 
 
 def test_what_is_written_is_read_back() -> None:

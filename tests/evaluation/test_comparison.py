@@ -12,8 +12,8 @@ from scripted_llm import ScriptedLLM
 from localrag.evaluation.comparisons.rerankers import Comparison, compare
 from localrag.evaluation.comparisons.rerankers_page import render_page
 from localrag.evaluation.comparisons.rerankers_verdict import ReferenceJudge
-from localrag.llms.choices import LogitChooser
 from localrag.messages import interface_language
+from localrag.models.llms.choices import LogitChooser
 from localrag.rerankers.base import Reranking, Tell, best, unheard
 from localrag.types import Answer, Chunk, Citation, ScoredChunk
 

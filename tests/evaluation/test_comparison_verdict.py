@@ -9,7 +9,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
-from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.types import Chunk, ScoredChunk
 
 QUESTION = "When was the perceptron presented?"

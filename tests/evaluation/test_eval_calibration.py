@@ -14,12 +14,12 @@ from judging_llm import JudgingLLM
 
 from localrag import factory
 from localrag.cli.eval_work import model_fingerprint
-from localrag.config import Settings
+from localrag.config.settings import Settings
 from localrag.errors import UsageError
 from localrag.evaluation.judging import calibration
 from localrag.evaluation.judging.gold_set import METRICS, GoldItem, gold_items
 from localrag.evaluation.judging.judge import Judge
-from localrag.llms.choices import LogitChooser, WrittenChooser
+from localrag.models.llms.choices import LogitChooser, WrittenChooser
 
 
 def judge_of(model: JudgingLLM) -> Judge:

@@ -12,7 +12,7 @@ from scripted_llm import ScriptedLLM
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.judging.drafting import Draft, Passage, draft, spread
 from localrag.evaluation.judging.judge import Judge
-from localrag.llms.choices import LogitChooser
+from localrag.models.llms.choices import LogitChooser
 
 MILL = Passage(
     "The Thorn mill was built in 1820. It has two floors and ground rye for the monastery. " * 2,

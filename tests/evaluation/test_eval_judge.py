@@ -10,7 +10,7 @@ from scripted_llm import ScriptedLLM
 from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
-from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 
 YES, NO = {"Yes": 0.9, "No": 0.1}, {"Yes": 0.2, "No": 0.8}
 

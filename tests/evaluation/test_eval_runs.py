@@ -19,7 +19,7 @@ from judging_llm import JudgingLLM, Killed
 from scripted_llm import ScriptedLLM
 
 from localrag.cli import eval_show, eval_steps, eval_work
-from localrag.config import Settings
+from localrag.config.settings import Settings
 from localrag.errors import UsageError
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.estimate import Speed, estimate_seconds
@@ -32,8 +32,9 @@ from localrag.evaluation.reports.wording import remarks
 from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
 from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
 from localrag.factory import Model
-from localrag.llms.base import Message, Options
-from localrag.llms.choices import LogitChooser, WrittenChooser
+from localrag.models.llms.base import Options
+from localrag.models.llms.choices import LogitChooser, WrittenChooser
+from localrag.types import Message
 
 FRANCE = Sample(
     "1",

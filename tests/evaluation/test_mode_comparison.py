@@ -21,7 +21,7 @@ from localrag.evaluation.comparisons.modes import (
 from localrag.evaluation.comparisons.modes_analysis import analysis, decisions_line
 from localrag.evaluation.comparisons.modes_facts import better_way, gather, kind_of
 from localrag.evaluation.comparisons.modes_judge import CRITERIA, PairJudge, Verdict
-from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.types import Answer
 
 ROOT = Path(__file__).resolve().parents[2]

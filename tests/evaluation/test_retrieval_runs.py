@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from fakes import HashEmbedder
 
-from localrag.embeddings.base import Vectors
 from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.plot import bar_chart
 from localrag.evaluation.retrieval.runs import (
@@ -19,6 +18,7 @@ from localrag.evaluation.retrieval.runs import (
     run_retriever,
 )
 from localrag.evaluation.retrieval.vector_cache import document_vectors
+from localrag.models.embeddings.base import Vectors
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.types import Hit, ScoredChunk
 

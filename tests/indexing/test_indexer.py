@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fakes import HashEmbedder
 
-from localrag.chunking import WindowChunker, passage_text
-from localrag.embeddings.base import Progress, Vectors
+from localrag.documents import parse_file
+from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
 from localrag.indexing import (
     AddReport,
@@ -29,9 +29,9 @@ from localrag.indexing import (
     Vanished,
     indexer,
 )
-from localrag.parsing import parse_file
-from localrag.stores.library import Library
-from localrag.stores.records import EmbeddingIdentity
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
+from localrag.models.embeddings.base import Progress, Vectors
 from localrag.types import Document, Page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -427,7 +427,7 @@ def test_files_are_read_in_a_process_of_their_own(
     def not_here(*_: object, **__: object) -> None:
         raise AssertionError("read in this process")
 
-    monkeypatch.setattr("localrag.parsing.files.parse_file", not_here)
+    monkeypatch.setattr("localrag.documents.files.parse_file", not_here)
     room.write("a.txt", "apples and pears")
     room.write("b.pdf", "%PDF-1.7 no pages at all")
     room.write("c.html", "<p>plums</p><img src='http://tracker.invalid/x.png'>")

@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 import pytest
 
-from localrag import files
+from localrag.egress.audit import AuditLog
 from localrag.errors import BackendError
-from localrag.llms.audit import AuditLog
+from localrag.system import files
 
 
 def send(log: AuditLog, host: str = "models.example") -> str:
@@ -107,7 +107,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
 def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     code = (
-        "import sys; from pathlib import Path; from localrag.llms.audit import AuditLog\n"
+        "import sys; from pathlib import Path; from localrag.egress.audit import AuditLog\n"
         "log = AuditLog(Path(sys.argv[1]), limit=3000, kept=50)\n"
         "for n in range(20):\n"
         "    log.sending(host=sys.argv[2], model='m', command='ask', bytes_out=n, passages=0,"

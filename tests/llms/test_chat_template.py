@@ -8,9 +8,9 @@ from datetime import date, datetime
 import pytest
 
 from localrag.errors import BackendError
-from localrag.llms import chat_template
-from localrag.llms.base import Message
-from localrag.llms.chat_template import CHATML, ChatTemplate
+from localrag.models.llms.llama_cpp import chat_template
+from localrag.models.llms.llama_cpp.chat_template import CHATML, ChatTemplate
+from localrag.types import Message
 
 SPECIAL = {"<s>": 1000, "</s>": 1001, "<|im_start|>": 1002, "<|im_end|>": 1003, "<tool>": 1004}
 NAMES = {token: name for name, token in SPECIAL.items()}

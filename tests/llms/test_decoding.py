@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from localrag.errors import StoppedError
-from localrag.llms.base import Message, Options
-from localrag.llms.decoding import STOPPED, Decoder, StopSign
-from localrag.llms.llama_cpp import LlamaCppModel
+from localrag.models.llms.base import Options
+from localrag.models.llms.llama_cpp.decoding import STOPPED, Decoder, StopSign
+from localrag.models.llms.llama_cpp.model import LlamaCppModel
+from localrag.types import Message
 
 # -- without a model ----------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from localrag.llms.engine import LONGEST_RUN, within_the_stack
+from localrag.models.llms.llama_cpp.context import LONGEST_RUN, within_the_stack
 
 
 @pytest.mark.parametrize(

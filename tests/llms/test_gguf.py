@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import BackendError, ModelCorruptError, ModelNotFoundError
-from localrag.llms.gguf import check_gguf
-from localrag.llms.llama_cpp import LlamaCppModel
+from localrag.models.llms.llama_cpp.gguf import check_gguf
+from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
 
 def string(text: str) -> bytes:

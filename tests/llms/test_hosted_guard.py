@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from hosted_server import HOST, Hosted, serving
 
+from localrag.egress import consent
+from localrag.egress.audit import AuditLog
+from localrag.egress.consent import Preview
+from localrag.egress.redaction import Redactor
 from localrag.errors import BackendError, ConfigError, NetworkBlockedError
-from localrag.llms import consent
-from localrag.llms.audit import AuditLog
-from localrag.llms.base import Message, Options
-from localrag.llms.consent import Preview
-from localrag.llms.openai_compatible import OpenAICompatibleModel
-from localrag.llms.outgoing import Guard, Passage
-from localrag.llms.redaction import Redactor
+from localrag.models.llms.base import Options
+from localrag.models.llms.openai.model import OpenAICompatibleModel
+from localrag.models.llms.openai.outgoing import Guard, Passage
+from localrag.types import Message
 
 KEY = "sk-canary-8f3a71"
 PASSAGE = "The lamp of the lighthouse was changed to electric light in the spring of 1931."

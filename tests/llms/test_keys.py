@@ -7,7 +7,7 @@ import types
 import pytest
 
 from localrag.errors import ConfigError
-from localrag.llms.keys import Secret, find_key
+from localrag.models.llms.openai.keys import Secret, find_key
 
 KEY = "sk-canary-4711"
 

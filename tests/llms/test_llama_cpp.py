@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from localrag.errors import BackendError, ContextOverflowError, UsageError
-from localrag.llms.base import Message, Options
-from localrag.llms.engine import BATCH
-from localrag.llms.llama_cpp import LlamaCppModel, Speed
+from localrag.models.llms.base import Options
+from localrag.models.llms.llama_cpp.context import BATCH
+from localrag.models.llms.llama_cpp.model import LlamaCppModel, Speed
+from localrag.types import Message
 
 pytestmark = pytest.mark.models
 
@@ -73,9 +74,9 @@ def test_nothing_is_printed_and_nothing_heavy_is_imported(
     path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
     script = (
         "import sys; from pathlib import Path\n"
-        "from localrag.llms.llama_cpp import LlamaCppModel\n"
+        "from localrag.models.llms.llama_cpp.model import LlamaCppModel\n"
         "assert 'llama_cpp' not in sys.modules\n"
-        "from localrag.llms.base import Message, Options\n"
+        "from localrag.models.llms.base import Message, Options\n"
         f"model = LlamaCppModel(Path({str(path)!r}), context_window=256)\n"
         "model.complete([Message('user', 'Hi')], Options(max_tokens=2))\n"
         "assert not {'torch', 'transformers', 'httpx'} & set(sys.modules)\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localrag.errors import BackendError
-from localrag.llms import native
+from localrag.models.llms.llama_cpp import native
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="only where libraries share their symbols")
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from localrag.llms.native import interrupts_wait
+from localrag.models.llms.llama_cpp.native import interrupts_wait
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only on systems where a process can interrupt itself")

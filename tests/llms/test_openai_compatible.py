@@ -15,18 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from localrag import network
+from localrag.egress import network
+from localrag.egress.audit import AuditLog
+from localrag.egress.redaction import Redactor
 from localrag.errors import (
     BackendError,
     ConfigError,
     ContextOverflowError,
     NetworkBlockedError,
 )
-from localrag.llms.audit import AuditLog
-from localrag.llms.base import Message, Options
-from localrag.llms.openai_compatible import OpenAICompatibleModel
-from localrag.llms.outgoing import Guard
-from localrag.llms.redaction import Redactor
+from localrag.models.llms.base import Options
+from localrag.models.llms.openai.model import OpenAICompatibleModel
+from localrag.models.llms.openai.outgoing import Guard
+from localrag.types import Message
 
 CHAT = [Message("system", "Be brief."), Message("user", "水壶在哪里？")]
 KEY = "sk-very-secret"
@@ -403,7 +404,7 @@ def test_a_huge_error_body_is_shortened(server: Server) -> None:
 
 
 def test_an_endless_reply_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localrag.llms.openai_compatible._REPLY_BYTES", 1000)
+    monkeypatch.setattr("localrag.models.llms.openai.model._REPLY_BYTES", 1000)
     server.script = [body(b" " * 5_000_000)]
     with pytest.raises(BackendError, match="more than 1000 bytes"):
         server.model().complete(CHAT, Options())
@@ -413,7 +414,7 @@ def test_an_endless_reply_is_given_up(server: Server, monkeypatch: pytest.Monkey
 def test_an_endless_stream_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch, piece: bytes
 ) -> None:
-    monkeypatch.setattr("localrag.llms.openai_compatible._STREAM_BYTES", 100_000)
+    monkeypatch.setattr("localrag.models.llms.openai.model._STREAM_BYTES", 100_000)
     server.script = [events(*[piece] * 10_000)]
     with pytest.raises(BackendError, match="more than 100000 bytes"):
         list(server.model().stream(CHAT, Options()))

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import BackendError, ContextOverflowError
-from localrag.llms.base import Message, Options
-from localrag.llms.openai_compatible import OpenAICompatibleModel
+from localrag.models.llms.base import Options
+from localrag.models.llms.openai.model import OpenAICompatibleModel
+from localrag.types import Message
 
 pytestmark = pytest.mark.models
 

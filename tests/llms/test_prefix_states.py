@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from localrag.llms.base import Message, Options
-from localrag.llms.chat_template import CHATML, ChatTemplate
-from localrag.llms.engine import BATCH, _batch_ends
-from localrag.llms.llama_cpp import LlamaCppModel
-from localrag.llms.prefix_states import PrefixStates
+from localrag.models.llms.base import Options
+from localrag.models.llms.llama_cpp.chat_template import CHATML, ChatTemplate
+from localrag.models.llms.llama_cpp.context import BATCH, _batch_ends
+from localrag.models.llms.llama_cpp.model import LlamaCppModel
+from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
+from localrag.types import Message
 
 
 def test_only_exactly_the_same_tokens_have_a_state() -> None:

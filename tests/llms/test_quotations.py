@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.llms.quotations import Quotations, contains
+from localrag.egress.quotations import Quotations, contains
 
 PRIVATE = (
     "The wages of the night shift are raised by eleven percent from the first of March onward, "

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from localrag.egress.redaction import Redactor
 from localrag.errors import ConfigError
-from localrag.llms.redaction import Redactor
 
 
 def test_the_same_text_has_the_same_placeholder() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.llms.reply_text import ReplyText
+from localrag.models.llms.reply_text import ReplyText
 
 
 def shown(

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from localrag.cli.eval_work import model_fingerprint
-from localrag.config import OpenAISettings, Settings
-from localrag.llms.served import calls_at_once, served
+from localrag.config.settings import OpenAISettings, Settings
+from localrag.models.llms.openai.served import calls_at_once, served
 
 
 class Listing(ThreadingHTTPServer):

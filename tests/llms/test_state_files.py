@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from localrag.llms.base import Message, Options
-from localrag.llms.engine import BATCH
-from localrag.llms.llama_cpp import LlamaCppModel, StatesOnDisk
-from localrag.llms.prefix_states import PrefixStates
-from localrag.llms.state_files import StateFiles
-from localrag.seals import FILE_SEAL_BYTES
+from localrag.models.llms.base import Options
+from localrag.models.llms.llama_cpp.context import BATCH
+from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
+from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
+from localrag.models.llms.llama_cpp.state_files import StateFiles
+from localrag.system.seals import FILE_SEAL_BYTES
+from localrag.types import Message
 
 IDENTITY = "weights 1.0 f16"
 

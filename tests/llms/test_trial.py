@@ -10,11 +10,11 @@ import pytest
 
 from localrag import local
 from localrag.cli import doctor
-from localrag.config import LlamaCppSettings, Settings
+from localrag.config.settings import LlamaCppSettings, Settings
 from localrag.errors import ModelCorruptError
-from localrag.llms import trial
-from localrag.llms.trial import try_open, try_open_once
-from localrag.registry.store import ModelStore
+from localrag.models.llms.llama_cpp import trial
+from localrag.models.llms.llama_cpp.trial import try_open, try_open_once
+from localrag.models.registry.store import ModelStore
 
 SMALL = "smollm2-135m-instruct-q4"
 
@@ -86,7 +86,8 @@ def test_models_of_ones_own_are_tried_before_they_are_loaded(
 ) -> None:
     monkeypatch.setattr(trial.processes, "run", _aborting)
     monkeypatch.setattr(
-        "localrag.llms.llama_cpp.LlamaCppModel.__init__", lambda *_, **__: pytest.fail("loaded")
+        "localrag.models.llms.llama_cpp.model.LlamaCppModel.__init__",
+        lambda *_, **__: pytest.fail("loaded"),
     )
     monkeypatch.setattr("localrag.factory.cache_folder", lambda: tmp_path)
     models = ModelStore(tmp_path / "models")

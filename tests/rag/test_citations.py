@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from localrag.embeddings.base import Progress, Vectors
+from localrag.models.embeddings.base import Progress, Vectors
 from localrag.rag.citations import Attributor, CitedStream, hide_markers
 from localrag.types import Chunk, ScoredChunk
 

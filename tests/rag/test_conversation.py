@@ -137,7 +137,7 @@ def test_an_error_of_the_model_is_not_swallowed() -> None:
 
 @pytest.fixture(scope="module")
 def starter(models_dir: Callable[[str], Path]) -> Iterator[Callable[[], Conversation]]:
-    from localrag.llms.llama_cpp import LlamaCppModel
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
     folder = models_dir("qwen2.5-coder-1.5b-instruct-q4")
     tokenizer = Tokenizer()

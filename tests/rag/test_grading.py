@@ -8,9 +8,9 @@ import math
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.config import Settings
+from localrag.config.settings import Settings
 from localrag.errors import BackendError
-from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
+from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO
 from localrag.rag.grading import (
     _SUPPORT_SHIFT,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, ContextOverflowError, UsageError
-from localrag.llms.base import Message, Options
-from localrag.llms.choices import LogitChooser
+from localrag.models.llms.base import Options
+from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.steps import decision
 from localrag.prompts.own import Wording
 from localrag.rag.budget import Budget
@@ -24,7 +24,7 @@ from localrag.rag.grading import Grader, Reading
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Message, ScoredChunk, Step
 
 OPENED = "The glass house was opened in 1907 by the mayor."
 ORCHIDS = "Two hundred orchids grow in the glass house behind the pond."

@@ -18,9 +18,9 @@ import pytest
 from fakes import HashEmbedder
 
 from localrag.errors import BackendError, ContextOverflowError, GenerationError
-from localrag.llms.base import Options
-from localrag.llms.choices import WrittenChooser
-from localrag.llms.openai_compatible import OpenAICompatibleModel
+from localrag.models.llms.base import Options
+from localrag.models.llms.choices import WrittenChooser
+from localrag.models.llms.openai.model import OpenAICompatibleModel
 from localrag.rag.grading import Grader
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 from localrag.text.tokenize import Tokenizer

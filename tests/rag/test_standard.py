@@ -7,8 +7,8 @@ from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
-from localrag.llms.base import Options
-from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.models.llms.base import Options
+from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.standard import StandardOptions, StandardRAG

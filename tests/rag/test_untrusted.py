@@ -9,7 +9,7 @@ from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag import factory
-from localrag.config import AnswerSettings, SelfRAGSettings, Settings
+from localrag.config.settings import AnswerSettings, SelfRAGSettings, Settings
 from localrag.prompts.own import Wording
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, LeftOut, ScoredChunk, Step

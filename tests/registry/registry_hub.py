@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from localrag.registry.spec import (
+from localrag.models.registry.spec import (
     Catalogue,
     HuggingFaceSource,
     ModelFile,
     ModelScopeSource,
     ModelSpec,
 )
-from localrag.registry.store import ModelStore
+from localrag.models.registry.store import ModelStore
 
 
 def sha256(data: bytes) -> str:

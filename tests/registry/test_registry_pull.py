@@ -19,11 +19,11 @@ import pytest
 from registry_hub import BIG, SMALL, Hub, model, sha256
 
 from localrag import errors
-from localrag.registry import download, job
-from localrag.registry.job import Event
-from localrag.registry.pull import plan, pull
-from localrag.registry.spec import HuggingFaceSource, ModelFile, ModelSpec, catalogue
-from localrag.registry.store import ModelStore
+from localrag.models.registry import download, job
+from localrag.models.registry.job import Event
+from localrag.models.registry.pull import plan, pull
+from localrag.models.registry.spec import HuggingFaceSource, ModelFile, ModelSpec, catalogue
+from localrag.models.registry.store import ModelStore
 
 HF = "/toys/toy/resolve/main/model.bin"
 MS = "/models/toys/toy/resolve/master/model.bin"
@@ -331,10 +331,10 @@ CHILD = """
 import sys, time
 from pathlib import Path
 import msgspec
-from localrag import network
-from localrag.registry.pull import pull
-from localrag.registry.spec import Catalogue
-from localrag.registry.store import ModelStore
+from localrag.egress import network
+from localrag.models.registry.pull import pull
+from localrag.models.registry.spec import Catalogue
+from localrag.models.registry.store import ModelStore
 network.close_doors()
 known = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Catalogue)
 pull(ModelStore(Path(sys.argv[2]), known), ["toy"], observer=lambda e: print(e.kind, flush=True))

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from registry_hub import BIG, Hub, model, sha256
 
 from localrag import errors
-from localrag.registry import store as module
-from localrag.registry.pull import pull
-from localrag.registry.spec import Catalogue, ModelFile, PackageSource, catalogue
-from localrag.registry.store import ModelStore, default_models_dir
+from localrag.models.registry import store as module
+from localrag.models.registry.pull import pull
+from localrag.models.registry.spec import Catalogue, ModelFile, PackageSource, catalogue
+from localrag.models.registry.store import ModelStore, default_models_dir
 
 HF = "/toys/toy/resolve/main/model.bin"
 Build = Callable[..., ModelStore]

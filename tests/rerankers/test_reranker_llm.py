@@ -6,7 +6,7 @@ import pytest
 from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 
-from localrag.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
+from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
 from localrag.rerankers.llm import GRADES, LLMReranker
 from localrag.types import Note
 

@@ -11,7 +11,7 @@ from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 
 from localrag import factory
-from localrag.config import (
+from localrag.config.settings import (
     RERANKERS,
     CrossEncoderReranking,
     KeywordReranking,
@@ -22,10 +22,10 @@ from localrag.config import (
     with_reranker,
 )
 from localrag.errors import ConfigError, ModelNotFoundError
-from localrag.llms.base import Options
-from localrag.llms.choices import LogitChooser
+from localrag.models.llms.base import Options
+from localrag.models.llms.choices import LogitChooser
+from localrag.models.registry.store import ModelStore
 from localrag.rag.standard import StandardOptions, StandardRAG
-from localrag.registry.store import ModelStore
 from localrag.rerankers.base import Reranking
 from localrag.rerankers.keyword import KeywordReranker
 from localrag.types import Answer, ScoredChunk

@@ -11,7 +11,7 @@ from rerank_passages import ENGLISH, ids, passage
 from scripted_llm import ScriptedLLM
 from tiny_cross_encoder import save_tiny_cross_encoder
 
-from localrag.llms.choices import LogitChooser, WrittenChooser
+from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.rerankers.base import KeepOrder, Reranker
 from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
 from localrag.rerankers.keyword import KeywordReranker

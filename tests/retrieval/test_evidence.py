@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localrag import factory
-from localrag.config import EmbeddingSettings, Settings
+from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.runs import RememberedQueries, WholePassages, run_retriever
 from localrag.evaluation.retrieval.vector_cache import document_vectors

@@ -8,10 +8,10 @@ from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
+from localrag.library.indexes.faiss import FaissVectors
 from localrag.presentation.steps import decision
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, read_queries
 from localrag.retrieval.fusion import reciprocal_rank_fusion
-from localrag.stores.vectors import FaissVectors
 from localrag.types import Hit, LegRank, Step
 
 QUESTION = "How long is the notice period?"

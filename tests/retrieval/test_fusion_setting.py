@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from fakes import HashEmbedder
-from stores.library_fixtures import EMBEDDER, add, document, open_library
+from library.library_fixtures import EMBEDDER, add, document, open_library
 
 from localrag import factory
-from localrag.config import RetrievalSettings, Settings
+from localrag.config.settings import RetrievalSettings, Settings
 from localrag.types import Hit
 
 

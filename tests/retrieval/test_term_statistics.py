@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.stores.keywords import TantivyKeywords
-from localrag.stores.rank_bm25_keywords import RankBm25Keywords
+from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.indexes.tantivy import TantivyKeywords
 
 
 @pytest.mark.parametrize("engine", [TantivyKeywords, RankBm25Keywords])

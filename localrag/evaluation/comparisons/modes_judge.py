@@ -15,11 +15,12 @@ from typing import Literal
 import numpy as np
 
 from localrag.evaluation.answer_metrics import MARKER
-from localrag.llms.base import LLM, Message
-from localrag.llms.choices import Choice, Chooser
+from localrag.models.llms.base import LLM
+from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language
+from localrag.types import Message
 
 Criterion = Literal["relevance", "accuracy", "completeness", "concision"]
 CRITERIA: tuple[Criterion, ...] = ("relevance", "accuracy", "completeness", "concision")

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import MARKER, f1
-from localrag.llms.base import LLM, Message
-from localrag.llms.choices import Chooser
 from localrag.messages import translate
+from localrag.models.llms.base import LLM
+from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language
-from localrag.types import ScoredChunk
+from localrag.types import Message, ScoredChunk
 
 REPLY_TOKENS = 24
 CLEAR = 0.1

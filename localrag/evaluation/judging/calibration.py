@@ -13,15 +13,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.embeddings.base import Embedder
 from localrag.errors import UsageError
 from localrag.evaluation import agreement
 from localrag.evaluation.judging.gold_set import METRICS, GoldItem, Metric, gold_hash
 from localrag.evaluation.judging.judge import Finding, Judge
 from localrag.evaluation.judging.metrics import answer_relevancy
 from localrag.evaluation.remembered import key_of
-from localrag.files import make_folder, replace_content
+from localrag.models.embeddings.base import Embedder
 from localrag.printable import as_json
+from localrag.system.files import make_folder, replace_content
 
 TRUSTED_KAPPA = 0.2
 """Below this lower bound of the interval, agreement with the labels is at most slight."""

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from localrag.evaluation.answer_metrics import tokens
 from localrag.evaluation.judging.judge import Judge
-from localrag.llms.base import LLM, Message, Options
+from localrag.models.llms.base import LLM, Options
 from localrag.prompts import render
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language, detect
+from localrag.types import Message
 
 SHORTEST, LONGEST = 80, 2400
 """Characters of a passage worth asking about."""

@@ -18,11 +18,12 @@ from localrag.evaluation.judging.metrics import Verdict
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
-from localrag.llms.base import LLM, Message, Options
-from localrag.llms.choices import ATTEMPTS, Chooser
 from localrag.messages import tr
+from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.choices import ATTEMPTS, Chooser
 from localrag.prompts import YES_NO, render
 from localrag.text.language import Language
+from localrag.types import Message
 
 QUESTIONS = 3
 """Questions made from an answer: n of answer relevancy."""

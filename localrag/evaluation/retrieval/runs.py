@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.embeddings.base import Embedder, Progress, Vectors
 from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.metrics import METRICS, bootstrap_interval, score_rankings
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.tantivy import TantivyKeywords
+from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.rerankers.base import Reranking
 from localrag.retrieval.base import Retriever
-from localrag.stores.keywords import TantivyKeywords
-from localrag.stores.vectors import FaissVectors
 from localrag.types import Chunk, Hit, ScoredChunk
 
 DEPTH = 100

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.embeddings.base import Embedder, Progress, Vectors
-from localrag.files import make_folder, replace_file
+from localrag.models.embeddings.base import Embedder, Progress, Vectors
+from localrag.system.files import make_folder, replace_file
 
 
 def document_vectors(

@@ -1,0 +1,1 @@
+"""What can be set, the settings file, and what is wrong with it."""

@@ -1,0 +1,434 @@
+"""Settings: frozen records, read from one TOML file and the environment.
+
+Order, the later wins: defaults, the settings file, `LOCALRAG_*` variables, the
+command line. A variable is named after its key: `llm.model` is
+`LOCALRAG_LLM_MODEL`, `allow_network` is `LOCALRAG_ALLOW_NETWORK`.
+
+The settings file belongs to the user, never to a library: a library that
+somebody hands over must not be able to open the network.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from localrag.config.values import set_value, with_values, without
+from localrag.errors import ConfigError
+from localrag.system.files import make_folder, rewrite
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+class LlamaCppSettings(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="llama.cpp"
+):
+    """A GGUF model in this process."""
+
+    model: str = "qwen2.5-coder-1.5b-instruct-q4"
+    """Model id, or the path of a GGUF file."""
+    context_window: Annotated[int, Meta(ge=512)] = 8192
+    """Tokens for prompt and answer together; the model's own limit caps it."""
+    threads: Count = 0
+    """0 chooses by the machine."""
+    gpu_layers: Annotated[int, Meta(ge=-1)] = -1
+    """-1: all, where a GPU build is installed and a GPU is there."""
+    kv_type: Literal["f16", "q8_0"] = "f16"
+    """How the KV cache is stored: "q8_0" takes half the memory and changes grades a little."""
+    kv_disk_mb: Count = 512
+    """Megabytes of read passages that a library keeps on disk, so that they need not be read
+    again; 0 keeps none. A passage of 200 tokens takes about 6."""
+
+
+class OpenAISettings(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="openai"
+):
+    """An OpenAI-compatible server. A host other than loopback needs `allow_network`."""
+
+    base_url: str = "http://127.0.0.1:8080/v1"
+    model: str = "default"
+    key_variable: str = "OPENAI_API_KEY"
+    """Name of the environment variable that holds the key; the key is never stored."""
+    key_keyring: str = ""
+    """Where the variable is not set: the entry of the system's keyring, as "service/user"."""
+    context_window: Annotated[int, Meta(ge=512)] = 8192
+    timeout_seconds: Annotated[float, Meta(gt=0)] = 120.0
+    """Longest silence of the server before the call fails."""
+    max_retries: Count = 2
+
+
+class SentenceChunking(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy", tag="sentences"
+):
+    """Whole sentences up to a number of tokens of the embedding model, within headings."""
+
+    target_tokens: Annotated[int, Meta(ge=16)] = 128
+    overlap_sentences: Count = 1
+
+
+class WindowChunking(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy", tag="windows"
+):
+    """Windows of characters, wherever they fall."""
+
+    size: Annotated[int, Meta(ge=50)] = 1000
+    """Code points."""
+    overlap: Count = 200
+    """Code points; smaller than `size`."""
+
+
+class EmbeddingSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The embedding model; its kind is seen from its folder."""
+
+    model: str = "use-multilingual-v3"
+    """Model id, or the path of a sentence-transformers or ONNX folder."""
+    threads: Count = 0
+
+
+class ParsingSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How files are read."""
+
+    hidden_text: bool = False
+    """Whether text that no reader of a PDF sees (invisible, white, tiny) is taken all the same.
+    Counts for files that are read from then on."""
+
+
+class KeywordSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The lexical half of the search."""
+
+    engine: Literal["tantivy", "rank-bm25"] = "tantivy"
+    user_dictionary: str = ""
+    """Path of a jieba dictionary with the words of your field."""
+
+
+class RetrievalSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How passages are found."""
+
+    mode: Literal["hybrid", "dense", "keyword"] = "hybrid"
+    k: Positive = 10
+    """Passages that `search` lists."""
+    expansion: Literal["none", "multi-query", "hyde"] = "none"
+    """How the language model helps `ask`, and `search --expand`, before anything is searched:
+    with other wordings of the question, or with a made-up answer to look for."""
+    fusion: Literal["default", "rrf", "linear"] = "default"
+    """How the two halves become one list: each weighed by the evidence for it, by ranks alone
+    (reciprocal rank fusion), or by scores with the fixed `dense_weight`."""
+    dense_weight: Probability = 0.6
+    """For the fusion "linear": 0 is keyword only, 1 is dense only."""
+
+
+class NoReranking(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="none"):
+    """The order of the search stays."""
+
+
+class KeywordReranking(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="keyword"
+):
+    """A bonus for each word of the question. No model."""
+
+    candidates: Positive = 20
+    """Passages that are reordered."""
+
+
+class CrossEncoderReranking(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="cross-encoder"
+):
+    """A model that reads question and passage together."""
+
+    candidates: Positive = 20
+    model: str = ""
+    """Model id, or the path of a folder; empty takes a pulled one that serves the language."""
+
+
+class LLMReranking(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="llm"):
+    """The language model grades each passage from 0 to 10."""
+
+    candidates: Positive = 10
+    """Passages that it reads: about 4 s each on a laptop, 1 s when it has read them before."""
+
+
+RerankerSettings = NoReranking | KeywordReranking | CrossEncoderReranking | LLMReranking
+
+
+class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How an answer is written."""
+
+    mode: Literal["standard", "self-rag"] = "standard"
+    """Read all passages at once and answer; or grade each passage, answer and check (Self-RAG)."""
+    k: Positive = 5
+    """Passages that the model reads."""
+    max_tokens: Positive = 400
+    temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
+    seed: Count = 0
+    min_answerable: Probability = 0.8
+    """Below this probability that the passages hold the answer, localrag says that they do not."""
+    read_instructions: bool = False
+    """Whether an answer may follow what documents tell a language model, such as "ignore the
+    above", with no check: for documents about prompts."""
+    prompts: str = ""
+    """Folder with prompts in your own words, as en/answer.txt or zh/answer.txt; empty takes
+    localrag's."""
+
+
+class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """When Self-RAG says yes; measured in `benchmarks/self_rag.md`."""
+
+    min_retrieval: Probability = 0.3
+    """From here on a request needs the documents."""
+    min_relevance: Probability = 0.5
+    """From here on a passage is relevant."""
+    min_best_relevance: Probability = 0.7
+    """Below this for the most relevant passage, no answer is tried from the documents."""
+    min_best_relevance_strict: Probability = 0.85
+    """The same with `strict`, which rather says too often that the documents lack the answer."""
+    min_support: Probability = 0.5
+    """From this expected share of full support on, an answer is fully supported."""
+    min_partial_support: Probability = 0.4
+    """From this one on it is partially supported; below, it is no answer from the documents."""
+    good_utility: Annotated[float, Meta(ge=1, le=5)] = 3.8
+    """A fully supported answer of this usefulness (1 to 5) ends the search for a better one."""
+    early_stop: bool = True
+    """Whether a good answer ends the run; otherwise every relevant passage answers."""
+    strict: bool = False
+    """Whether to say that the documents do not contain the answer, where Self-RAG would answer
+    without them."""
+    budget_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """Longest time for a question; 0 is as long as it takes. What was skipped is said."""
+
+
+class HostedSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What may go to a language model on another machine (`allow_network`), and how."""
+
+    private: tuple[str, ...] = ()
+    """Patterns for the paths of documents of which nothing ever goes there: "contracts/*"."""
+    redact: tuple[str, ...] = ()
+    """Regular expressions: what they match is replaced by placeholders before it goes there."""
+    confirm: bool = True
+    """Whether the first call of each run is confirmed in the terminal."""
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything a person can set."""
+
+    allow_network: bool = False
+    """Lets the OpenAI-compatible adapter reach hosts other than this machine."""
+    parsing: ParsingSettings = ParsingSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    llm: LlamaCppSettings | OpenAISettings = LlamaCppSettings()
+    chunking: SentenceChunking | WindowChunking = SentenceChunking()
+    keywords: KeywordSettings = KeywordSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    reranker: RerankerSettings = NoReranking()
+    answer: AnswerSettings = AnswerSettings()
+    self_rag: SelfRAGSettings = SelfRAGSettings()
+    hosted: HostedSettings = HostedSettings()
+
+
+RESERVED_VARIABLES = frozenset(
+    {
+        *("LOCALRAG_LIBRARY", "LOCALRAG_MODELS", "LOCALRAG_CONFIG", "LOCALRAG_LANG"),
+        *("LOCALRAG_DEBUG", "LOCALRAG_KEYS", "LOCALRAG_WATCHED"),
+    }
+)
+"""Variables that say where things are or how to talk, and are no settings."""
+
+_SECTIONS = (
+    *("embedding", "llm", "chunking", "keywords", "retrieval", "reranker", "answer"),
+    *("parsing", "self_rag", "hosted"),
+)
+_DEFAULT_TAGS = {
+    "llm": ("backend", "llama.cpp"),
+    "chunking": ("strategy", "sentences"),
+    "reranker": ("kind", "none"),
+}
+
+
+def settings_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the settings file is or would be: LOCALRAG_CONFIG, else the user's config folder."""
+    if explicit := environment.get("LOCALRAG_CONFIG"):
+        return Path(explicit)
+    from platformdirs import user_config_path
+
+    return user_config_path("localrag", appauthor=False) / "config.toml"
+
+
+def load_settings(
+    overrides: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Read the settings file and the environment; `overrides` maps dotted keys to values.
+
+    Raises `ConfigError` naming the file or variable, the key and what is allowed there.
+    """
+    path = settings_path(environment)
+    given: dict[str, tuple[str, object]] = {
+        name: (_variable_key(name), value)
+        for name, value in environment.items()
+        if name.startswith("LOCALRAG_") and name not in RESERVED_VARIABLES
+    }
+    given |= {key: (key, value) for key, value in (overrides or {}).items()}
+    table = _read(path)
+    _convert(table, str(path))
+    try:
+        return _convert(with_values(table, given), "")
+    except ConfigError:
+        # Which one is to blame: the one without which all is well.
+        to_blame = [name for name in given if _is_valid(with_values(table, without(given, name)))]
+        return _convert(with_values(table, given), ", ".join(to_blame or given))
+
+
+MODES = ("standard", "self-rag")
+"""The ways to answer."""
+
+RERANKERS = ("none", "keyword", "cross-encoder", "llm")
+"""The kinds of reranker."""
+
+
+def with_reranker(settings: Settings, kind: str | None) -> Settings:
+    """The settings with the reranker of that kind, its own settings kept where it is in use."""
+    if kind is None or settings.reranker.__struct_config__.tag == kind:
+        return settings
+    reranker = msgspec.convert({"kind": kind}, RerankerSettings)
+    return msgspec.structs.replace(settings, reranker=reranker)
+
+
+def with_mode(settings: Settings, mode: str) -> Settings:
+    """The settings with that way to answer, one of `MODES`."""
+    answer = msgspec.structs.replace(settings.answer, mode=mode)
+    return msgspec.structs.replace(settings, answer=answer)
+
+
+def settings_table(settings: Settings) -> dict[str, Any]:
+    """The settings as nested plain values, as they would stand in the TOML file."""
+    table: dict[str, Any] = msgspec.to_builtins(settings)
+    return table
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            "The settings file {path} cannot be read: {reason}.",
+            hint="Mend or remove the file.",
+            path=path,
+            reason=error,
+        ) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:  # brackets, thousands deep
+        raise ConfigError(
+            "The settings file {path} is not valid TOML: {reason}.",
+            hint="Mend that line, or remove the file to return to the defaults.",
+            path=path,
+            reason=error,
+        ) from error
+
+
+def _variable_key(name: str) -> str:
+    rest = name.removeprefix("LOCALRAG_").lower()
+    for section in _SECTIONS:
+        if rest.startswith(section + "_"):
+            return f"{section}.{rest.removeprefix(section + '_')}"
+    return rest
+
+
+def _is_valid(table: dict[str, Any]) -> bool:
+    try:
+        _convert(table, "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _convert(table: Mapping[str, Any], origin: str) -> Settings:
+    complete: dict[str, Any] = dict(table)
+    for section, (tag_field, tag) in _DEFAULT_TAGS.items():
+        part = complete.get(section)
+        if isinstance(part, dict):
+            complete[section] = {tag_field: tag} | part
+    try:
+        settings = msgspec.convert(complete, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        from localrag.config.faults import explain
+
+        raise explain(error, complete, Settings, origin) from error
+    except UnicodeEncodeError as error:  # a variable whose bytes are not text
+        raise ConfigError(
+            "{origin}: the value holds bytes that are not UTF-8.",
+            hint="Set it anew, or leave it out.",
+            origin=origin,
+        ) from error
+    chunking = settings.chunking
+    if isinstance(chunking, WindowChunking) and chunking.overlap >= chunking.size:
+        raise ConfigError(
+            "chunking.overlap must be smaller than chunking.size ({size}), was: {overlap}.",
+            hint="`localrag config` lists every setting with its value.",
+            size=chunking.size,
+            overlap=chunking.overlap,
+        )
+    if settings.hosted.redact:
+        from localrag.config.faults import check_patterns
+
+        check_patterns("hosted.redact", settings.hosted.redact)
+    if settings.hosted.private:
+        from localrag.config.faults import check_paths
+
+        check_paths("hosted.private", settings.hosted.private)
+    return settings
+
+
+def set_in_file(key: str, value: str) -> Path:
+    """Write one setting to the settings file, once it has been checked; returns the file.
+
+    Comments and other lines stay. Raises `ConfigError` and writes nothing if the key
+    is unknown or the value is not allowed.
+    """
+    import tomlkit
+
+    path = settings_path()
+    table = _read(path)
+    set_value(table, key, value)
+    checked: Any = settings_table(_convert(table, "`localrag config set`"))
+    for part in key.split("."):
+        checked = checked.get(part, {}) if isinstance(checked, dict) else {}
+    if isinstance(checked, dict):
+        raise ConfigError(
+            "{key} is a section, not a setting.",
+            hint="`localrag config` lists every setting with its value.",
+            key=key,
+        )
+    document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
+    set_value(document, key, checked)
+    _write(path, tomlkit.dumps(document))
+    return path
+
+
+def unset_in_file(key: str) -> Path:
+    """Remove one setting from the settings file; returns the file. Absent is fine."""
+    import tomlkit
+
+    path = settings_path()
+    _read(path)
+    if path.exists():
+        document = tomlkit.parse(path.read_text(encoding="utf-8-sig"))
+        table: Any = document
+        *sections, last = key.split(".")
+        for section in sections:
+            table = table.get(section, {})
+        table.pop(last, None)
+        _write(path, tomlkit.dumps(document))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    make_folder(path.parent)
+    rewrite(path, text)

@@ -1,0 +1,219 @@
+"""HTML, read with selectolax: what a reader sees, without scripts and navigation.
+
+Nothing is fetched: a document's links, pictures and frames stay where they are.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from localrag.documents.decoding import decode, decode_declared
+from localrag.documents.lines import CELL_BREAK, Line, build, resolved, squeeze
+from localrag.errors import CorruptFileError, EmptyFileError
+from localrag.text.normalize import clean
+from localrag.types import Document
+
+_META = re.compile(rb"<meta[\s/][^>]*", re.IGNORECASE)
+_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([\w.:+-]{2,40})", re.IGNORECASE)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_UNSEEN = """
+    script style noscript template nav footer aside form svg math iframe object embed canvas
+    button select input textarea head audio video map dialog
+"""
+_BLOCK = """
+    address article blockquote body caption center dd details div dl dt fieldset figcaption figure
+    h1 h2 h3 h4 h5 h6 header hgroup hr html li main ol p pre section summary table tbody td tfoot
+    th thead tr ul
+"""
+_DROPPED = frozenset(_UNSEEN.split())
+_BLOCKS = frozenset(_BLOCK.split())
+_BOUNDARIES = frozenset(("nav", "footer", "aside", "form", "dialog"))
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_NAVIGATION = frozenset(("navigation", "banner", "contentinfo", "search", "menu"))
+_HIDDEN_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)"
+    r"|opacity\s*:\s*(?:0+(?:\.0*)?|\.0+)(?:%|\s|;|$)|font-size\s*:\s*0*[01]?(?:\.\d*)?(?:px|pt|%|\s|;|$)"
+    r"|(?:left|top|text-indent)\s*:\s*-\d{3,}",
+    re.IGNORECASE,
+)
+_DEEPEST_TAG = 512
+_TAG = re.compile(
+    r"<!--.*?(?:-->|\Z)"
+    r"|<(?P<raw>script|style|textarea|title|xmp|iframe|noembed|noframes)\b.*?(?:</(?P=raw)|\Z)"
+    r"|<(?P<close>/?)(?P<name>[a-z][^\s/>]*)[^>]*?(?P<empty>/?)(?:>|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_END_LEFT_OUT = """
+    area base body br col colgroup dd dt embed head hr html img input li link meta optgroup option
+    p param rp rt source tbody td tfoot th thead tr track wbr
+"""
+_CLOSED_BY_ITSELF = frozenset(_END_LEFT_OUT.split())
+"""Elements that have no end tag, or whose end a browser finds without it."""
+
+_HEAD = 4096
+"""Bytes in which a page declares its encoding."""
+
+_DEEPEST = 100
+"""Levels of nesting that are told apart; what lies deeper is taken as one text."""
+
+
+class HtmlParser:
+    """HTML bytes -> Document of one page."""
+
+    def parse(self, data: bytes, source: str) -> Document:
+        """Parse an HTML file; raises what `decode` raises, EmptyFileError if nothing is left."""
+        text = clean(_decode(data, source))
+        try:
+            tree = LexborHTMLParser(_shallow(text))
+        except Exception as error:  # the binding's errors share no other base
+            raise CorruptFileError(
+                "{source} cannot be read as HTML ({reason}).",
+                hint="Open it in a browser, print the page to PDF and add that file.",
+                source=source,
+                reason=squeeze(str(error)) or type(error).__name__,
+            ) from error
+        title = tree.css_first("title")
+        lines = list(_Walk().lines(tree.body)) if tree.body is not None else []
+        if not lines:
+            raise EmptyFileError(
+                "{source} holds no text besides scripts and navigation.",
+                hint="If a browser shows text, print the page to PDF and add that file.",
+                source=source,
+            )
+        return build(
+            data, source, [lines], title=resolved(title.text()) if title is not None else ""
+        )
+
+
+def fragment_text(html: str) -> list[str]:
+    """The lines of a piece of HTML."""
+    body = LexborHTMLParser(_shallow(html)).body
+    return [line.text for line in _Walk().lines(body)] if body is not None else []
+
+
+def _shallow(html: str) -> str:
+    """The page without the tags that nest deeper than in a browser (512 levels, in Chrome).
+
+    The parser looks through all open elements at each tag, so that time would grow with the square
+    of their number.
+    """
+    depth = deeper = done = 0
+    kept = []
+    for tag in _TAG.finditer(html):
+        name = (tag["name"] or "").lower()
+        if not name or name in _CLOSED_BY_ITSELF:
+            continue
+        if tag["close"]:
+            cut = deeper > 0
+            deeper, depth = deeper - cut, max(0, depth - (not cut))
+        elif tag["empty"] and name not in _BLOCKS:
+            continue  # a part of a drawing
+        else:
+            cut = depth >= _DEEPEST_TAG
+            deeper, depth = deeper + cut, depth + (not cut)
+        if cut:
+            kept.append(html[done : tag.start()])
+            done = tag.end()
+    return "".join([*kept, html[done:]])
+
+
+def _decode(data: bytes, source: str) -> str:
+    """The declared charset if it reads the bytes, else what the bytes look like."""
+    if not data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        for tag in _META.findall(_COMMENT.sub(b"", data[:_HEAD])):
+            declared = _CHARSET.search(tag)
+            # As browsers do: in a tag with content (of a description, say) it counts only for HTTP.
+            if declared and (b"content" not in tag.lower() or b"http-equiv" in tag.lower()):
+                text = decode_declared(data, declared.group(1).decode("ascii", "replace"))
+                if text is not None:
+                    return text
+                break  # the declaration is wrong: the bytes decide
+    return decode(data, source)
+
+
+class _Walk:
+    """One pass over the tree that gathers inline text until a block begins or ends."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.marker = ""
+
+    def lines(self, root: LexborNode, depth: int = 0) -> Iterator[Line]:
+        yield from self._node(root, depth)
+        yield from self._flush(0)
+
+    def _flush(self, level: int) -> Iterator[Line]:
+        text = squeeze(resolved("".join(self.text)))
+        self.text.clear()
+        if text:
+            yield Line(squeeze(self.marker + text), level)
+            self.marker = ""
+
+    def _node(self, node: LexborNode, depth: int) -> Iterator[Line]:
+        child = node.child
+        number = 1
+        while child is not None:
+            tag = child.tag or ""
+            if tag == "-text":
+                self.text.append(re.sub(r"\s+", " ", child.text_content or ""))
+            elif tag == "br":
+                yield from self._flush(0)
+            elif tag == "img":
+                self.text.append((child.attributes.get("alt") or "") + " ")
+            elif tag in _DROPPED or tag.startswith("-") or _is_hidden(child):
+                if tag in _BLOCKS or tag in _BOUNDARIES:
+                    yield from self._flush(0)
+            elif depth > _DEEPEST:
+                self.text.append(f" {child.text(separator=' ')} ")
+            elif tag in _BLOCKS:
+                yield from self._flush(0)
+                yield from self._block(child, tag, node.tag or "", number, depth)
+                number += tag == "li"
+            else:
+                yield from self._node(child, depth + 1)
+            child = child.next
+
+    def _block(
+        self, node: LexborNode, tag: str, parent: str, number: int, depth: int
+    ) -> Iterator[Line]:
+        if tag in _HEADINGS:
+            yield from _heading(node, _HEADINGS[tag], depth)
+        elif tag == "pre":
+            for line in (node.text() or "").split("\n"):
+                if text := resolved(line).rstrip():
+                    yield Line(text)
+        elif tag == "tr":
+            cells = [_flat(cell, depth) for cell in node.iter() if cell.tag in ("td", "th")]
+            if any(cells):
+                yield Line(squeeze(CELL_BREAK.join(cells)))
+        else:
+            if tag == "li":
+                self.marker = f"{number}. " if parent == "ol" else "- "
+            yield from self._node(node, depth + 1)
+            yield from self._flush(0)
+            if tag == "li":
+                self.marker = ""
+
+
+def _heading(node: LexborNode, level: int, depth: int) -> Iterator[Line]:
+    if text := _flat(node, depth):
+        yield Line(text, level)
+
+
+def _flat(node: LexborNode, depth: int) -> str:
+    """The text of a node on one line, its blocks separated by spaces."""
+    return " ".join(line.text for line in _Walk().lines(node, depth + 1))
+
+
+def _is_hidden(node: LexborNode) -> bool:
+    attributes = node.attributes
+    return (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or attributes.get("role") in _NAVIGATION
+        or _HIDDEN_STYLE.search(attributes.get("style") or "") is not None
+    )

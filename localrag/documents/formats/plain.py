@@ -1,0 +1,78 @@
+"""Plain text: paragraphs mended where the file is hard-wrapped, everything else left as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from localrag.documents.decoding import decode
+from localrag.documents.lines import LIST_MARKER, Joined, Line, build, is_cjk, squeeze, width, words
+from localrag.errors import EmptyFileError
+from localrag.text.normalize import clean
+from localrag.types import Document
+
+_NARROWEST, _WIDEST = 50, 110
+"""Columns between which the longest line of a hard-wrapped file lies."""
+
+_CODE = re.compile(r"\s{4,}\S|\t|.*[{};]\s*$|\s*(?:#|//|>>>|\$ |</?\w)")
+_ITEM = re.compile(rf"\s*(?:{LIST_MARKER.pattern}|\d{{1,3}}\.\s)")
+
+
+class PlainTextParser:
+    """Text bytes in any usual encoding -> Document of one page, or one per form feed."""
+
+    def parse(self, data: bytes, source: str) -> Document:
+        """Parse a text file; raises what `decode` raises, EmptyFileError if nothing is left."""
+        text = decode(data, source).replace("\r\n", "\n").replace("\r", "\n")
+        pages = [clean(page).split("\n") for page in text.split("\f")]
+        if pages and not any(line.strip() for line in pages[-1]):
+            pages.pop()
+        lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
+        if not any(lines):
+            raise EmptyFileError(
+                "{source} is empty: it holds no text.",
+                hint="Copy or download the file again.",
+                source=source,
+            )
+        return build(data, source, lines)
+
+
+def unwrap(lines: Sequence[str]) -> list[str]:
+    """Join the lines of hard-wrapped paragraphs; blank lines go.
+
+    A line was wrapped if the next line's first word would not have fitted on
+    it. The file counts as hard-wrapped if that holds for half of its
+    neighbouring lines, so verse, lists, tables and code stay as they are.
+    """
+    widest = 0 if max(map(len, lines), default=0) > _WIDEST else max(map(width, lines), default=0)
+    mend = _NARROWEST <= widest <= _WIDEST
+    if mend:
+        pairs = [(a, b) for a, b in pairwise(lines) if a.strip() and b.strip()]
+        wrapped = sum(1 for a, b in pairs if _is_wrapped(a, b, widest))
+        mend = wrapped >= max(1, 0.5 * len(pairs))
+    vocabulary = words(lines) if mend else frozenset()
+    found: list[str | Joined] = []
+    before = ""
+    for line in lines:
+        if mend and found and before.strip() and _is_wrapped(before, line, widest):
+            last = found[-1]
+            if isinstance(last, str):
+                last = found[-1] = Joined(last, vocabulary)
+            last.add(line.strip())
+        elif line.strip():
+            found.append(line.rstrip() if _CODE.match(line) else line.strip())
+        before = line
+    return [line if _CODE.match(line) else squeeze(line) for line in map(str, found)]
+
+
+def _is_wrapped(line: str, following: str, widest: int) -> bool:
+    if not following.strip() or _ITEM.match(following):
+        return False
+    if _CODE.match(line) or (_CODE.match(following) and not _ITEM.match(line)):
+        return False
+    text = following.strip()
+    word = 2 if is_cjk(text[0]) else width(text.split(maxsplit=1)[0]) + 1
+    # A Chinese mark may not begin a line, so a line may end two characters early.
+    slack = 4 if is_cjk(text[0]) or is_cjk(line.rstrip()[-1:] or " ") else 0
+    return width(line.rstrip()) + word + slack > widest

@@ -1,0 +1,1 @@
+"""The only door out: network guard, consent, redaction, audit, private documents."""

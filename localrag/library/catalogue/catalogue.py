@@ -1,0 +1,276 @@
+"""The catalogue of a library: one SQLite file that holds the truth.
+
+Knows nothing about FAISS, BM25 or locks: `Library` puts them together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from localrag.errors import LibraryDamagedError, LibraryError, LocalragError
+from localrag.library.catalogue.guarded import (
+    GuardedConnection,
+    Mode,
+    connect,
+    log_of,
+    read_header,
+    rewriting,
+)
+from localrag.library.catalogue.migrations import expect_known, is_current, migrate
+from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.writes import Transaction
+from localrag.library.media import not_writable
+from localrag.messages import tr
+
+BUSY_TIMEOUT = 30.0
+"""Seconds that SQLite waits for another connection's short locks (checkpoint, recovery)."""
+
+_NOT_DAMAGE = frozenset(
+    (
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    )
+)
+"""What SQLite says of disk, rights and other processes. Anything else lies in the file: a table
+that is not there, text that is no UTF-8."""
+
+
+class Catalogue:
+    """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing.
+
+    Whoever reads or writes has the schema compared with ours first, in the same transaction: a
+    file that came from elsewhere may hold triggers and views, or a log that brings them.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """`read_only` makes no file beside the catalogue, not even SQLite's log."""
+        self.path = path
+        self._read_only = read_only
+        self._local = threading.local()
+        self._connections: list[GuardedConnection] = []
+        self._guard = threading.Lock()
+
+    def needs_migration(self) -> bool:
+        """Whether the file is new or older than this program.
+
+        Raises for what is foreign, newer, or altered: the first two stay as they are to the byte.
+        """
+        with self._translated():
+            with self._opening():
+                header = read_header(self.path) if self.path.exists() else None
+            if header is not None:
+                expect_known(header.version, header.application, self.path)
+            return not is_current(self._reader(), self.path)
+
+    def migrate(self) -> None:
+        """Create or update the tables; the caller holds the write lock."""
+        with self._translated():
+            migrate(self._writer(), self.path)
+
+    def upgrade_elsewhere(self, folder: Path) -> None:
+        """Go on with an upgraded copy in `folder`, because the file itself can only be read."""
+        copy = folder / self.path.name
+        self.copy_to(copy)
+        self.close()
+        self.path, self._read_only = copy, False
+        self.migrate()
+
+    @contextmanager
+    def read(self) -> Iterator[Snapshot]:
+        """One consistent state of the library, untouched by a writer who is busy meanwhile."""
+        with self._translated():
+            connection = self._reader()
+            if connection.in_transaction:  # a read within a read sees the same state
+                yield Snapshot(connection)
+                return
+            before = self._seen()
+            connection.execute("BEGIN")
+            try:
+                self._prove(connection)
+                yield Snapshot(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._expect_unchanged(before)
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """One change, visible whole when the block ends and not at all if it raises."""
+        with self._translated():
+            connection = self._writer()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._prove(connection)
+                yield Transaction(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def purge(self) -> bool:
+        """Write the file anew and empty the write-ahead log, so that no removed text remains.
+
+        `secure_delete` alone is not enough: it overwrites what is deleted, but not the copies
+        that stay behind when SQLite moves rows from page to page. False when a reader is still
+        busy with an older state.
+        """
+        with self._translated():
+            connection = self._writer()
+            with rewriting(connection):
+                connection.execute("VACUUM")
+            connection.execute("PRAGMA busy_timeout = 1000")
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
+            return not busy
+
+    def copy_to(self, path: Path) -> None:
+        """Write one committed state to the new file `path`, without pages that are free.
+
+        By VACUUM INTO and not by the backup API, which copies free pages too, and in them what
+        was removed. Goes where the catalogue can only be read, too.
+        """
+        with self._translated():
+            before, connection = self._seen(), self._connect()
+            connection.execute("PRAGMA query_only = OFF")  # it would hold for the new file too
+            with rewriting(connection):
+                connection.execute("VACUUM INTO ?", (str(path.absolute()),))
+            self._expect_unchanged(before)
+
+    def close(self) -> None:
+        """Close all connections; the last process to do so folds the write-ahead log in."""
+        with self._guard:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+            self._local = threading.local()
+
+    def _reader(self) -> GuardedConnection:
+        connection: GuardedConnection | None = getattr(self._local, "reader", None)
+        idle = connection is not None and not connection.in_transaction
+        if idle and self._local.seen != self._seen():
+            connection = None  # read without locks, and changed since
+        if connection is None:
+            self._local.seen = self._seen()
+            connection = self._local.reader = self._connect()
+        return connection
+
+    def _writer(self) -> GuardedConnection:
+        if self._read_only:
+            raise not_writable(self.path.parent)
+        connection: GuardedConnection | None = getattr(self._local, "writer", None)
+        if connection is None:
+            connection = self._local.writer = self._connect()
+        return connection
+
+    def _seen(self) -> tuple[tuple[int, int], ...]:
+        """What tells whether a catalogue that is read without locks has been changed."""
+        if not self._read_only:
+            return ()
+        states = [path.stat() for path in (self.path, log_of(self.path)) if path.exists()]
+        return tuple((state.st_size, state.st_mtime_ns) for state in states)
+
+    def _expect_unchanged(self, before: tuple[tuple[int, int], ...]) -> None:
+        if self._seen() != before:
+            raise LibraryError(
+                "The catalogue {path} was changed by somebody else while it was read.",
+                hint="Run the same command again.",
+                path=self.path,
+            )
+
+    def _prove(self, connection: GuardedConnection) -> None:
+        """Raise unless the schema is ours, as this transaction sees it."""
+        (state,) = connection.execute("PRAGMA schema_version").fetchone()
+        if state != connection.proven:
+            is_current(connection, self.path)
+            connection.proven = state
+
+    def _connect(self) -> GuardedConnection:
+        mode: Mode = "new"
+        if self._read_only:
+            # Immutable: no locks and no files of its own. What stands in a log needs both.
+            log = log_of(self.path)
+            mode = "read" if log.exists() and log.stat().st_size else "immutable"
+        with self._opening():
+            connection = connect(self.path, mode=mode, timeout=BUSY_TIMEOUT)
+        try:
+            connection.execute("BEGIN")
+            self._prove(connection)  # before anything is written
+            connection.execute("ROLLBACK")
+            if self._read_only:
+                connection.execute("PRAGMA query_only = ON")
+                return self._kept(connection)
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file only
+            connection.execute("PRAGMA journal_mode = WAL")
+            # FULL: what was reported as added survives a power cut, not only a kill.
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return self._kept(connection)
+
+    def _kept(self, connection: GuardedConnection) -> GuardedConnection:
+        with self._guard:
+            self._connections.append(connection)
+        return connection
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Say in our words that there is a link or a pipe in the place of a file."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, LocalragError):
+                raise
+            raise self._unusable(error) from error
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's complaints about the file into errors that a person understands."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _NOT_DAMAGE:
+                raise self._damaged(error) from error
+            if self._read_only:  # an open log, say, that came along without its index
+                raise LibraryError(
+                    "The catalogue {path} cannot be read where nothing can be written: {reason}.",
+                    hint="Copy the folder to a disk of your own and open the library there.",
+                    path=self.path,
+                    reason=error,
+                ) from error
+            raise self._unusable(error) from error
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise self._damaged(error) from error  # even SQLite's complaint may be no UTF-8
+
+    def _unusable(self, error: Exception) -> LibraryError:
+        return LibraryError(
+            "The catalogue {path} cannot be used: {reason}.",
+            hint="Check the free disk space and whether you may write to that folder.",
+            path=self.path,
+            reason=error,
+        )
+
+    def _damaged(self, error: Exception) -> LibraryDamagedError:
+        reason: object = error
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            reason = tr("its pages lead to more than a file of its size can hold")
+        return LibraryDamagedError(
+            "The catalogue {path} is damaged: {reason}.",
+            hint="Restore the folder from a backup, or delete it and add the documents again.",
+            path=self.path,
+            reason=reason,
+        )

@@ -1,0 +1,191 @@
+"""The catalogue against itself: SQLite's own structures, references, checksums and values."""
+
+# ruff: noqa: S608 - what is put into a statement here are names of our own schema
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import numpy as np
+
+from localrag.library.catalogue.checksums import (
+    content_checksum,
+    passages_checksum,
+    sources_checksum,
+)
+from localrag.library.catalogue.reads import SETTINGS, Snapshot
+from localrag.library.findings import Finding, repair_by_rebuild, repair_from_backup
+from localrag.messages import tr
+
+FOREIGN = "foreign"
+"""The code of a finding that an import leaves behind."""
+
+_REQUIRED = ("generation", "dimension", "epoch", "embedding")
+_TYPES = {"INTEGER": "integer", "TEXT": "text", "BLOB": "blob"}
+_IMPOSSIBLE = (
+    "SELECT count(1) FROM chunks c JOIN documents d ON d.number = c.document WHERE c.id < 0 OR "
+    'c."start" < 0 OR c."end" < c."start" OR c."end" > d.length OR c.position < 0',
+    "SELECT count(1) FROM pages p JOIN documents d ON d.number = p.document WHERE "
+    'p."start" < 0 OR p."end" < p."start" OR p."end" > d.length',
+    "SELECT count(1) FROM headings h JOIN documents d ON d.number = h.document WHERE "
+    'h."start" < 0 OR h."start" > d.length',
+    "SELECT count(1) FROM documents WHERE CASE WHEN json_valid(metadata) "
+    "THEN json_type(metadata) != 'object' ELSE 1 END",
+    "SELECT count(1) FROM documents WHERE length < 0 OR size < 0",
+    "SELECT count(1) FROM chunks WHERE id NOT IN (SELECT chunk FROM embeddings)",
+)
+"""How many rows say what no document can be."""
+
+_OF_AN_INDEX = re.compile(
+    r"row \d+ missing from index|wrong # of entries in index|non-unique entry in index"
+)
+
+
+def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """All that is wrong; stops where SQLite's own structures are."""
+    sql = snapshot.sql
+    faults = []
+    for (said,) in sql.execute("PRAGMA integrity_check"):
+        if said != "ok":
+            faults.append(str(said))
+        if faults and not _OF_AN_INDEX.match(faults[-1]):
+            break  # pages that refer to each other in a ring would be looked at for ever
+    for fault in faults:
+        yield Finding(
+            "catalogue",
+            "structure",
+            tr("catalogue.sqlite is damaged: {reason}.", reason=" ".join(fault.split())),
+            repair_by_rebuild() if _OF_AN_INDEX.match(fault) else repair_from_backup(),
+        )
+    if faults:
+        return
+    yield from _dangling(sql)
+    yield from _settings(snapshot)
+    yield from _documents(sql)
+    yield from _values(snapshot)
+
+
+def _dangling(sql: sqlite3.Connection) -> Iterator[Finding]:
+    counts: dict[tuple[str, str], int] = {}
+    for table, _, parent, _ in sql.execute("PRAGMA foreign_key_check"):
+        counts[table, parent] = counts.get((table, parent), 0) + 1
+    for (table, parent), count in counts.items():
+        yield Finding(
+            "catalogue",
+            "dangling",
+            tr(
+                "catalogue.sqlite: {count} rows of {table} belong to nothing in {parent}.",
+                count=count,
+                table=table,
+                parent=parent,
+            ),
+            repair_by_rebuild(),
+        )
+
+
+def _settings(snapshot: Snapshot) -> Iterator[Finding]:
+    found = {}
+    for key, value in snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"):
+        found[key] = value
+    wrong = [key for key in _REQUIRED if key not in found]
+    wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
+    for key in wrong:
+        yield Finding(
+            "catalogue",
+            "settings",
+            tr("catalogue.sqlite does not say what it must of “{key}”.", key=key),
+            repair_from_backup(),
+        )
+    for key in (key for key in found if key not in SETTINGS):
+        yield Finding(
+            "catalogue",
+            FOREIGN,
+            tr("catalogue.sqlite holds a setting that is not localrag's: “{key}”.", key=key),
+            tr("Take it over by `localrag export` and `localrag import`, which leave it behind."),
+        )
+
+
+def _values(snapshot: Snapshot) -> Iterator[Finding]:
+    """Whether every value is one that can have been stored there."""
+    sql = snapshot.sql
+    tables = sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    queries = list(_IMPOSSIBLE)
+    for (table,) in tables:
+        columns = sql.execute(f"PRAGMA table_info({table})").fetchall()
+        other = [f"typeof(\"{c[1]}\") != '{_TYPES[c[2]]}'" for c in columns if c[2]]
+        queries.append(f"SELECT count(1) FROM {table} WHERE {' OR '.join(other)}")
+    count = sum(int(sql.execute(query).fetchone()[0]) for query in queries)
+    if not count:
+        for _, vectors in snapshot.packed_embeddings():
+            packed = np.frombuffer(b"".join(vectors), dtype=np.uint8)
+            count += packed.size % 2 or int((~np.isfinite(packed.view("<f2"))).sum())
+    if count:
+        yield Finding(
+            "catalogue",
+            "values",
+            tr("catalogue.sqlite holds {count} values that cannot have been stored.", count=count),
+            repair_from_backup(),
+        )
+
+
+def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:
+    rows = sql.execute(
+        "SELECT d.number, d.id, min(s.path), c.content, c.passages, c.sources FROM documents d "
+        "LEFT JOIN sources s ON s.document = d.number "
+        "LEFT JOIN checksums c ON c.document = d.number GROUP BY d.number"
+    ).fetchall()
+    for number, document_id, path, content, passages, sources in rows:
+        name = path if path is not None else str(document_id)
+        if path is None:
+            yield Finding(
+                "catalogue",
+                "no-source",
+                tr(
+                    "The document {name} belongs to no file any more, and is not shown.",
+                    name=name,
+                ),
+                tr("Add its file again with `localrag add`."),
+            )
+        if content_checksum(sql, number) != content:
+            yield Finding(
+                "catalogue",
+                "content",
+                tr("{name}: what is stored of its text is not what was stored.", name=name),
+                tr("Take it out with `localrag remove`, then add the file again."),
+            )
+        if path is not None and sources_checksum(sql, number) != sources:
+            yield Finding(
+                "catalogue",
+                "sources",
+                tr("{name}: the files it was added from are not those stored.", name=name),
+                tr("Take it out with `localrag remove`, then add the file again."),
+            )
+        if not _passages_are_sound(sql, number, passages):
+            yield Finding(
+                "catalogue",
+                "passages",
+                tr("{name}: its passages or vectors are not what was stored.", name=name),
+                tr("Run `localrag rebuild`, which cuts and embeds everything anew."),
+            )
+
+
+def passages_are_sound(sql: sqlite3.Connection) -> bool:
+    """Whether every document's passages and vectors are those that were stored."""
+    rows = sql.execute(
+        "SELECT d.number, c.passages FROM documents d "
+        "LEFT JOIN checksums c ON c.document = d.number"
+    ).fetchall()
+    return all(_passages_are_sound(sql, number, expected) for number, expected in rows)
+
+
+def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) -> bool:
+    (wrong,) = sql.execute(
+        "SELECT count(*) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.id "
+        "WHERE c.document = ? AND (e.vector IS NULL "
+        "OR length(e.vector) != 2 * (SELECT value FROM meta WHERE key = 'dimension') "
+        "OR c.generation > (SELECT value FROM meta WHERE key = 'generation'))",
+        (number,),
+    ).fetchone()
+    return not wrong and passages_checksum(sql, number) == expected

@@ -1,0 +1,333 @@
+"""SQLite files that may come from anybody: opened so that they can say things and do nothing.
+
+Knows nothing of tables. Whoever opens a file compares its schema before asking for a row.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+from weakref import WeakSet
+
+from localrag.errors import LibraryDamagedError
+from localrag.messages import tr
+from localrag.system.files import open_plain
+
+VALUE_LIMIT = 256 << 20
+"""Bytes of one value: a block of text has 64 KiB at most, a document's metadata little."""
+
+_STEPS, _STEPS_PER_BYTE = 5_000_000, 4
+"""How many steps one statement may take. The longest in a sound file took .03 a byte."""
+
+_STRIDE = 100_000
+"""Steps from one look at the count to the next."""
+
+_BYTES, _BYTES_PER_BYTE = 16 << 20, 4
+"""How much one question may answer: nothing is stored twice, but a damaged page leads anywhere."""
+
+_OF_PAGES = ("*** in database", "Tree ", "Page ", "Freelist")
+"""How SQLite's complaints about pages begin, and those about rows do not."""
+
+_LARGE, _MOST_HOLES = 64 << 20, 10
+"""From which size on at least a tenth of a file must be there."""
+
+_HEADER = b"SQLite format 3\x00"
+_LOG = (0x377F0682, 0x377F0683)
+_SEVERAL_FILES = bytes.fromhex("d9d505f920a163d7")
+
+Row = tuple[Any, ...]
+Mode = Literal["new", "write", "read", "immutable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the first page of a file says that may be newer than this program."""
+
+    version: int
+    application: int
+
+
+class GuardedConnection(sqlite3.Connection):
+    """A connection whose statements end, whatever the pages of the file refer to."""
+
+    path: Path
+    file: tuple[int, int] | None = None
+    """Device and number of the file, while it is open."""
+    proven: int | None = None
+    """`PRAGMA schema_version` when the schema was last compared with ours."""
+    counted: tuple[object, Any] | None = None
+    """Which chunks there were, and in which state of the library."""
+    _left: int | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Run one statement, which may take as many steps as a sound file can ask for."""
+        if self._left is not None:
+            self._left = _STEPS
+        return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        """Store rows: as many as the caller has, whatever the size of the file."""
+        with self.unlimited():
+            return super().executemany(sql, parameters)
+
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """Let statements take as long as they take, for example VACUUM."""
+        before, self._left = self._left, None
+        try:
+            yield
+        finally:
+            self._left = before
+
+    def close(self) -> None:
+        """Close the file; from here, others in this process may open it without SQLite."""
+        super().close()
+        with _opening:
+            self.file = None
+
+    def limit(self) -> None:
+        """Begin to count steps."""
+        self._left = _STEPS
+        self.set_progress_handler(self._count, _STRIDE)
+
+    def rows(
+        self, sql: str, parameters: Any = (), *, kinds: tuple[type, ...], keys: int = 0
+    ) -> Iterator[Row]:
+        """The rows of a query, each value of the type that was stored there.
+
+        The first `keys` columns ascend from row to row. Raises LibraryDamagedError for anything
+        else: a page that is referred to twice would give its rows for ever.
+        """
+        last: Row | None = None
+        wide = [place for place, kind in enumerate(kinds) if kind in (str, bytes)]
+        size, most = 0, _BYTES
+        for row in self.execute(sql, parameters):
+            if tuple(map(type, row)) != kinds:
+                raise damaged_rows(" ".join(type(one).__name__ for one in row))
+            if keys:
+                key = row[:keys]
+                if last is not None and key <= last:
+                    raise damaged_rows(tr("rows that stand there twice"))
+                last = key
+            for place in wide:
+                size += len(row[place])
+            if size > most:
+                most = _BYTES + _BYTES_PER_BYTE * self._size()
+                if size > most:
+                    raise damaged_rows(
+                        tr("its pages lead to more than a file of its size can hold")
+                    )
+            yield row
+
+    def _count(self) -> int:
+        """Called by SQLite; other than 0 ends the statement."""
+        if self._left is None:
+            return 0
+        self._left -= _STRIDE
+        return int(self._left < 0 and -self._left > _STEPS_PER_BYTE * self._size())
+
+    def _size(self) -> int:
+        size = 0
+        for path in (self.path, log_of(self.path)):
+            with suppress(OSError):
+                size += path.stat().st_size
+        return size
+
+
+# POSIX drops all locks that a process has on a file as soon as it closes any handle of it. SQLite
+# knows of its own handles alone: another that is closed would let some other process take our
+# library for unused, and delete the log that we go on writing to.
+_open: WeakSet[GuardedConnection] = WeakSet()
+_opening = threading.RLock()
+
+
+def _is_open_here(path: Path) -> bool:
+    """Whether a connection of this process has the file open; the caller holds `_opening`."""
+    found = path.stat()
+    return any(one.file == (found.st_dev, found.st_ino) for one in _open)
+
+
+def connect(
+    path: Path,
+    *,
+    mode: Mode = "new",
+    timeout: float = 0.0,
+) -> GuardedConnection:
+    """Open a file for one of four uses; "new" makes it where it is missing.
+
+    "immutable" takes no lock and makes no file. Raises LibraryDamagedError before SQLite sees a
+    journal that would make it delete files elsewhere, and sqlite3.Error.
+    """
+    _expect_harmless_journal(path)
+    options = {"write": "rw", "read": "ro", "immutable": "ro&immutable=1"}
+    where: Path | str = path.absolute()
+    if mode != "new":
+        where = f"{path.absolute().as_uri()}?mode={options[mode]}"
+    with _opening:
+        connection = sqlite3.connect(
+            where,
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=mode != "new",
+            factory=GuardedConnection,
+        )
+        connection.path = path
+        with suppress(OSError):
+            found = path.stat()
+            connection.file = found.st_dev, found.st_ino
+            _open.add(connection)
+    try:
+        for limit, most in (
+            (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT),
+            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
+            (sqlite3.SQLITE_LIMIT_COLUMN, 100),
+            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+            (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 10),  # a cascade counts as one
+        ):
+            connection.setlimit(limit, most)
+        if sys.version_info >= (3, 12):
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
+        for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.limit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_sound(connection: GuardedConnection) -> bool:
+    """Whether no page is referred to twice; reads all of the file.
+
+    Rows that cannot have been stored, which the check names too, do not count.
+    """
+    rows = connection.execute("PRAGMA quick_check(1)")
+    return not any(str(row[0]).startswith(_OF_PAGES) for row in rows)
+
+
+@contextmanager
+def rewriting(connection: GuardedConnection) -> Iterator[None]:
+    """For VACUUM, which copies whatever the pages refer to, to another file at first."""
+    if not is_sound(connection):
+        raise sqlite3.DatabaseError("database disk image is malformed")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
+    try:
+        with connection.unlimited():
+            yield
+    finally:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+
+
+def log_of(path: Path) -> Path:
+    """Where SQLite's write-ahead log for a file lies."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def read_header(path: Path) -> Header | None:
+    """What a file says of itself, read without SQLite, which might change it.
+
+    Of what stands in a write-ahead log, the newest version counts. None for no database, and for
+    one that this process has open already and so has looked at.
+    """
+    with _opening:
+        if _is_open_here(path):
+            return None
+        with open_plain(path) as file:
+            _expect_little_empty(path, file)
+            page = file.read(100)
+    if len(page) < 100 or not page.startswith(_HEADER):
+        return None
+    found = _header(page)
+    try:
+        log = open_plain(log_of(path))
+    except FileNotFoundError:
+        return found
+    with log:
+        _expect_little_empty(log_of(path), log)
+        start = log.read(32)
+        size = int.from_bytes(start[8:12], "big")
+        if len(start) < 32 or int.from_bytes(start[:4], "big") not in _LOG or size < 512:
+            return found
+        while len(frame := log.read(24)) == 24:
+            # SQLite, too, reads up to the first frame that is not of this log. A file may claim
+            # to be longer than any disk.
+            if frame[8:16] != start[16:24] or not any(frame[:4]):
+                break
+            page = log.read(100)
+            if len(page) < 100:  # cut off while it was written: SQLite leaves it out, too
+                break
+            if frame[:4] == b"\0\0\0\1":
+                found = max(found, _header(page), key=lambda one: one.version)
+            log.seek(size - len(page), os.SEEK_CUR)
+    return found
+
+
+def _header(page: bytes) -> Header:
+    return Header(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
+
+
+def _expect_little_empty(path: Path, file: BinaryIO) -> None:
+    """Raise for a file that is nearly all holes; the file stands at its beginning then.
+
+    Its size says nothing of how much its pages can hold, which is what statements are measured by.
+    """
+    size = file.seek(0, os.SEEK_END)
+    held = size
+    if sys.platform != "win32" and size > _LARGE:
+        held = place = 0
+        while place < size and held * _MOST_HOLES < size:
+            try:
+                begin = os.lseek(file.fileno(), place, os.SEEK_DATA)
+                place = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            except OSError:  # nothing but holes from here
+                break
+            held += place - begin
+    file.seek(0)
+    if held * _MOST_HOLES < size:
+        raise altered(path, tr("it is nearly empty for its size"))
+
+
+def _expect_harmless_journal(path: Path) -> None:
+    """Raise where a journal names files of other databases, as ours never do.
+
+    SQLite would play it back and then delete the file that it names, wherever that lies.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    try:
+        with open_plain(journal) as file:
+            file.seek(-min(8, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            foreign = file.read(8) == _SEVERAL_FILES
+    except FileNotFoundError:
+        return
+    if foreign:
+        raise altered(journal, tr("it names files outside the library"))
+
+
+def altered(path: object, reason: str) -> LibraryDamagedError:
+    """What a reader is told of a file that localrag has not written like this."""
+    return LibraryDamagedError(
+        "{path} is not as localrag makes it: {reason}.",
+        hint="This library came from elsewhere or was altered. Ask for an export of it "
+        "(`localrag export`) and take that over with `localrag import`.",
+        path=path,
+        reason=reason,
+    )
+
+
+def damaged_rows(reason: object) -> LibraryDamagedError:
+    """What a reader is told of a row that cannot have been stored."""
+    return LibraryDamagedError(
+        "The catalogue of the library holds what cannot have been stored: {reason}.",
+        hint="Run `localrag check` to see what is damaged and how to repair it.",
+        reason=reason,
+    )

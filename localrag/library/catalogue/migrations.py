@@ -1,0 +1,219 @@
+"""The schema of the catalogue, as numbered steps that are applied on open.
+
+`PRAGMA user_version` counts the steps a file has had; `PRAGMA application_id` tells our files
+from other SQLite files.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
+
+from localrag.errors import LibraryDamagedError, LibraryMismatchError
+from localrag.library.catalogue.checksums import first_checksums
+from localrag.library.catalogue.guarded import altered
+from localrag.messages import tr
+
+APPLICATION_ID = 0x4C524147  # "LRAG"
+
+
+def m001_create_tables(connection: sqlite3.Connection) -> None:
+    """Documents with their text, chunks, embeddings, and the settings they were made with.
+
+    The text of a document is kept once, cut into blocks of equal length, so that a passage is
+    read without reading the rest of a long file. A removal keeps the bare id of the chunk, so
+    that a derived index that is behind learns what to forget.
+    """
+    for statement in (
+        "CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+        """CREATE TABLE documents(
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            title TEXT NOT NULL,
+            added_at TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            length INTEGER NOT NULL,
+            language TEXT NOT NULL,
+            metadata TEXT NOT NULL,
+            chunking TEXT NOT NULL)""",
+        """CREATE TABLE sources(
+            path TEXT PRIMARY KEY,
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL,
+            checked_ns INTEGER NOT NULL) WITHOUT ROWID""",
+        "CREATE INDEX sources_by_document ON sources(document)",
+        """CREATE TABLE blocks(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            block INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            UNIQUE(document, block))""",
+        """CREATE TABLE pages(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            PRIMARY KEY(document, position)) WITHOUT ROWID""",
+        """CREATE TABLE headings(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            level INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY(document, position)) WITHOUT ROWID""",
+        """CREATE TABLE chunks(
+            id INTEGER PRIMARY KEY,
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            first_page INTEGER NOT NULL,
+            last_page INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            generation INTEGER NOT NULL)""",
+        "CREATE UNIQUE INDEX chunks_by_document ON chunks(document, position)",
+        "CREATE INDEX chunks_by_generation ON chunks(generation)",
+        """CREATE TABLE embeddings(
+            chunk INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE,
+            vector BLOB NOT NULL)""",
+        "CREATE TABLE removals(chunk INTEGER NOT NULL, generation INTEGER NOT NULL)",
+        "CREATE INDEX removals_by_generation ON removals(generation)",
+        """CREATE TABLE staged_documents(
+            document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE)""",
+        """CREATE TABLE staged_chunks(
+            id INTEGER PRIMARY KEY,
+            document INTEGER NOT NULL REFERENCES staged_documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            first_page INTEGER NOT NULL,
+            last_page INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            vector BLOB NOT NULL)""",
+        "CREATE INDEX staged_chunks_by_document ON staged_chunks(document)",
+    ):
+        connection.execute(statement)
+    connection.executemany(
+        "INSERT INTO meta VALUES (?, ?)", [("generation", 0), ("epoch", secrets.token_hex(8))]
+    )
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def m002_add_checksums(connection: sqlite3.Connection) -> None:
+    """Checksums of what is stored of each document, as it stands."""
+    connection.execute(
+        """CREATE TABLE checksums(
+            document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+            content INTEGER NOT NULL,
+            passages INTEGER NOT NULL,
+            sources INTEGER NOT NULL)"""
+    )
+    for (number,) in connection.execute("SELECT number FROM documents").fetchall():
+        first_checksums(connection, number)
+
+
+def m003_add_origins(connection: sqlite3.Connection) -> None:
+    """Where the bytes of a source lay when they were read: a path may lead over links that change.
+
+    What older versions added has no row here: what it led to then is not known.
+    """
+    connection.execute(
+        """CREATE TABLE origins(
+            source TEXT NOT NULL REFERENCES sources ON DELETE CASCADE,
+            path TEXT NOT NULL,
+            PRIMARY KEY(source, path)) WITHOUT ROWID"""
+    )
+
+
+Step = Callable[[sqlite3.Connection], None]
+
+MIGRATIONS: tuple[Step, ...] = (
+    m001_create_tables,
+    m002_add_checksums,
+    m003_add_origins,
+)
+
+
+def expect_known(version: int, application: int, path: object) -> None:
+    """Raise for a file that is newer than this program, or another program's."""
+    if application not in (0, APPLICATION_ID):
+        raise LibraryDamagedError(
+            "{path} is a database of another program, not the catalogue of a library.",
+            hint="Name another folder with --library.",
+            path=path,
+        )
+    if version > len(MIGRATIONS):
+        raise LibraryMismatchError(
+            "{path} has schema {found}, but this version of localrag knows schemas up to {known}.",
+            hint="Update localrag, or use the version that wrote the library.",
+            path=path,
+            found=version,
+            known=len(MIGRATIONS),
+        )
+
+
+def is_current(connection: sqlite3.Connection, path: object) -> bool:
+    """Whether no step is missing.
+
+    Raises for a file that is newer than this program, or foreign, or whose schema is not to the
+    letter that of its version.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    ours = has_our_schema(connection)
+    expect_known(version, application if ours or application else -1, path)
+    if not ours:
+        raise altered(path, tr("its tables are not those of a library"))
+    return bool(version == len(MIGRATIONS))
+
+
+def has_our_schema(connection: sqlite3.Connection) -> bool:
+    """Whether the schema is what the steps make of an empty file, and each table has its pages.
+
+    A trigger, a view, a table or an index more, or another word in one of them, is not ours.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    found = connection.execute(
+        "SELECT rootpage, type, name, tbl_name, sql FROM sqlite_master LIMIT 1000"
+    ).fetchall()
+    roots = {row[0] for row in found if type(row[0]) is int and 1 < row[0] <= pages}
+    return (
+        0 <= version <= len(MIGRATIONS)
+        and application == (APPLICATION_ID if version else 0)
+        and encoding == "UTF-8"
+        and len(roots) == len(found)
+        and {row[1:] for row in found} == _schema(MIGRATIONS[:version])
+    )
+
+
+@cache
+def _schema(steps: tuple[Step, ...]) -> frozenset[tuple[object, ...]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for step in steps:
+            step(fresh)
+        return frozenset(
+            fresh.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+        )
+
+
+def migrate(connection: sqlite3.Connection, path: object) -> None:
+    """Apply the missing steps, all in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        is_current(connection, path)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in MIGRATIONS[version:]:
+            step(connection)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,457 @@
+"""Reading the catalogue: one state of it, as `Catalogue.read` gives it."""
+
+# ruff: noqa: S608 - what is put into a statement here are constants of this file
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
+from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
+from localrag.library.indexes.base import ChunkIds
+from localrag.library.records import (
+    ID_SUMS,
+    ChunkSet,
+    Counts,
+    DocumentRecord,
+    FileState,
+    SourceRecord,
+    Stamp,
+)
+from localrag.types import Chunk, Document, Heading, Page
+
+BLOCK = 16_384
+"""Code points of a document's text in one row."""
+
+BATCH = 500
+"""Rows or ids that travel together."""
+
+FORGOTTEN = "forgotten"
+"""The setting that says up to which generation removals are no longer known."""
+
+PURGE_DUE = "purge due"
+"""The setting that stands while something removed may still be in a file."""
+
+SETTINGS: dict[str, type] = {
+    "generation": int,
+    "epoch": str,
+    "embedding": str,
+    "embedding_name": str,
+    "dimension": int,
+    FORGOTTEN: int,
+    PURGE_DUE: int,
+    "staging": str,
+}
+"""All settings of a library, and what they are; another one is a new migration."""
+
+_SETTING_LIMIT = 10_000
+_GENERATIONS = 1 << 53
+
+_CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
+    c.document"""
+_CHUNK_KINDS = (int, str, int, str, int, int, int, int, int)
+
+
+class Snapshot:
+    """Questions to one consistent state of the library."""
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        self._sql = connection
+
+    @property
+    def sql(self) -> GuardedConnection:
+        """The connection, for a check that looks below the records."""
+        return self._sql
+
+    # Settings and sizes
+
+    def meta(self, key: str) -> str | int | None:
+        """A setting of the library, or None."""
+        query = "SELECT value FROM meta WHERE key = ?"
+        for (value,) in self._sql.rows(query, (key,), kinds=(SETTINGS[key],)):
+            if isinstance(value, str) and len(value) > _SETTING_LIMIT:
+                raise damaged_rows(key)
+            return value  # type: ignore[no-any-return]
+        return None
+
+    def stamp(self) -> Stamp:
+        """(epoch, generation): what a derived index compares itself with."""
+        generation = int(self.meta("generation") or 0)
+        if not 0 <= generation < _GENERATIONS:
+            raise damaged_rows("generation")
+        return str(self.meta("epoch")), generation
+
+    def base(self, stamp: Stamp) -> int | None:
+        """From which generation an index of that state can follow; None: it must begin anew."""
+        epoch, newest = self.stamp()
+        oldest = int(self.meta(FORGOTTEN) or 0)
+        same_line = stamp[0] == epoch and oldest <= stamp[1] <= newest
+        return stamp[1] if same_line else None
+
+    def schema(self) -> int:
+        """The number of the newest migration that the file has had."""
+        return int(self._sql.execute("PRAGMA user_version").fetchone()[0])
+
+    def counts(self) -> Counts:
+        """How much there is."""
+        documents, size = self._sql.execute(
+            "SELECT count(1), coalesce(sum(size), 0) FROM documents"
+        ).fetchone()
+        if type(size) is not int:
+            raise damaged_rows(size)
+        return Counts(documents, self._count("sources"), self._count("pages"), self.chunks(), size)
+
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return self.chunk_set().size
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks there are; summed once for each state of the library."""
+        stamp, known = self.stamp(), self._sql.counted
+        if known is None or known[0] != stamp:
+            known = self._sql.counted = (stamp, self._chunk_set())
+        return known[1]
+
+    def _chunk_set(self) -> ChunkSet:
+        # In two halves: SQLite's sum is an error where it passes 64 bits.
+        count, high, low = self._sql.execute(
+            "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) "
+            "FROM chunks"
+        ).fetchone()
+        return ChunkSet(count, ((high << 32) + low) % ID_SUMS)
+
+    def chunkings(self) -> dict[str, int]:
+        """Documents by the fingerprint of the chunking that cut them."""
+        query = "SELECT number, chunking FROM documents ORDER BY number"
+        rows = self._sql.rows(query, kinds=(int, str), keys=1)
+        return dict(sorted(Counter(chunking for _, chunking in rows).items()))
+
+    def _count(self, table: str) -> int:
+        # count(*) walks the pages by itself, where no limit of steps counts.
+        return int(self._sql.execute(f"SELECT count(1) FROM {table}").fetchone()[0])
+
+    # Documents and sources
+
+    def documents(self) -> list[DocumentRecord]:
+        """All documents in the order they were added."""
+        return self._documents("")
+
+    def has_document(self, document_id: str) -> bool:
+        """Whether there is a document of this id."""
+        found = self._sql.execute("SELECT 1 FROM documents WHERE id = ?", (document_id,))
+        return found.fetchone() is not None
+
+    def document_record(self, document_id: str) -> DocumentRecord | None:
+        """One document without its text, or None."""
+        return next(iter(self._documents("WHERE d.id = ?", document_id)), None)
+
+    def _documents(self, where: str, *values: str) -> list[DocumentRecord]:
+        sources: dict[int, list[str]] = {}
+        for path, number in self._sql.rows(
+            "SELECT s.path, s.document FROM sources s JOIN documents d ON d.number = s.document "
+            f"{where} ORDER BY s.path",
+            values,
+            kinds=(str, int),
+            keys=1,
+        ):
+            sources.setdefault(number, []).append(path)
+        rows = self._sql.rows(
+            "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, d.length, "
+            "d.chunking, (SELECT count(*) FROM pages p WHERE p.document = d.number), "
+            "(SELECT count(*) FROM chunks c WHERE c.document = d.number) "
+            f"FROM documents d {where} ORDER BY d.number",
+            values,
+            kinds=(int, str, str, str, int, str, str, int, str, int, int),
+            keys=1,
+        )
+        return [
+            DocumentRecord(
+                id=row[1],
+                title=row[2],
+                sources=tuple(sources.get(row[0], ())),
+                added_at=row[3],
+                size=row[4],
+                language=row[5],
+                metadata=_metadata(row[6]),
+                length=row[7],
+                chunking=row[8],
+                pages=row[9],
+                chunks=row[10],
+            )
+            for row in rows
+        ]
+
+    def document(self, document_id: str) -> Document | None:
+        """A document as it was parsed, or None; `source` is the first of its paths."""
+        row = self._first(
+            "SELECT number, title, metadata FROM documents WHERE id = ?",
+            document_id,
+            kinds=(int, str, str),
+        )
+        if row is None:
+            return None
+        number, title, metadata = row
+        source = self._first(
+            "SELECT path FROM sources WHERE document = ? ORDER BY path LIMIT 1",
+            number,
+            kinds=(str,),
+        )
+        text = self._text(number)
+        pages = self._sql.rows(
+            'SELECT position, number, "start", "end" FROM pages WHERE document = ? '
+            "ORDER BY position",
+            (number,),
+            kinds=(int, int, int, int),
+            keys=1,
+        )
+        headings = self._sql.rows(
+            'SELECT position, "start", level, text FROM headings WHERE document = ? '
+            "ORDER BY position",
+            (number,),
+            kinds=(int, int, int, str),
+            keys=1,
+        )
+        cut = []
+        for _, page, start, end in pages:
+            if not 0 <= start <= end <= len(text):
+                raise damaged_rows(f"{start}:{end}")
+            cut.append(Page(page, text[start:end]))
+        return Document(
+            id=document_id,
+            source=source[0] if source else "",
+            title=title,
+            pages=tuple(cut),
+            headings=tuple(Heading(*heading) for _, *heading in headings),
+            metadata=_metadata(metadata),
+        )
+
+    def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
+        """(page number, start, end) of each page, in code points of the document's text."""
+        rows = self._sql.rows(
+            'SELECT p.position, p.number, p."start", p."end" FROM pages p '
+            "JOIN documents d ON d.number = p.document WHERE d.id = ? ORDER BY p.position",
+            (document_id,),
+            kinds=(int, int, int, int),
+            keys=1,
+        )
+        return [(number, start, end) for _, number, start, end in rows]
+
+    def text(self, document_id: str, start: int, end: int) -> str:
+        """Code points `start:end` of a document's text; "" for an unknown document."""
+        row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
+        return self._span(row[0], start, end) if row else ""
+
+    def source(self, path: str) -> SourceRecord | None:
+        """What is known of a path, or None."""
+        return next(iter(self._sources("WHERE s.path = ?", path)), None)
+
+    def sources(self) -> list[SourceRecord]:
+        """All paths under which documents were added, sorted."""
+        return self._sources("ORDER BY s.path")
+
+    def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
+        origins: dict[str, list[str]] = {}
+        for source, path in self._sql.rows(
+            f"SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source {clause}",
+            values,
+            kinds=(str, str),
+        ):
+            origins.setdefault(source, []).append(path)
+        rows = self._sql.rows(
+            "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id FROM sources s "
+            f"JOIN documents d ON d.number = s.document {clause}",
+            values,
+            kinds=(str, int, int, int, str),
+            keys=1,
+        )
+        return [
+            SourceRecord(
+                FileState(path, size, mtime, checked, tuple(sorted(origins.get(path, ())))), owner
+            )
+            for path, size, mtime, checked, owner in rows
+        ]
+
+    # Chunks
+
+    def chunks_by_id(self, ids: Iterable[int]) -> dict[int, Chunk]:
+        """The chunks with these ids; unknown and removed ones are left out."""
+        wanted = list(ids)
+        found: dict[int, Chunk] = {}
+        for start in range(0, len(wanted), BATCH):
+            some = wanted[start : start + BATCH]
+            marks = ",".join("?" * len(some))
+            rows = self._sql.rows(
+                f"SELECT {_CHUNK} FROM chunks c JOIN documents d ON d.number = c.document "
+                f"WHERE c.id IN ({marks})",
+                some,
+                kinds=_CHUNK_KINDS,
+            )
+            found.update((row[0], self._chunk(row)) for row in list(rows))
+        return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
+
+    def chunk_ids(self, wanted: Filter) -> ChunkIds:
+        """The chunks that a filter allows."""
+        held, held_values = source_conditions(wanted)
+        paged, page_values = page_conditions(wanted)
+        rows = self._sql.execute(
+            "SELECT c.id FROM chunks c WHERE c.document IN "
+            "(SELECT d.number FROM documents d JOIN sources s ON s.document = d.number "
+            f"WHERE {held}) AND {paged}",
+            (*held_values, *page_values),
+        )
+        # Sorted here: SQLite would sort rows it can take ready from an index.
+        return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
+
+    def document_chunks(self, document_id: str) -> list[Chunk]:
+        """All chunks of a document, in order."""
+        found = self._sql.rows(
+            f"SELECT c.position, {_CHUNK} FROM chunks c JOIN documents d ON d.number = c.document "
+            "WHERE d.id = ? ORDER BY c.position",
+            (document_id,),
+            kinds=(int, *_CHUNK_KINDS),
+            keys=1,
+        )
+        rows = [row[1:] for row in found]
+        text = self._text(rows[0][8]) if rows else ""
+        return [self._chunk(row, text) for row in rows]
+
+    def sources_of(
+        self, document_ids: Iterable[str], wanted: Filter | None = None
+    ) -> dict[str, str]:
+        """The first path of each document, of those that the filter allows."""
+        found: dict[str, str] = {}
+        condition, values = source_conditions(wanted or Filter())
+        for document_id in set(document_ids):
+            row = self._first(
+                "SELECT s.path FROM sources s JOIN documents d ON d.number = s.document "
+                f"WHERE d.id = ? AND {condition} ORDER BY s.path LIMIT 1",
+                document_id,
+                *values,
+                kinds=(str,),
+            )
+            if row is not None:
+                found[document_id] = row[0]
+        return found
+
+    def _chunk(self, row: Row, text: str | None = None) -> Chunk:
+        identity, document_id, position, heading, first, last, start, end, number = row
+        if not 0 <= start <= end:
+            raise damaged_rows(f"{start}:{end}")
+        span = self._span(number, start, end) if text is None else text[start:end]
+        return Chunk(identity, document_id, position, span, heading, first, last, start, end)
+
+    def _text(self, number: int) -> str:
+        rows = self._sql.rows(
+            "SELECT block, text FROM blocks WHERE document = ? ORDER BY block",
+            (number,),
+            kinds=(int, str),
+            keys=1,
+        )
+        return "".join(text for _, text in rows)
+
+    def _span(self, number: int, start: int, end: int) -> str:
+        first = start // BLOCK
+        rows = self._sql.rows(
+            "SELECT block, text FROM blocks WHERE document = ? AND block BETWEEN ? AND ? "
+            "ORDER BY block",
+            (number, first, max(start, end - 1) // BLOCK),
+            kinds=(int, str),
+            keys=1,
+        )
+        return "".join(text for _, text in rows)[start - first * BLOCK : end - first * BLOCK]
+
+    def _first(self, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
+        return next(self._sql.rows(query, values, kinds=kinds), None)
+
+    # What derived indexes follow
+
+    def removed_since(self, generation: int) -> list[int]:
+        """Ids of chunks that went away after `generation`; some may have come back."""
+        rows = self._sql.rows(
+            "SELECT DISTINCT chunk FROM removals WHERE generation > ?", (generation,), kinds=(int,)
+        )
+        return [row[0] for row in rows]
+
+    def added_ids_since(self, generation: int) -> list[int]:
+        """Ids of the chunks that are there and came after `generation`."""
+        rows = self._sql.rows(
+            "SELECT id FROM chunks WHERE generation > ? ORDER BY id",
+            (generation,),
+            kinds=(int,),
+            keys=1,
+        )
+        return [row[0] for row in rows]
+
+    def embeddings_since(
+        self, generation: int, dimension: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
+        """Batches of ids and vectors, shape (n, dimension) float32, that came after it."""
+        for ids, vectors in self._vectors(generation):
+            if any(len(vector) != 2 * dimension for vector in vectors):
+                raise damaged_rows("vector")
+            packed = np.frombuffer(b"".join(vectors), dtype="<f2").reshape(-1, dimension)
+            unpacked = packed.astype(np.float32)
+            if not np.isfinite(unpacked).all():
+                raise damaged_rows("vector")
+            yield ids, unpacked
+
+    def packed_embeddings(self) -> Iterator[tuple[list[int], list[bytes]]]:
+        """Batches of ids and vectors as they are stored, of all chunks that have one."""
+        return self._vectors(-1)
+
+    def _vectors(self, generation: int) -> Iterator[tuple[list[int], list[bytes]]]:
+        rows = self._sql.rows(
+            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
+            "WHERE c.generation > ? ORDER BY c.id",
+            (generation,),
+            kinds=(int, bytes),
+            keys=1,
+        )
+        while some := list(islice(rows, 4 * BATCH)):
+            yield [row[0] for row in some], [row[1] for row in some]
+
+    def chunks_since(self, generation: int) -> Iterator[Chunk]:
+        """The chunks that came after it, document by document."""
+        numbers = self._sql.rows(
+            "SELECT DISTINCT document FROM chunks WHERE generation > ? ORDER BY document",
+            (generation,),
+            kinds=(int,),
+            keys=1,
+        )
+        for (number,) in list(numbers):
+            text = self._text(number)
+            rows = self._sql.rows(
+                f"SELECT c.position, {_CHUNK} FROM chunks c "
+                "JOIN documents d ON d.number = c.document "
+                "WHERE c.document = ? AND c.generation > ? ORDER BY c.position",
+                (number, generation),
+                kinds=(int, *_CHUNK_KINDS),
+                keys=1,
+            )
+            for row in list(rows):
+                yield self._chunk(row[1:], text)
+
+    # A rebuild under way
+
+    def unstaged(self) -> list[str]:
+        """Ids of the documents that a rebuild has still to cut and embed."""
+        rows = self._sql.rows(
+            "SELECT number, id FROM documents WHERE number NOT IN "
+            "(SELECT document FROM staged_documents) ORDER BY number",
+            kinds=(int, str),
+            keys=1,
+        )
+        return [row[1] for row in rows]
+
+
+def _metadata(stored: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(stored, type=dict[str, str])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise damaged_rows(error) from error

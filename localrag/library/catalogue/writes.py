@@ -1,0 +1,289 @@
+"""Changing the catalogue: one transaction, as `Catalogue.write` gives it."""
+
+# ruff: noqa: S608 - what is put into a statement here are constants of this file
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.library.catalogue.checksums import (
+    passages_checksum,
+    store_checksums,
+    store_sources_checksum,
+)
+from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
+from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
+from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
+from localrag.messages import tr
+from localrag.types import PAGE_BREAK, Chunk
+
+_REFERENCES = {
+    "sources": ("document", "number"),
+    "origins": ("source", "path"),
+    "blocks": ("document", "number"),
+    "pages": ("document", "number"),
+    "headings": ("document", "number"),
+    "chunks": ("document", "number"),
+    "checksums": ("document", "number"),
+    "embeddings": ("chunk", "id"),
+    "staged_documents": ("document", "number"),
+    "staged_chunks": ("document", "document"),
+}
+"""By table: the column that names a row of another table, and that row's key."""
+
+_ROUNDS = 10
+"""How often rows may be dropped because of dropped rows; references are three deep."""
+
+
+class Transaction(Snapshot):
+    """Changes that become visible together; its reads see them already."""
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        super().__init__(connection)
+        self._generation = 0
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks there are at this moment of the transaction."""
+        return self._chunk_set()
+
+    def _next_generation(self) -> int:
+        """The generation of this transaction, counted up at its first change of chunks."""
+        if not self._generation:
+            self._sql.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
+            self._generation = self.stamp()[1]
+        return self._generation
+
+    def set_meta(self, key: str, value: str | int) -> None:
+        """Keep a setting of the library."""
+        self._sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def forget_meta(self, key: str) -> None:
+        """Drop a setting of the library; absent is fine."""
+        self._sql.execute("DELETE FROM meta WHERE key = ?", (key,))
+
+    def set_embedding(self, embedding: EmbeddingIdentity) -> None:
+        """Say which vector space the library lives in."""
+        self.set_meta("embedding", embedding.fingerprint)
+        self.set_meta("embedding_name", embedding.name)
+        self.set_meta("dimension", embedding.dimension)
+
+    def add_document(self, new: NewDocument) -> None:
+        """Store a parsed document with its chunks and their vectors, and what holds it.
+
+        A path that held another version shows this one from now on.
+        """
+        if not self.has_document(new.document.id):
+            self._store(new)
+        for state in new.states:
+            self.set_source(state, new.document.id)
+
+    def _store(self, new: NewDocument) -> None:
+        document = new.document
+        text = document.text
+        cursor = self._sql.execute(
+            "INSERT INTO documents(id, title, added_at, size, length, language, metadata, "
+            "chunking) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                document.id,
+                document.title,
+                datetime.now(UTC).isoformat(timespec="seconds"),
+                new.size,
+                len(text),
+                new.language,
+                json.dumps(dict(document.metadata), ensure_ascii=False),
+                new.chunking,
+            ),
+        )
+        number = cursor.lastrowid
+        assert number is not None  # noqa: S101 - a row has just been inserted
+        self._sql.executemany(
+            "INSERT INTO blocks VALUES (?, ?, ?)",
+            (
+                (number, block, text[start : start + BLOCK])
+                for block, start in enumerate(range(0, len(text), BLOCK))
+            ),
+        )
+        start = 0
+        for position, page in enumerate(document.pages):
+            end = start + len(page.text)
+            self._sql.execute(
+                "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
+                (number, position, page.number, start, end),
+            )
+            start = end + len(PAGE_BREAK)
+        self._sql.executemany(
+            "INSERT INTO headings VALUES (?, ?, ?, ?, ?)",
+            (
+                (number, position, heading.start, heading.level, heading.text)
+                for position, heading in enumerate(document.headings)
+            ),
+        )
+        generation = self._next_generation()
+        self._sql.executemany(
+            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ((*_columns(chunk, number), generation) for chunk in new.chunks),
+        )
+        self._sql.executemany(
+            "INSERT INTO embeddings VALUES (?, ?)",
+            zip((chunk.id for chunk in new.chunks), _packed(new.vectors), strict=True),
+        )
+        store_checksums(self._sql, number)
+
+    def set_source(self, state: FileState, document_id: str) -> None:
+        """Say that this file holds that document; a document it held before may go."""
+        before = self.source(state.path)
+        self._sql.execute(
+            "INSERT INTO sources SELECT ?, number, ?, ?, ? FROM documents WHERE id = ? "
+            "ON CONFLICT(path) DO UPDATE SET document = excluded.document, size = excluded.size, "
+            "mtime_ns = excluded.mtime_ns, checked_ns = excluded.checked_ns",
+            (state.path, state.size, state.mtime_ns, state.checked_ns, document_id),
+        )
+        if before is not None and before.document_id != document_id:
+            self._sql.execute("DELETE FROM origins WHERE source = ?", (state.path,))
+        # Those of earlier readings stay: the same bytes lay there too.
+        self._sql.executemany(
+            "INSERT OR IGNORE INTO origins SELECT path, ? FROM sources WHERE path = ?",
+            ((origin, state.path) for origin in state.origins),
+        )
+        self._store_sources_checksum(document_id)
+        if before is not None and before.document_id != document_id:
+            self._drop_unless_held(before.document_id)
+
+    def remove_source(self, path: str) -> bool:
+        """Forget a path, and its document where no other path holds it: then True."""
+        before = self.source(path)
+        self._sql.execute("DELETE FROM sources WHERE path = ?", (path,))
+        return before is not None and self._drop_unless_held(before.document_id)
+
+    def remove_document(self, document_id: str) -> None:
+        """Forget a document with all its sources, text, chunks and vectors.
+
+        Copies of them stay on disk until `Library.purge`, which is due from now on.
+        """
+        self.set_meta(PURGE_DUE, 1)
+        self._sql.execute(
+            "INSERT INTO removals SELECT c.id, ? FROM chunks c "
+            "JOIN documents d ON d.number = c.document WHERE d.id = ?",
+            (self._next_generation(), document_id),
+        )
+        self._sql.execute("DELETE FROM documents WHERE id = ?", (document_id,))
+
+    def forget_removals(self) -> None:
+        """Drop the ids of removed chunks; an index on disk that is older begins anew."""
+        self._sql.execute("DELETE FROM removals")
+        self.set_meta(FORGOTTEN, self.stamp()[1])
+
+    def _drop_unless_held(self, document_id: str) -> bool:
+        held = self._sql.execute(
+            "SELECT 1 FROM sources s JOIN documents d ON d.number = s.document WHERE d.id = ?",
+            (document_id,),
+        ).fetchone()
+        if held is None:
+            self.remove_document(document_id)
+        else:
+            self._store_sources_checksum(document_id)
+        return held is None
+
+    def _store_sources_checksum(self, document_id: str) -> None:
+        for (number,) in self._sql.execute(
+            "SELECT number FROM documents WHERE id = ?", (document_id,)
+        ).fetchall():
+            store_sources_checksum(self._sql, number)
+
+    def drop_left_over(self) -> None:
+        """Drop rows of what is gone: an index that does not name a row hides it from a removal."""
+        if self._sql.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            self.mend()
+
+    def mend(self) -> None:
+        """Write SQLite's own indexes anew, and drop rows that belong to nothing.
+
+        Raises LibraryDamagedError where such rows stay.
+        """
+        self._sql.execute("REINDEX")
+        # A few rounds: what belonged to a dropped row goes with the next.
+        for _ in range(_ROUNDS):
+            orphans = self._sql.execute("PRAGMA foreign_key_check").fetchall()
+            if not orphans:
+                return
+            for table, parent in {(row[0], row[2]) for row in orphans}:
+                column, key = _REFERENCES[table]
+                self._sql.execute(
+                    f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
+                )
+        raise damaged_rows(tr("rows that belong to nothing"))
+
+    # A rebuild: chunks and vectors are staged document by document, then change places at once
+
+    def begin_staging(self, plan: str) -> None:
+        """Start a rebuild, or go on with one that was cut off and had the same plan."""
+        if self.meta("staging") != plan:
+            self.drop_staging()
+            self.set_meta("staging", plan)
+
+    def drop_staging(self) -> None:
+        """Forget a rebuild that has not been finished."""
+        self._sql.execute("DELETE FROM staged_documents")
+        self.forget_meta("staging")
+
+    def stage(
+        self, document_id: str, chunks: Iterable[Chunk], vectors: NDArray[np.float32]
+    ) -> None:
+        """Keep the new chunks and vectors, shape (n, d), of a document for the change."""
+        (number,) = self._sql.execute(
+            "SELECT number FROM documents WHERE id = ?", (document_id,)
+        ).fetchone()
+        self._sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
+        self._sql.executemany(
+            "INSERT INTO staged_chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (*_columns(chunk, number), vector)
+                for chunk, vector in zip(chunks, _packed(vectors), strict=True)
+            ),
+        )
+
+    def swap_staged(self, embedding: EmbeddingIdentity, chunking: str) -> None:
+        """Put all staged chunks in the place of the old ones, under a new epoch."""
+        generation = self._next_generation()
+        self._sql.execute("DELETE FROM chunks")
+        self._sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
+        self._sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
+        self._sql.execute(
+            "INSERT INTO chunks SELECT id, document, position, heading, first_page, last_page, "
+            '"start", "end", ? FROM staged_chunks',
+            (generation,),
+        )
+        self._sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
+        self._sql.execute("UPDATE documents SET chunking = ?", (chunking,))
+        for (number,) in self._sql.execute("SELECT number FROM documents").fetchall():
+            self._sql.execute(
+                "UPDATE checksums SET passages = ? WHERE document = ?",
+                (passages_checksum(self._sql, number), number),
+            )
+        self.drop_staging()
+        self.set_embedding(embedding)
+        self.set_meta("epoch", secrets.token_hex(8))
+
+
+def _columns(chunk: Chunk, number: int | None) -> tuple[object, ...]:
+    return (
+        chunk.id,
+        number,
+        chunk.position,
+        chunk.heading,
+        chunk.first_page,
+        chunk.last_page,
+        chunk.start,
+        chunk.end,
+    )
+
+
+def _packed(vectors: NDArray[np.float32]) -> list[bytes]:
+    """Each row as little-endian float16: half the disk, and 1e-3 of a cosine at most."""
+    return [row.tobytes() for row in np.asarray(vectors).astype("<f2")]

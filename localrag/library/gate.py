@@ -1,0 +1,278 @@
+"""The gate of every library that is opened: plain files and real folders, under our own names.
+
+A folder may come from somebody else. What is not there cannot be followed, opened or deleted: a
+link, a pipe, a device, or a second name of a file that lies elsewhere. Nothing is opened before
+this has looked, and nothing is ever deleted whose name is not one of these. Other plain files and
+folders (`.DS_Store`, `lost+found`) are left alone and never looked into.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from localrag.errors import LibraryError
+from localrag.library.media import CATALOGUE, in_our_words
+from localrag.messages import tr
+from localrag.system import files
+
+VECTORS = "vectors.faiss"
+KEYWORDS = "keywords"
+POINTER = "index.json"
+"""In the folder of the keyword index: names the folder in use and the state it was built to."""
+
+KV_FOLDER = "kv"
+"""What a language model made of passages; derived, and gone when a document goes."""
+
+LOCK = "write.lock"
+HOLDER = "write.lock.json"
+KEY = "seal.key"
+"""The key of a group, where a library was opened to one."""
+
+INDEX_FOLDER = re.compile(r"bm25-[0-9a-f]{8}|reader-[0-9a-f]{8}")
+"""Folders of the keyword index: those in use and older ones, and readers' of localrag 0.1."""
+
+_IN_PLACE = (CATALOGUE, *(f"{CATALOGUE}-{kind}" for kind in ("wal", "shm", "journal")), LOCK)
+"""Files that are written where they lie, so that another name of them would change too."""
+
+_PARTS = re.compile(
+    r"(?:vectors\.faiss|write\.lock\.json|seal\.key|catalogue\.sqlite\.import)\.[0-9a-f]{1,16}\.part"
+)
+_POINTER_PARTS = re.compile(r"index\.json\.[0-9a-f]{1,16}\.part")
+_STATES = re.compile(r"[0-9a-f]{40}\.kv|[0-9a-f]{40}\.kv\.[0-9a-f]{8}\.part|tmp[0-9a-z_]+\.new")
+_POINTER = re.compile(re.escape(POINTER))
+_PLAIN = (*_IN_PLACE, VECTORS, HOLDER, KEY)
+_NAMES = (*_PLAIN, KEYWORDS, KV_FOLDER)
+_FILES = re.compile(rf"{'|'.join(map(re.escape, _PLAIN))}|{_PARTS.pattern}")
+_FOLDERS = re.compile(f"{KEYWORDS}|{KV_FOLDER}")
+_ALL, _NONE = re.compile(".*", re.DOTALL), re.compile("(?!)")
+
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""Ends a journal of SQLite that names another file, which SQLite deletes when it recovers."""
+
+
+def enter(directory: Path) -> Path:
+    """Look at a library's folder; returns it with all links in the way to it resolved.
+
+    A folder that is not there passes. Raises LibraryError for what localrag never makes.
+    """
+    real = Path(os.path.realpath(directory))
+    folder = directory if real == directory.absolute() else real
+    # Somebody's folder of other things may hold links; there is nothing in it to be opened.
+    if any(os.path.lexists(folder / name) for name in _NAMES):
+        with in_our_words(folder):
+            _expect_our_own(folder)
+    return folder
+
+
+def _expect_our_own(directory: Path) -> None:
+    _look(directory, "", _FILES, _FOLDERS)
+    for name, known, folders in (
+        (KEYWORDS, _POINTER, INDEX_FOLDER),
+        (KV_FOLDER, _STATES, _NONE),
+    ):
+        for lower in _look(directory, name, known, folders):
+            with suppress(PermissionError):  # what cannot be listed is not opened either
+                _look(directory, f"{name}/{lower}", _NONE, _NONE)
+    for name in _IN_PLACE:
+        if _names(directory / name) > 1:
+            wrong = tr("a file that has another name elsewhere (a hard link)")
+            raise _refused(directory, name, wrong)
+    _expect_harmless_journal(directory)
+
+
+def parts(directory: Path) -> list[Path]:
+    """What processes left that were ended while they wrote a file of the library."""
+    found = list(_plain(directory, _PARTS))
+    if files.is_real_folder(directory / KEYWORDS):
+        found += _plain(directory / KEYWORDS, _POINTER_PARTS)
+    return found
+
+
+def sweep_parts(directory: Path) -> None:
+    """Delete what such processes left; the caller may write."""
+    for part in parts(directory):
+        part.unlink(missing_ok=True)
+
+
+def clear_vectors(directory: Path) -> None:
+    """Delete the vector index; it follows from the catalogue."""
+    if files.is_plain_file(directory / VECTORS):
+        (directory / VECTORS).unlink(missing_ok=True)
+
+
+def clear_keywords(directory: Path) -> None:
+    """Delete the keyword index, and nothing else that may lie in its folder."""
+    keywords = directory / KEYWORDS
+    if not files.is_real_folder(keywords):
+        return
+    (keywords / POINTER).unlink(missing_ok=True)
+    clear_index_folders(keywords)
+    sweep_parts(directory)
+    _remove_if_empty(keywords)
+
+
+def clear_index_folders(keywords: Path, keep: str = "") -> bool:
+    """Delete folders of the keyword index but `keep`; False where one is still in use.
+
+    Windows lets nobody delete what a reader has open; the next writer does.
+    """
+    gone = True
+    for folder in _index_folders(keywords):
+        if folder.name == keep:
+            continue
+        try:
+            files.delete_tree(folder)
+        except OSError:
+            gone = False
+    return gone
+
+
+def clear_states(directory: Path) -> bool:
+    """Delete the states of the language model; False where one is still in use."""
+    folder = directory / KV_FOLDER
+    if not files.is_real_folder(folder):
+        return True
+    gone = True
+    for path in _plain(folder, _STATES):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            gone = False
+    _remove_if_empty(folder)
+    return gone
+
+
+def states(directory: Path) -> list[Path]:
+    """The files of the language model's states."""
+    folder = directory / KV_FOLDER
+    return list(_plain(folder, _STATES)) if files.is_real_folder(folder) else []
+
+
+def all_of_ours(directory: Path) -> Iterator[Path]:
+    """The library's folder, and every file and folder in it that localrag made, folders first.
+
+    Without files that have another name elsewhere: their modes belong to that, too.
+    """
+    yield directory
+    yield from _of_one_name(directory, _FILES)
+    for name, known in ((KEYWORDS, _POINTER), (KV_FOLDER, _STATES)):
+        folder = directory / name
+        if not files.is_real_folder(folder):
+            continue
+        yield folder
+        yield from _of_one_name(folder, known)
+        for lower in _index_folders(folder):
+            yield lower
+            yield from _of_one_name(lower, _ALL)
+
+
+def folder_size(directory: Path) -> int:
+    """Bytes of all files below; links count themselves, files that vanish meanwhile nothing."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += Path(folder, name).lstat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _plain(folder: Path, known: re.Pattern[str]) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if known.fullmatch(path.name) and files.is_plain_file(path):
+            yield path
+
+
+def _of_one_name(folder: Path, known: re.Pattern[str]) -> Iterator[Path]:
+    return (path for path in _plain(folder, known) if _names(path) == 1)
+
+
+def _index_folders(keywords: Path) -> Iterator[Path]:
+    for path in sorted(keywords.iterdir()):
+        if INDEX_FOLDER.fullmatch(path.name) and files.is_real_folder(path):
+            yield path
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _look(
+    directory: Path, below: str, known: re.Pattern[str], folders: re.Pattern[str]
+) -> list[str]:
+    """The folders in `directory/below`, if there is that; raises for what must not be there.
+
+    What is to be a file (`known`) or a folder is nothing else, and nothing at all leads away.
+    """
+    found = []
+    place = directory / below
+    for path in place.iterdir() if files.is_real_folder(place) else ():
+        kind, name = _kind(path), path.name
+        if kind == "folder" and not known.fullmatch(name):
+            found.append(name)
+        elif kind and (kind != "file" or folders.fullmatch(name)):
+            raise _refused(directory, f"{below}/{name}".lstrip("/"), _KINDS[kind]())
+    return found
+
+
+_KINDS: dict[str, Callable[[], str]] = {
+    "file": lambda: tr("a file"),
+    "folder": lambda: tr("a folder"),
+    "link": lambda: tr("a link"),
+    "pipe": lambda: tr("a pipe or a socket"),
+    "device": lambda: tr("a device"),
+}
+
+
+def _kind(path: Path) -> str:
+    """What lies there, "" for nothing: another process may just have replaced it."""
+    if files.is_plain_file(path):
+        return "file"
+    if files.is_real_folder(path):
+        return "folder"
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return ""
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        return "pipe"
+    return "device" if stat.S_ISBLK(mode) or stat.S_ISCHR(mode) else "link"
+
+
+def _names(path: Path) -> int:
+    try:
+        return path.lstat().st_nlink
+    except FileNotFoundError:
+        return 0
+
+
+def _expect_harmless_journal(directory: Path) -> None:
+    name = f"{CATALOGUE}-journal"
+    try:
+        with files.open_plain(directory / name) as journal:
+            end = journal.seek(0, os.SEEK_END)
+            journal.seek(max(0, end - len(_SUPER_JOURNAL)))
+            named = journal.read() == _SUPER_JOURNAL
+    except FileNotFoundError:
+        return
+    if named:
+        raise _refused(directory, name, tr("a journal that leads to another file"))
+
+
+def _refused(directory: Path, name: str, wrong: str) -> LibraryError:
+    return LibraryError(
+        "In the library {directory}, {name} is {wrong}; localrag makes no such thing. The library "
+        "came from elsewhere, or was changed.",
+        hint="Do not use this folder as it is. Have the library exported where it was made "
+        "(`localrag export`), and take it over with `localrag import`.",
+        directory=directory,
+        name=name,
+        wrong=wrong,
+    )

@@ -1,0 +1,98 @@
+"""BM25 with the `rank_bm25` package, in memory: the reference that others are held to.
+
+Scans all passages for each query term and is built anew at every start: for comparison and for
+small libraries.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from localrag.library.indexes.base import ChunkIds, are_allowed
+from localrag.library.records import Stamp
+from localrag.types import Hit
+
+K1 = 1.2
+B = 0.75
+
+
+class RankBm25Keywords:
+    """BM25 over terms; passages that share no term with the query are never found."""
+
+    def __init__(self) -> None:
+        self._terms: dict[int, list[str]] = {}
+        self._ids: list[int] = []
+        self._model: Any = None
+        self._lock = threading.RLock()
+        self.stamp: Stamp = ("", 0)
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
+        """Add one list of terms a chunk; known ids are replaced."""
+        self.update(ids, zip(ids, terms, strict=True), self.stamp)
+
+    def remove(self, ids: Sequence[int]) -> None:
+        """Forget these ids; unknown ones are ignored."""
+        self.update(ids, (), self.stamp)
+
+    def update(
+        self, removed: Collection[int], added: Iterable[tuple[int, Sequence[str]]], stamp: Stamp
+    ) -> None:
+        """Remove, then add, and say which state of the catalogue that is."""
+        with self._lock:
+            for chunk_id in removed:
+                self._terms.pop(chunk_id, None)
+            self._terms.update((chunk_id, list(terms)) for chunk_id, terms in added)
+            self._model = None
+            self.stamp = stamp
+
+    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """Chunks, all or `allowed`, that share a term with the query, best first; ties by id.
+
+        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
+        """
+        with self._lock:
+            if k < 1 or not any(self._terms.values()):
+                return []
+            scores = self._built().get_scores(terms)
+            if allowed is not None:
+                scores[~are_allowed(np.array(self._ids), allowed)] = 0
+            hits = [Hit(self._ids[place], float(scores[place])) for place in scores.nonzero()[0]]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
+
+    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        with self._lock:
+            if not any(self._terms.values()):
+                return len(self._terms), [0] * len(terms)
+            counts = self._built().doc_freqs
+            return len(counts), [sum(term in held for held in counts) for term in terms]
+
+    def _built(self) -> Any:
+        if self._model is None:
+            self._ids = sorted(self._terms)
+            self._model = _okapi([self._terms[chunk_id] for chunk_id in self._ids])
+        return self._model
+
+
+def _okapi(corpus: Sequence[Sequence[str]]) -> Any:
+    """Okapi BM25 with the idf of Lucene and tantivy, which is never negative.
+
+    `rank_bm25` itself takes ln((N - n + 0.5) / (n + 0.5)) and replaces negative values by a
+    share of the mean, so that the score of a frequent word depends on all other words.
+    """
+    from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
+
+    class LuceneBm25(BM25Okapi):  # type: ignore[misc]
+        def _calc_idf(self, nd: Mapping[str, int]) -> None:
+            for term, count in nd.items():
+                self.idf[term] = math.log(1 + (self.corpus_size - count + 0.5) / (count + 0.5))
+
+    return LuceneBm25(corpus, k1=K1, b=B)

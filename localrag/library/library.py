@@ -1,0 +1,479 @@
+"""A library on disk: the catalogue, and the two indexes that follow it.
+
+Reading takes no lock. Writing takes one, and a change counts when its SQLite transaction has
+committed: the indexes catch up, here or in whatever process opens the library next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import LibraryError, LibraryMismatchError
+from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.checking_rows import passages_are_sound
+from localrag.library.catalogue.filters import Filter
+from localrag.library.catalogue.reads import PURGE_DUE, Snapshot
+from localrag.library.gate import (
+    KEYWORDS,
+    VECTORS,
+    clear_keywords,
+    clear_states,
+    clear_vectors,
+    folder_size,
+    sweep_parts,
+)
+from localrag.library.indexes.base import ChunkIds
+from localrag.library.indexes.faiss import read_stamp
+from localrag.library.indexes.following import (
+    LibraryKeywords,
+    LibraryVectors,
+    Note,
+    PassageText,
+    Terms,
+    Tokenize,
+    keywords_stamp,
+)
+from localrag.library.locking import OnWait, WriteLock
+from localrag.library.media import CATALOGUE, in_our_words, is_read_only, without_modes
+from localrag.library.opening import PATIENCE as PATIENCE  # callers take it from here
+from localrag.library.opening import bind, enter_library, identity, named, not_here
+from localrag.library.places import Places
+from localrag.library.records import (
+    Counts,
+    DerivedStatus,
+    DocumentRecord,
+    EmbeddingIdentity,
+    FileState,
+    LibraryStatus,
+    NewDocument,
+    Removal,
+    SourceRecord,
+    Stamp,
+)
+from localrag.library.sharing import close_to_others
+from localrag.system.files import scratch_folder
+from localrag.system.seals import Seal
+from localrag.types import Chunk, Document
+
+KeywordEngine = Literal["tantivy", "rank-bm25"]
+_ReadStamp = Callable[[Path, Seal], Stamp | None]
+
+
+def _ignore(_: Path) -> None:
+    """Take no note."""
+
+
+class Library:
+    """One folder with documents, their passages, and what is needed to find them.
+
+    May be used from several threads. Close it, or use it in a `with` block.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        catalogue: Catalogue,
+        lock: WriteLock,
+        *,
+        expected: EmbeddingIdentity | None,
+        terms: Terms,
+        keyword_engine: KeywordEngine,
+        note: Note,
+        read_only: bool,
+    ) -> None:
+        """Callers use `Library.open`."""
+        self.directory = directory
+        self._catalogue = catalogue
+        self._lock = lock
+        self._expected = expected
+        self._engine = keyword_engine
+        self._held = ExitStack()
+        self._places = Places(directory, lock, read_only=read_only)
+        self.vectors = LibraryVectors(catalogue, self._places, self._check, note)
+        self.keywords = LibraryKeywords(
+            catalogue,
+            self._places,
+            self._check,
+            note,
+            terms,
+            persistent=keyword_engine == "tantivy",
+        )
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        create: bool,
+        embedding: EmbeddingIdentity | None,
+        tokenize: Tokenize,
+        passage_text: PassageText,
+        keyword_engine: KeywordEngine = "tantivy",
+        note: Note = _ignore,
+    ) -> Library:
+        """Open the library in `directory`, or create it if `create` and there is none.
+
+        `embedding` None opens it without comparing models: for status, removal and rebuild. A
+        library that is created needs one. The keyword index holds the terms that `tokenize` cuts
+        from `passage_text` of a chunk. Opens neither index; the first search does.
+        Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
+        schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
+        """
+        directory = enter_library(directory, create=create)
+        lock, read_only = WriteLock(directory), is_read_only(directory)
+        catalogue = Catalogue(directory / CATALOGUE, read_only=read_only)
+        held = ExitStack()
+        try:
+            if catalogue.needs_migration():
+                if read_only and (directory / CATALOGUE).exists():
+                    catalogue.upgrade_elsewhere(held.enter_context(scratch_folder()))
+                else:
+                    with lock.hold(PATIENCE):
+                        catalogue.migrate()
+            with catalogue.read() as snapshot:
+                unbound = snapshot.meta("embedding") is None
+            if unbound:
+                bind(catalogue, lock, directory, embedding)
+            library = cls(
+                directory,
+                catalogue,
+                lock,
+                expected=embedding,
+                terms=Terms(tokenize, passage_text),
+                keyword_engine=keyword_engine,
+                note=note,
+                read_only=read_only,
+            )
+            with catalogue.read() as snapshot:
+                library._check(snapshot)
+                due = snapshot.meta(PURGE_DUE)
+            if due:
+                library._purge_if_possible()
+        except BaseException:
+            catalogue.close()
+            held.close()
+            raise
+        library._held = held
+        return library
+
+    @property
+    def seal(self) -> Seal:
+        """What seals all that is derived from this library."""
+        return self._places.seal
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether its folder can be written and is somebody else's all the same, as for root."""
+        return self._places.of_others
+
+    def close(self) -> None:
+        """Close the catalogue. What is in memory of the indexes goes with the object."""
+        self._catalogue.close()
+        self._held.close()
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Reading
+
+    @property
+    def embedding(self) -> EmbeddingIdentity:
+        """The vector space that the library lives in."""
+        with self._catalogue.read() as snapshot:
+            return identity(snapshot)
+
+    def counts(self) -> Counts:
+        """How much the library holds."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.counts()
+
+    def documents(self) -> list[DocumentRecord]:
+        """All documents, in the order they were added."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.documents()
+
+    def has_document(self, document_id: str) -> bool:
+        """Whether the library holds these bytes."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.has_document(document_id)
+
+    def document_record(self, document_id: str) -> DocumentRecord | None:
+        """One document without its text, or None."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.document_record(document_id)
+
+    def document(self, document_id: str) -> Document | None:
+        """A document as it was parsed, or None."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.document(document_id)
+
+    def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
+        """(page number, start, end) of each page, in code points of the document's text."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.page_spans(document_id)
+
+    def text(self, document_id: str, start: int, end: int) -> str:
+        """Code points `start:end` of a document's text, read without the rest of it."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.text(document_id, start, end)
+
+    def sources(self) -> list[SourceRecord]:
+        """All paths under which documents were added."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.sources()
+
+    def source(self, path: str) -> SourceRecord | None:
+        """What is known of a path, or None."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.source(path)
+
+    def chunks(self, ids: Iterable[int]) -> dict[int, Chunk]:
+        """The chunks with these ids, in that order; removed ones are left out."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.chunks_by_id(ids)
+
+    def chunk_ids(self, wanted: Filter) -> ChunkIds:
+        """The chunks that a filter allows: what `vectors.within` and `keywords.within` take."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.chunk_ids(wanted)
+
+    def document_chunks(self, document_id: str) -> list[Chunk]:
+        """All chunks of a document, in order."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.document_chunks(document_id)
+
+    def sources_of(
+        self, document_ids: Iterable[str], wanted: Filter | None = None
+    ) -> dict[str, str]:
+        """The first path of each document, of those that the filter allows."""
+        with self._catalogue.read() as snapshot:
+            return snapshot.sources_of(document_ids, wanted)
+
+    def status(self) -> LibraryStatus:
+        """What there is and in which state; opens no index and needs no model."""
+        with self._catalogue.read() as snapshot:
+            stamp = snapshot.stamp()
+            holder = self._lock.current_holder()
+            return LibraryStatus(
+                directory=self.directory,
+                counts=snapshot.counts(),
+                embedding=identity(snapshot),
+                chunkings=snapshot.chunkings(),
+                generation=stamp[1],
+                schema=snapshot.schema(),
+                size_on_disk=folder_size(self.directory),
+                derived=(
+                    self._derived(VECTORS, read_stamp, stamp),
+                    self._derived(KEYWORDS, keywords_stamp, stamp),
+                ),
+                writer=str(holder) if holder else "",
+                shared=self._places.shared,
+                without_modes=without_modes(self.directory),
+            )
+
+    # Writing
+
+    @contextmanager
+    def writing(self, timeout: float = PATIENCE, on_wait: OnWait | None = None) -> Iterator[None]:
+        """Be the one who writes, waiting up to `timeout` seconds (-1: as long as it takes).
+
+        `on_wait` is told once who writes now. Raises LibraryLockedError that names them.
+        Re-entrant within a thread.
+        """
+        with self._lock.hold(timeout, on_wait):
+            with in_our_words(self.directory):
+                close_to_others(self.directory)
+                sweep_parts(self.directory)
+            yield
+
+    def add(self, documents: Iterable[NewDocument]) -> None:
+        """Add documents under their paths, all in one transaction.
+
+        A path that held another version shows the new one from then on, and the old version is
+        gone unless another path holds it. The indexes are not touched: `sync` brings them up.
+        """
+        with self.writing(), self._catalogue.write() as transaction:
+            self._check(transaction)
+            for document in documents:
+                transaction.add_document(document)
+
+    def set_sources(self, held: Iterable[tuple[FileState, str]]) -> None:
+        """Say that files hold documents, by id, that are in the library already."""
+        with self.writing(), self._catalogue.write() as transaction:
+            for state, document_id in held:
+                transaction.set_source(state, document_id)
+
+    def remove(
+        self,
+        *,
+        sources: Iterable[str] = (),
+        documents: Iterable[str] = (),
+        timeout: float = PATIENCE,
+        on_wait: OnWait | None = None,
+    ) -> Removal:
+        """Forget paths and documents, in one transaction, and leave nothing of them on disk.
+
+        A document goes when its last path goes. Unknown names raise UsageError and nothing is
+        removed. The catalogue and both indexes are written anew without what was removed, and
+        the write-ahead log is emptied; where that fails, `Removal.fault` says why, and whatever
+        opens the library next does it.
+        """
+        with self.writing(timeout, on_wait):
+            before = self.counts()
+            gone_sources: list[str] = []
+            gone_documents: list[str] = []
+            with self._catalogue.write() as transaction:
+                for path in sources:
+                    record = transaction.source(path)
+                    if record is None:
+                        raise not_here(path)
+                    gone_sources.append(path)
+                    if transaction.remove_source(path):
+                        gone_documents.append(record.document_id)
+                for document_id in documents:
+                    found = transaction.document_record(document_id)
+                    if found is None:
+                        raise not_here(document_id)
+                    transaction.remove_document(document_id)
+                    gone_sources.extend(found.sources)
+                    gone_documents.append(document_id)
+            # What was committed is removed, whatever becomes of the rest: it stays due.
+            purged, fault = False, None
+            try:
+                purged = self.purge()
+            except LibraryError as error:
+                fault = error
+        chunks = before.chunks - self.counts().chunks
+        return Removal(tuple(gone_sources), tuple(gone_documents), chunks, purged, fault)
+
+    def expect(self, embedding: EmbeddingIdentity) -> None:
+        """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""
+        self._expected = embedding
+        with self._catalogue.read() as snapshot:
+            self._check(snapshot)
+
+    def sync(self) -> None:
+        """Bring both indexes up to the catalogue, on disk."""
+        with self.writing():
+            self.vectors.current(keep=True)
+            self.keywords.current(keep=True)
+
+    def purge(self) -> bool:
+        """Leave nothing removed in any file; False when a reader keeps the log busy.
+
+        Where it is cut off or False, whatever opens the library next tries again.
+        """
+        with self.writing(), in_our_words(self.directory):
+            kept = self._places.kept_in_library
+            if not kept:
+                clear_vectors(self.directory)
+            if not kept or self._engine != "tantivy":  # nobody else brings them up
+                clear_keywords(self.directory)
+            # A state says as much as the passage that it stands for.
+            if not clear_states(self.directory):  # in use
+                return False
+            with self._catalogue.write() as transaction:
+                transaction.drop_left_over()
+            self.sync()
+            if not self.keywords.sweep():
+                return False
+            with self._catalogue.write() as transaction:
+                transaction.forget_removals()
+            if not self._catalogue.purge():
+                return False
+            with self._catalogue.write() as transaction:
+                transaction.forget_meta(PURGE_DUE)
+            return True
+
+    def purge_if_due(self) -> None:
+        """Purge, if something was removed since the last time."""
+        with self._catalogue.read() as snapshot:
+            due = snapshot.meta(PURGE_DUE)
+        if due:
+            self.purge()
+
+    def _purge_if_possible(self) -> None:
+        """What a removal that was cut off has left to do; reading goes on where it cannot."""
+        with self._lock.try_hold() as mine:
+            if mine:
+                with suppress(LibraryError):  # a full disk, say: it stays due
+                    self.purge()
+
+    def mend(self) -> None:
+        """Write the catalogue's own indexes anew; rows that belong to nothing go."""
+        with self.writing(), self._catalogue.write() as transaction:
+            transaction.mend()
+
+    def passages_are_sound(self) -> bool:
+        """Whether passages and vectors are those that were stored; reads all of them."""
+        with self._catalogue.read() as snapshot:
+            return passages_are_sound(snapshot.sql)
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the catalogue, whatever state they are in."""
+        with self.writing():
+            with in_our_words(self.directory):
+                clear_vectors(self.directory)
+                clear_keywords(self.directory)
+            self.vectors.forget()
+            self.keywords.forget()
+            self.purge()
+
+    # Cutting and embedding everything anew: the old answers stand until `finish_rebuild`
+
+    def begin_rebuild(self, plan: str) -> list[str]:
+        """Start a rebuild, or go on with one of the same plan that was cut off.
+
+        Returns the ids of the documents that are still to be staged.
+        """
+        with self.writing(), self._catalogue.write() as transaction:
+            transaction.begin_staging(plan)
+            return transaction.unstaged()
+
+    def stage(self, documents: Iterable[tuple[str, Sequence[Chunk], NDArray[np.float32]]]) -> None:
+        """Keep the ids of documents with their new chunks and vectors, shape (n, dimension)."""
+        with self.writing(), self._catalogue.write() as transaction:
+            for document_id, chunks, vectors in documents:
+                transaction.stage(document_id, chunks, vectors)
+
+    def finish_rebuild(self, embedding: EmbeddingIdentity, chunking: str) -> None:
+        """Put everything staged in the place of the old chunks at once, then both indexes."""
+        with self.writing():
+            with self._catalogue.write() as transaction:
+                if transaction.unstaged():
+                    raise ValueError("documents are left that have not been staged")
+                transaction.swap_staged(embedding, chunking)
+            self._expected = embedding
+            self.purge()
+
+    def _check(self, snapshot: Snapshot) -> None:
+        """Raise LibraryMismatchError when the library's vectors are not ours to compare with."""
+        found = identity(snapshot)
+        expected = self._expected
+        if expected is not None and expected.fingerprint != found.fingerprint:
+            raise LibraryMismatchError(
+                "The library {directory} was built with the embedding model {found}, but the "
+                "settings say {expected}; vectors of different models cannot be compared.",
+                hint="Run `localrag rebuild` to embed everything with {expected}, or set the "
+                "embedding model back to {found}.",
+                directory=self.directory,
+                found=named(found, expected),
+                expected=named(expected, found),
+            )
+
+    def _derived(self, name: str, read: _ReadStamp, wanted: Stamp) -> DerivedStatus:
+        place = self._places.of(read, name, wanted)
+        path = place.folder / name
+        saved = read(path, place.seal)
+        behind = wanted[1] - saved[1] if saved and saved[0] == wanted[0] else wanted[1]
+        size = folder_size(path) if path.is_dir() else path.stat().st_size if saved else 0
+        return DerivedStatus(name, saved is not None, behind, size)

@@ -1,0 +1,90 @@
+"""Where what follows from a catalogue lies: in the library, or in this user's cache.
+
+In the library where it is this user's own, or a group's whose key the user has accepted. What is
+made of somebody else's library goes into the cache, so that nobody's files are fought over, and
+so that a medium that can only be read is quick from the second search on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from localrag.library.locking import WriteLock
+from localrag.library.records import Stamp
+from localrag.library.sharing import seal_of
+from localrag.system.files import delete_tree, make_folder
+from localrag.system.seals import Seal
+
+_LIFE = 90 * 86400.0
+"""Seconds after which what is kept of a library that is not used any more goes."""
+
+_NAME = re.compile("[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder for indexes, the right to write there, and the seal on them."""
+
+    folder: Path
+    lock: WriteLock
+    seal: Seal
+    turn: threading.RLock
+
+    @contextmanager
+    def if_free(self) -> Iterator[bool]:
+        """Whether the caller may write; another thread that brings its index up is waited for."""
+        with self.turn, self.lock.try_hold() as mine:
+            yield mine
+
+
+class Places:
+    """The two places for what follows from the catalogue in `directory`."""
+
+    def __init__(self, directory: Path, lock: WriteLock, *, read_only: bool) -> None:
+        self.seal, self.shared = seal_of(directory)
+        self._turn = threading.RLock()
+        self.library = Place(directory, lock, self.seal, self._turn)
+        self.kept_in_library = not read_only and (self.shared or _is_ours(directory))
+        self.of_others = not read_only and not self.kept_in_library
+        self._cache: Place | None = None
+
+    def of(self, found: Callable[[Path, Seal], Stamp | None], name: str, wanted: Stamp) -> Place:
+        """The place of the index `name`; `found` says to which state one on disk was built."""
+        if self.kept_in_library or found(self.library.folder / name, self.seal) == wanted:
+            return self.library
+        if self._cache is None:
+            folder = _cache_folder(self.library.folder)
+            self._cache = Place(folder, WriteLock(folder), self.seal, self._turn)
+        return self._cache
+
+
+def _is_ours(directory: Path) -> bool:
+    if sys.platform == "win32":
+        return True
+    try:  # root too: its files would shut the owner out, who could lead it elsewhere by links
+        return os.geteuid() == directory.stat().st_uid
+    except OSError:
+        return False
+
+
+def _cache_folder(directory: Path) -> Path:
+    from platformdirs import user_cache_path
+
+    name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:40]
+    derived = user_cache_path("localrag", appauthor=False) / "derived"
+    with suppress(OSError):  # a home that cannot be written: it stays in memory
+        make_folder(derived / name)
+        os.utime(derived / name)
+        for other in derived.iterdir():
+            if _NAME.fullmatch(other.name) and time.time() - other.lstat().st_mtime > _LIFE:
+                delete_tree(other)
+    return derived / name

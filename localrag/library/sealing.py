@@ -1,0 +1,53 @@
+"""Small records that only the holder of a key can have written, as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from localrag.system.seals import Seal
+
+
+class DamagedIndexError(Exception):
+    """A derived index on disk cannot be trusted: it is to be built anew from the catalogue."""
+
+
+class ForeignIndexError(DamagedIndexError):
+    """It was not made under this account: by somebody else, or by an earlier version."""
+
+
+def sealed(fields: dict[str, Any], seal: Seal) -> bytes:
+    """The fields in ASCII, with the name of the key and the seal over all of them."""
+    fields = fields | {"key": seal.name}
+    return _content(fields | {"seal": seal.of(_content(fields)).hex()})
+
+
+def unsealed(content: bytes, seal: Seal) -> dict[str, Any]:
+    """The fields that `sealed` wrote with the same key.
+
+    Raises DamagedIndexError for what is no such record or was altered, ForeignIndexError for one
+    of another key.
+    """
+    try:
+        fields = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedIndexError("the file is cut short or not ours") from error
+    if not isinstance(fields, dict):
+        raise DamagedIndexError("the file has another format")
+    if fields.get("key", seal.name) != seal.name:
+        raise ForeignIndexError("it was not made under this account")
+    mac = fields.pop("seal", None)
+    if not isinstance(mac, str) or not seal.fits(_bytes(mac), _content(fields)):
+        raise DamagedIndexError("the seal does not match")
+    return fields
+
+
+def _content(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def _bytes(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return b""

@@ -1,0 +1,362 @@
+"""A library as one file that travels: exported here, imported there, nothing embedded again.
+
+The archive holds the catalogue and a manifest. The vectors and the keyword index follow from the
+catalogue within seconds, so nothing that a C++ library would have to parse is taken from others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal
+
+import msgspec
+
+from localrag import __version__
+from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
+from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.guarded import connect
+from localrag.library.catalogue.reads import PURGE_DUE
+from localrag.library.catalogue.strangers import Stranger
+from localrag.library.checking import check_library
+from localrag.library.indexes.following import PassageText, Tokenize
+from localrag.library.library import KeywordEngine, Library
+from localrag.library.locking import OnWait, WriteLock
+from localrag.library.media import is_read_only
+from localrag.library.opening import CATALOGUE, identity, require_library
+from localrag.library.records import Counts, EmbeddingIdentity
+from localrag.messages import tr
+from localrag.system.files import create_file, new_file, scratch_folder
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_PART = 1 << 20
+_MANIFEST_LIMIT = 1 << 20
+_RATIO_LIMIT = 200
+"""How many times larger than its compressed form a catalogue may be: vectors hardly shrink."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
+_Text = Annotated[str, msgspec.Meta(max_length=1000)]
+
+_NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, UnicodeDecodeError)
+"""What a damaged archive is answered with; the last where a name in it is no text."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What `manifest.json` says of the catalogue beside it."""
+
+    format: Literal[1]
+    localrag: _Text
+    created: _Text
+    embedding: _Text
+    embedding_name: _Text
+    dimension: _Count
+    documents: _Count
+    chunks: _Count
+    bytes: _Count
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+    @property
+    def identity(self) -> EmbeddingIdentity:
+        """The vector space of the library."""
+        return EmbeddingIdentity(self.embedding, self.embedding_name, self.dimension)
+
+
+def export_library(directory: Path, archive: Path) -> Manifest:
+    """Write the library in `directory` to the new file `archive`; writers may go on meanwhile.
+
+    What is exported is one committed state; nothing is written in `directory`. Raises
+    LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a file of that name
+    or no folder to write it to.
+    """
+    if os.path.lexists(archive):
+        raise _there_already(archive)
+    if not archive.parent.is_dir():
+        raise UsageError(
+            "There is no folder {path}.",
+            hint="Make it first, or name a file in another folder.",
+            path=archive.parent,
+        )
+    directory = require_library(directory)
+    try:
+        with scratch_folder() as scratch:
+            counts, embedding = _snapshot(directory, scratch / CATALOGUE)
+            manifest = _manifest(scratch / CATALOGUE, counts, embedding)
+            new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE))
+    except FileExistsError:
+        raise _there_already(archive) from None
+    except OSError as error:
+        raise LibraryError(
+            "The library cannot be exported to {path}: {reason}.",
+            hint="Check the free disk space and whether you may write to that folder.",
+            path=archive,
+            reason=error.strerror or error,
+        ) from error
+    return manifest
+
+
+def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        new.write(catalogue, CATALOGUE)
+
+
+def _there_already(archive: Path) -> UsageError:
+    return UsageError(
+        "There is a file {path} already.", hint="Give the export a new name.", path=archive
+    )
+
+
+def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
+    """One committed state as a file of its own, without what is derived, due or half done."""
+    catalogue = Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))
+    try:
+        older = catalogue.needs_migration()
+        catalogue.copy_to(copy)
+    finally:
+        catalogue.close()
+    copied = Catalogue(copy)
+    try:
+        if older:  # the copy, so that this goes where the library can only be read
+            copied.migrate()
+        with copied.write() as transaction:
+            transaction.drop_staging()
+            transaction.forget_removals()
+            transaction.forget_meta(PURGE_DUE)
+            found = transaction.counts(), identity(transaction)
+        copied.purge()
+    finally:
+        copied.close()
+    with closing(connect(copy)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
+    return found
+
+
+def _manifest(catalogue: Path, counts: Counts, embedding: EmbeddingIdentity) -> Manifest:
+    with catalogue.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return Manifest(
+        format=1,
+        localrag=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        embedding=embedding.fingerprint,
+        embedding_name=embedding.name,
+        dimension=embedding.dimension,
+        documents=counts.documents,
+        chunks=counts.chunks,
+        bytes=catalogue.stat().st_size,
+        sha256=digest,
+    )
+
+
+def import_library(
+    archive: Path,
+    directory: Path,
+    *,
+    tokenize: Tokenize,
+    passage_text: PassageText,
+    keyword_engine: KeywordEngine = "tantivy",
+    on_wait: OnWait | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Manifest:
+    """Make the library of an archive in `directory`, which must hold no documents.
+
+    The archive is taken for a stranger's: its names, sizes, hash, tables and values are checked,
+    and its rows are copied into a catalogue of our own. They become visible all at once.
+    Raises LibraryDamagedError for what is not as an export wrote it, LibraryMismatchError for an
+    archive of a newer localrag, LibraryError where there is a library already or no space.
+    """
+    if not archive.is_file():
+        raise UsageError("There is no file {path}.", hint="Name an export.", path=archive)
+    made = not directory.exists()
+    empty = made or (directory.is_dir() and not any(directory.iterdir()))
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            manifest = _read_manifest(packed, archive)
+            _need_space(directory, 3 * manifest.bytes)
+            library = Library.open(
+                directory,
+                create=True,
+                embedding=manifest.identity if empty else None,
+                tokenize=tokenize,
+                passage_text=passage_text,
+                keyword_engine=keyword_engine,
+            )
+            with library, library.writing(on_wait=on_wait):
+                tell(tr("Checking {name} ...", name=archive.name))
+                _fill(library, packed, manifest)
+                tell(tr("Building the search indexes ..."))
+                library.sync()
+    except BaseException as error:
+        if empty:
+            _unmake(directory, made=made)
+        if isinstance(error, _NO_ARCHIVE):
+            raise _damaged(archive, error) from error
+        if isinstance(error, OSError):
+            raise LibraryError(
+                "The import cannot go on: {reason}.",
+                hint="Check the free disk space and whether you may write to that folder.",
+                reason=error,
+            ) from error
+        raise
+    inspection = check_library(
+        directory,
+        tokenize=tokenize,
+        passage_text=passage_text,
+        keyword_engine=keyword_engine,
+    )
+    for finding in inspection.findings:
+        if finding.damage:
+            raise LibraryError(
+                "The library was imported, and its check finds: {text}",
+                hint="{repair}",
+                text=finding.text,
+                repair=finding.repair,
+            )
+    return manifest
+
+
+def _unmake(directory: Path, *, made: bool) -> None:
+    """Take away the empty library that an import began, unless somebody else uses it by now."""
+    if not directory.is_dir():
+        return
+    catalogue, lock = directory / CATALOGUE, directory / "write.lock"
+    with WriteLock(directory).try_hold() as held:
+        if not held or (catalogue.exists() and not _is_unused(catalogue)):
+            return
+        with suppress(OSError):  # Windows: opened by somebody this very moment
+            catalogue.unlink(missing_ok=True)
+            if os.name != "nt":  # who waits for the file that goes tries again with a new one
+                lock.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty
+        if os.name == "nt":  # there, only once it is free; refused while another holds it
+            lock.unlink(missing_ok=True)
+        if made:
+            directory.rmdir()
+
+
+def _is_unused(catalogue: Path) -> bool:
+    """Whether it holds no documents and no process has it open, waiting to write, say."""
+    try:
+        with closing(connect(catalogue, mode="write", timeout=0.2)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if "documents" in tables and any(connection.execute("SELECT 1 FROM documents LIMIT 1")):
+                return False
+            # Only the one connection that is left may end write-ahead logging.
+            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+            return bool(mode == "delete")
+    except sqlite3.Error:
+        return False
+
+
+def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None:
+    """Put the archive's rows into a library without documents; the caller may write."""
+    directory = library.directory
+    if library.counts().documents:
+        raise LibraryError(
+            "The library {directory} holds documents, which an import would mix with others.",
+            hint="Import into a folder of its own: --library NEW_FOLDER.",
+            directory=directory,
+        )
+    # Named like what belongs to a library: the next writer deletes what a kill leaves. Nobody
+    # can have laid a journal for that name beside it.
+    copy = directory / f"{CATALOGUE}.import.{secrets.token_hex(8)}.part"
+    catalogue = Catalogue(directory / CATALOGUE)
+    try:
+        _extract(packed, manifest, copy)
+        with closing(Stranger(copy)) as stranger:
+            if stranger.checked() != (manifest.identity, manifest.documents, manifest.chunks):
+                raise LibraryDamagedError(
+                    "The archive's manifest speaks of another library than lies beside it.",
+                    hint="Copy it again from where it was made, or export the library anew.",
+                )
+            with catalogue.write() as transaction:
+                stranger.copy_to(transaction)
+    finally:
+        catalogue.close()
+        copy.unlink(missing_ok=True)
+
+
+def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
+    infos = packed.infolist()
+    if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
+        raise _damaged(archive, tr("it holds other files than a library's"))
+    by_name = {info.filename: info for info in infos}
+    for info in infos:
+        known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if not known or info.flag_bits & 1 or info.file_size > _most(info):
+            raise _damaged(archive, tr("it is packed in a way that localrag never does"))
+    if by_name[MANIFEST].file_size > _MANIFEST_LIMIT:
+        raise _damaged(archive, tr("it is packed in a way that localrag never does"))
+    raw = packed.read(MANIFEST)
+    try:
+        version = msgspec.json.decode(raw, type=_Versioned).format
+        if version > FORMAT:
+            raise LibraryMismatchError(
+                "{path} has format {found}; this localrag reads format {known}.",
+                hint="Update localrag, or export the library with this version.",
+                path=archive,
+                found=version,
+                known=FORMAT,
+            )
+        manifest = msgspec.json.decode(raw, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(archive, error) from error
+    if manifest.bytes != by_name[CATALOGUE].file_size:
+        raise _damaged(archive, tr("its catalogue is not of the size that it says"))
+    return manifest
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+def _most(info: zipfile.ZipInfo) -> int:
+    return _RATIO_LIMIT * info.compress_size + _PART
+
+
+def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
+    digest, left = hashlib.sha256(), manifest.bytes
+    with packed.open(CATALOGUE) as stream, create_file(path) as copy:
+        for part in iter(lambda: stream.read(_PART), b""):
+            left -= len(part)
+            if left < 0:
+                break
+            digest.update(part)
+            copy.write(part)
+    if left or digest.hexdigest() != manifest.sha256:
+        name = Path(packed.filename or "")
+        raise _damaged(name, tr("its catalogue has not the SHA-256 that it says"))
+
+
+def _need_space(directory: Path, needed: int) -> None:
+    there = next(
+        one for one in (directory.absolute(), *directory.absolute().parents) if one.exists()
+    )
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise LibraryError(
+            "The import needs {needed:.0f} MB in {directory}, and {free:.0f} MB are free.",
+            hint="Free some space, or name a folder on another disk with --library.",
+            needed=needed / 1e6,
+            free=free / 1e6,
+            directory=directory,
+        )
+
+
+def _damaged(archive: Path, reason: object) -> LibraryDamagedError:
+    return LibraryDamagedError(
+        "{path} is no exported library, or is damaged: {reason}.",
+        hint="Copy it again from where it was made, or export the library anew.",
+        path=archive,
+        reason=reason,
+    )

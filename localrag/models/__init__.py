@@ -1,0 +1,1 @@
+"""Models: which exist, embeddings, language models."""

@@ -1,0 +1,167 @@
+"""Any local sentence-transformers folder, run by PyTorch.
+
+PyTorch is imported when a model is opened, not with this module.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from localrag.errors import ModelError
+from localrag.models.embeddings.base import Progress, Vectors
+from localrag.models.embeddings.conventions import convention
+from localrag.models.embeddings.detect import weight_files
+from localrag.models.embeddings.fingerprint import fingerprint, weights_sha256
+from localrag.models.embeddings.foreign_code import refuse_foreign_code
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_BATCH = 16
+_DEFAULT_WINDOW = 512
+
+
+class SentenceTransformerEmbedder:
+    """A folder that sentence-transformers or transformers saved; nothing is downloaded.
+
+    Prefixes come from the folder's prompts, else from the model's family (bge, e5); pooling
+    is what the folder says, the mean where it says nothing. `threads` is PyTorch's, for the
+    whole process; `device` is "cpu", "cuda", "mps" or None for the best there is.
+    `cache_dir` keeps the hash of the weights, which is computed only where
+    `weights_sha256` is not given. Code that comes with a model is never run, and pickled
+    weights are read as data alone. Raises ModelError where the folder holds no such model.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        threads: int | None = None,
+        device: str | None = None,
+        cache_dir: Path | None = None,
+        weights_sha256: str | None = None,
+    ) -> None:
+        self._path = path
+        self._cache_dir = cache_dir
+        self._sha256 = weights_sha256
+        self._convention = convention(path)
+        self._weights = weight_files(path)
+        if not (path / "config.json").is_file() or not self._weights:
+            raise ModelError(
+                "{path} is not a sentence-transformers folder: it lacks {missing}.",
+                hint="Name the folder that holds config.json and the weights"
+                " (model.safetensors or pytorch_model.bin).",
+                path=str(path),
+                missing="model.safetensors" if not self._weights else "config.json",
+            )
+        self._model = _open(path, device, threads)
+        self._dimension = int(self._encode([""], "").shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._dimension
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Name of the folder and digest of weights, pooling and prefixes."""
+        sha256 = self._sha256 or weights_sha256(self._weights, self._cache_dir)
+        return fingerprint(self._path.name, sha256, self._convention)
+
+    @cached_property
+    def max_tokens(self) -> int:
+        """The model's window less its special tokens and the longer prefix."""
+        window = int(self._model.max_seq_length or _DEFAULT_WINDOW)
+        prefixes = (self._convention.query_prefix, self._convention.passage_prefix)
+        tokenizer: Any = self._model.tokenizer
+        return window - max(len(tokenizer(prefix)["input_ids"]) for prefix in prefixes)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, without special tokens or prefix."""
+        if not texts:
+            return []
+        tokenizer: Any = self._model.tokenizer
+        # verbose=False: a text longer than the window is what the caller wants to find out.
+        encoded = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)
+        return [len(ids) for ids in encoded["input_ids"]]
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """Passages -> (n, dimension) float32, L2-normalised, in the order given.
+
+        What reaches over the model's window is cut.
+        """
+        return self._embed(texts, self._convention.passage_prefix, progress)
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Questions -> (n, dimension) float32, L2-normalised, in the order given."""
+        return self._embed(texts, self._convention.query_prefix, None)
+
+    def _embed(self, texts: Sequence[str], prefix: str, progress: Progress | None) -> Vectors:
+        """In batches of like length, so that little is spent on padding."""
+        vectors = np.empty((len(texts), self._dimension), dtype=np.float32)
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            vectors[batch] = self._encode([texts[index] for index in batch], prefix)
+            if progress is not None:
+                progress(len(batch))
+        return vectors
+
+    def _encode(self, texts: list[str], prefix: str) -> Vectors:
+        vectors: Vectors = self._model.encode(
+            texts,
+            prompt=prefix or None,
+            batch_size=_BATCH,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        )
+        return vectors.astype(np.float32, copy=False)
+
+
+def _open(path: Path, device: str | None, threads: int | None) -> SentenceTransformer:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    refuse_foreign_code(path)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        with quiet_loading():
+            model = SentenceTransformer(
+                str(path), device=device, local_files_only=True, trust_remote_code=False
+            )
+    # What a damaged folder raises depends on which of five libraries meets it first.
+    except Exception as error:
+        raise ModelError(
+            "sentence-transformers cannot open {path}: {reason}",
+            hint="Verify the model's files with `localrag models verify`.",
+            path=str(path),
+            reason=str(error).strip() or type(error).__name__,
+        ) from error
+    return model.eval()
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """No progress bar for loading weights, no notes of the library on standard error."""
+    from transformers.utils import logging as transformers_logging
+
+    logger = logging.getLogger("sentence_transformers")
+    level = logger.level
+    bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if bar:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,83 @@
+"""The contracts of a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.types import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to generate. `max_tokens` 0 means: as many as the window leaves."""
+
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    schema: Mapping[str, object] | None = None
+    """A JSON schema that the output is held to."""
+    keep: int = 0
+    """The first so many messages (a passage with its rules) will come back with other
+    questions: a backend that can does not read them again. The text is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A finished answer and what it cost."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    finish_reason: Literal["stop", "length"]
+    cached_prompt_tokens: int = 0
+    """Tokens of the prompt that were still in the cache and were not read again."""
+
+
+class LLM(Protocol):
+    """Writes text for a chat."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls this model."""
+        ...
+
+    @property
+    def context_window(self) -> int:
+        """Tokens that prompt and answer may take together."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a plain text, never read as control tokens."""
+        ...
+
+    def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens of the whole prompt, with what the chat template puts around the messages."""
+        ...
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
+        ...
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        """Generate piece by piece; closing the iterator stops the model."""
+        ...
+
+
+class ChoiceScorer(Protocol):
+    """Reads a decision from the model's logits: nothing to parse, nothing to fail."""
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        """Probability of each choice as the whole reply, shape (len(choices),), summing to 1.
+
+        The first `keep` messages will come back with other questions: what the model made
+        of them is kept, within bounds, and not computed again. The result is the same.
+        """
+        ...

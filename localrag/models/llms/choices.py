@@ -1,0 +1,153 @@
+"""Which of a few answers a model chooses: from its logits, else as it writes it.
+
+The one place that knows both ways. What a choice means is its caller's affair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.types import Message
+
+ATTEMPTS = 3
+"""How often a model without logits is asked before its reply counts as unreadable."""
+
+_REPLY_TOKENS = 1024
+"""For the thoughts of a model that thinks aloud; the reply itself is short."""
+
+_SHORTEST_REPLY = 32
+
+_ASKING = re.compile("是否|能否|可否|是不是|能不能")
+"""Words that name both answers and give none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`probabilities` of the choices, shape (len(choices),) float64, summing to 1.
+
+    Written, one of them has all of it; unread, each has the same.
+    """
+
+    probabilities: NDArray[np.float64]
+    source: Literal["logits", "written", "unread"]
+
+    @property
+    def read(self) -> bool:
+        """Whether the model has chosen at all."""
+        return self.source != "unread"
+
+    def __getitem__(self, place: int) -> float:
+        return float(self.probabilities[place])
+
+
+class Chooser(Protocol):
+    """Lets a model choose."""
+
+    @property
+    def reads_logits(self) -> bool:
+        """Whether probabilities are the model's own, and not all or nothing."""
+        ...
+
+    def choose(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> Choice:
+        """What the model chooses as its whole reply; the first `keep` messages come back.
+
+        Raises `ContextOverflowError` or `BackendError`.
+        """
+        ...
+
+
+class LogitChooser:
+    """Choices by the model's own probabilities: nothing to parse, nothing to fail."""
+
+    reads_logits = True
+
+    def __init__(self, scorer: ChoiceScorer) -> None:
+        self._scorer = scorer
+
+    def choose(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> Choice:
+        """As `Chooser`."""
+        return Choice(self._scorer.score_choices(messages, choices, keep=keep), "logits")
+
+
+class WrittenChooser:
+    """Choices as the model writes them, held to a JSON schema where its server knows how."""
+
+    reads_logits = False
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+
+    def choose(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> Choice:
+        """As `Chooser`."""
+        schema = {
+            "type": "object",
+            "properties": {"answer": {"type": "string", "enum": list(choices)}},
+            "required": ["answer"],
+            "additionalProperties": False,
+        }
+        room = self._llm.context_window - self._llm.count_prompt_tokens(messages)
+        limit = max(_SHORTEST_REPLY, min(_REPLY_TOKENS, room))
+        for attempt in range(ATTEMPTS):
+            # The same words again would bring the same reply again.
+            options = Options(
+                max_tokens=limit,
+                temperature=0.7 if attempt else 0.0,
+                seed=attempt,
+                schema=schema,
+                keep=keep,
+            )
+            index = choice_in(self._llm.complete(messages, options).text, choices)
+            if index is not None:
+                return Choice(np.eye(len(choices))[index], "written")
+        return Choice(np.full(len(choices), 1 / len(choices)), "unread")
+
+
+def make_chooser(llm: LLM, scorer: ChoiceScorer | None) -> Chooser:
+    """The best that a backend allows; `scorer` None where it shows no logits."""
+    return LogitChooser(scorer) if scorer is not None else WrittenChooser(llm)
+
+
+def choice_in(reply: str, choices: Sequence[str]) -> int | None:
+    """Which choice a reply makes: as JSON, else the one that it names first; None if it names none.
+
+    Of choices that begin at the same place the longest one counts.
+    """
+    try:
+        value = json.loads(reply)
+    except (ValueError, RecursionError):
+        value = reply
+    if isinstance(value, dict):
+        value = next(iter(value.values()), None)
+    if isinstance(value, bool) and len(choices) == 2:
+        return 0 if value else 1
+    text = _ASKING.sub("", str(value))
+    found = [
+        (match.start(), -len(choice), index)
+        for index, choice in enumerate(choices)
+        if (match := re.search(_alone(choice), text, re.IGNORECASE | re.ASCII))
+    ]
+    return min(found)[2] if found else None
+
+
+def _alone(choice: str) -> str:
+    """The choice as a word of its own, not negated: no "no" in "not", no "是" in "不是"."""
+    name = re.escape(choice)
+    if choice.isdecimal():
+        return rf"(?<![\w.,/-]){name}(?![\w]|[.,]\d)"
+    if choice.isascii():
+        return rf"(?<!\w)(?<!not ){name}(?!\w)"
+    return rf"(?<![不非未])(?<!不能)(?<!没有){name}"

@@ -1,0 +1,174 @@
+"""Chat templates of strangers, rendered in a process that has little time, memory and rights.
+
+A template is a program: Jinja's sandbox keeps it from Python's objects, not from counting to the
+end of time or writing until the memory is full, which constants in it do before it even runs.
+Messages are not needed for it: only the roles travel, and placeholders come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from localrag.system import processes
+
+SECONDS = 20.0
+"""By the clock, for all: Python's start too, which takes a fifth of a second."""
+COMPUTING = 1
+"""Seconds of the processor, once all is loaded; honest templates take milliseconds."""
+MEMORY = 2**28
+LONGEST = 2**20
+"""Characters of one rendering; honest templates write some kilobytes around the messages."""
+
+PROGRAM = "from localrag.models.llms.llama_cpp.chat_rendering import main; main()"
+
+Roles = tuple[str, ...]
+
+
+class Rendered(msgspec.Struct):
+    """The text of a chat with a placeholder for each message, or why there is none."""
+
+    text: str = ""
+    fault: str = ""
+
+
+class _Task(msgspec.Struct):
+    template: str
+    bos: str
+    eos: str
+    chats: Sequence[Roles]
+
+
+class _Reply(msgspec.Struct):
+    fault: str = ""
+    """Why the template is none."""
+    chats: list[Rendered] = []
+
+
+class UnusableTemplateError(Exception):
+    """What is wrong with a template; no text where it took too much time or memory."""
+
+
+def placeholder(number: int) -> str:
+    """What stands for a message: two characters for private use that no template needs."""
+    return f"\ue000{number}\ue001"
+
+
+def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Rendered]:
+    """Each chat, given as the roles of its messages. Raises `UnusableTemplateError`."""
+    task = msgspec.json.encode(_Task(template, bos, eos, chats))
+    try:
+        done = processes.run(
+            processes.python(PROGRAM),
+            processes.PLAIN,
+            given=task,
+            stdout=processes.PIPE,
+            seconds=SECONDS,
+            memory=2 * MEMORY,
+        )
+    except (processes.TimedOutError, MemoryError):
+        raise UnusableTemplateError from None
+    if done.returncode:
+        raise UnusableTemplateError
+    reply = msgspec.json.decode(done.stdout, type=_Reply)
+    if reply.fault:
+        raise UnusableTemplateError(reply.fault)
+    return reply.chats
+
+
+# In the other process
+
+
+def main() -> None:
+    """Answer the one task on standard input."""
+    import sys
+
+    from localrag.egress import network
+    from localrag.system.confinement import confine, limit_memory, limit_time
+
+    network.close_doors()
+    confine()
+    processes.end_with_parent()
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=_Task)
+    _environment()  # what it imports is no template's doing
+    limit_memory(MEMORY)
+    limit_time(COMPUTING)
+    sys.stdout.buffer.write(msgspec.json.encode(_answer(task)))
+
+
+def _answer(task: _Task) -> _Reply:
+    try:
+        template = _environment().from_string(task.template)
+    except MemoryError:
+        raise
+    except Exception as error:  # Jinja raises errors of Python too
+        return _Reply(f"{type(error).__name__}: {error}"[:500])
+    reply = _Reply()
+    for roles in task.chats:
+        try:
+            text = _rendered(template, task, roles)
+        except MemoryError:
+            raise
+        except Exception as error:  # a template may raise anything
+            reply.chats.append(Rendered(fault=f"{error}"[:500] or type(error).__name__))
+        else:
+            reply.chats.append(Rendered(text))
+    return reply
+
+
+def _rendered(template: Any, task: _Task, roles: Roles) -> str:
+    from datetime import datetime
+
+    def raise_exception(message: str) -> None:
+        raise ValueError(message)
+
+    parts, length = [], 0
+    for part in template.generate(
+        messages=[{"role": role, "content": placeholder(n)} for n, role in enumerate(roles)],
+        bos_token=task.bos,
+        eos_token=task.eos,
+        add_generation_prompt=True,
+        # Hybrid models (Qwen3 and others) are asked to answer without a long thought.
+        enable_thinking=False,
+        functions=None,
+        function_call=None,
+        tools=None,
+        tool_choice=None,
+        raise_exception=raise_exception,
+        strftime_now=lambda text: datetime.now().astimezone().strftime(text),
+    ):
+        parts.append(part)
+        length += len(part)
+        if length > LONGEST:
+            raise MemoryError
+    return "".join(parts)
+
+
+def _environment() -> Any:
+    """As Transformers and llama-cpp-python set Jinja up for chat templates."""
+    import json
+
+    from jinja2 import nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.parser import Parser
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """`{% generation %}` marks what a model has written, which matters in training only."""
+
+        tags = {"generation"}  # noqa: RUF012
+
+        def parse(self, parser: Parser) -> list[nodes.Node]:
+            parser.stream.skip(1)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    def tojson(value: object, ensure_ascii: bool = False, **options: Any) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = tojson
+    return environment

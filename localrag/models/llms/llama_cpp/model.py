@@ -1,0 +1,395 @@
+"""A GGUF model in this process, by llama.cpp.
+
+Prefill is nearly all the cost on a laptop, so the KV cache of the last call
+stays and the prefix that a prompt shares with it is not read again (in whole
+batches, so that greedy text does not depend on what was asked before).
+One lock serves one call at a time. A stream holds it until it ends or is
+closed, so a thread must close its stream before it makes the next call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.errors import BackendError, ContextOverflowError, UsageError
+from localrag.models.llms.base import Completion, Options
+from localrag.models.llms.llama_cpp import native
+from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
+from localrag.models.llms.llama_cpp.context import BATCH, Engine, KVType, OffloadReport, Sampler
+from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
+from localrag.models.llms.llama_cpp.state_files import StateFiles
+from localrag.models.llms.reply_text import ReplyText
+from localrag.system.seals import Seal
+from localrag.types import Message
+
+KEPT_BYTES = 256 * 2**20
+"""For the states of prefixes that come back: about 9,000 tokens of the starter model."""
+
+SHORTEST_REPLY = 32
+"""Where the window leaves fewer tokens than this for the answer, the call is refused."""
+
+_SPEED_SAMPLE = (
+    "A model reads its prompt in large batches and writes its answer token by token. "
+    "模型成批读取提示，然后逐字写出回答。"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens per second when reading a prompt (prefill) and when writing (decode)."""
+
+    prefill: float
+    decode: float
+
+
+@dataclass(frozen=True, slots=True)
+class StatesOnDisk:
+    """Where the states of prefixes go: at most `limit` bytes in `folder`.
+
+    `weights_sha256` is the hash of the model file: a state serves these weights only. `seal` is
+    that of this user, or of the group that the library was opened to.
+    """
+
+    folder: Path
+    limit: int
+    weights_sha256: str
+    seal: Seal | None = None
+
+
+class LlamaCppModel:
+    """An instruct model in GGUF: an `LLM` and a `ChoiceScorer`.
+
+    `context_window` is capped by what the model was trained for. `threads` None
+    takes the physical cores that this process may use for decode and all logical
+    ones for prefill. `gpu_layers` -1 puts all layers on a GPU where llama.cpp was
+    built for one and sees it. `kv_type` "q8_0" halves the memory of the KV cache.
+    `kept_bytes` bounds the memory for the states of prefixes that come back (`keep`), `disk`
+    says where they outlive the process, if anywhere. Raises `ModelNotFoundError`,
+    `ModelCorruptError` or `BackendError`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        context_window: int = 4096,
+        threads: int | None = None,
+        gpu_layers: int = -1,
+        kv_type: KVType = "f16",
+        kept_bytes: int = KEPT_BYTES,
+        disk: StatesOnDisk | None = None,
+    ) -> None:
+        decode_threads, prefill_threads = (threads, threads) if threads else _threads()
+        self.path = path
+        with native.interrupts_wait():
+            self._engine = engine = Engine(
+                path,
+                context_window=context_window,
+                decode_threads=decode_threads,
+                prefill_threads=prefill_threads,
+                gpu_layers=gpu_layers,
+                states=PrefixStates(kept_bytes, _files(disk, kv_type, gpu_layers)),
+                kv_type=kv_type,
+            )
+        template = engine.chat_template
+        self.notes: tuple[str, ...] = (
+            () if template else ("The model file brings no chat template; ChatML is used.",)
+        )
+        self._template = ChatTemplate(
+            template,
+            engine,
+            bos_text=engine.token_text("bos"),
+            eos_text=engine.token_text("eos"),
+        )
+        # Some files mark these as control tokens, whose text would be swallowed.
+        self._thought_marks = frozenset(
+            tokens[0]
+            for mark in ("<think>", "</think>")
+            if len(tokens := engine.tokenize(mark, special=True)) == 1
+        )
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+    @property
+    def context_window(self) -> int:
+        """Tokens that prompt and answer may take together."""
+        return self._engine.context_window
+
+    def close(self) -> None:
+        """Free the memory; the model cannot be used afterwards."""
+        with self._lock:
+            self._engine.close()
+
+    def stop(self) -> None:
+        """End the call in progress, from any thread: that call raises `StoppedError`.
+
+        On a CPU this takes milliseconds, also while a prompt is being read.
+        """
+        self._engine.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a plain text, never read as control tokens."""
+        return len(self._engine.tokenize(text))
+
+    def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens of the whole prompt, with what the chat template puts around the messages."""
+        return len(self._template.prompt(messages).tokens)
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
+        reply = _Reply(self, messages, options)
+        text = "".join(reply.pieces())
+        return Completion(
+            text=text,
+            prompt_tokens=len(reply.prompt.tokens),
+            completion_tokens=reply.written,
+            finish_reason=reply.finish_reason,
+            cached_prompt_tokens=len(reply.prompt.tokens) - reply.read,
+        )
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        """Generate piece by piece; closing the iterator stops the model.
+
+        Whether the prompt fits is checked at once, before the first piece is asked for.
+        """
+        return _Reply(self, messages, options).pieces()
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        """Probability of each choice as the reply, shape (len(choices),), summing to 1.
+
+        A choice of several tokens has the product of their probabilities. Where it is
+        the beginning of another choice ("1" of "10"), what goes on to the longer one is
+        taken off, so that the choices exclude each other.
+
+        The first `keep` messages (a passage with its rules) are a prefix that comes back
+        with other questions: its state is kept in memory and not read again.
+        """
+        if not choices or len(set(choices)) != len(choices) or not all(choices):
+            raise UsageError("There must be choices, all different and none of them empty.")
+        tokens = self._prompt(messages, thoughts=False).tokens
+        prefix = self._prefix_length(messages, keep, tokens) if keep else 0
+        paths = [tuple(self._engine.tokenize(choice)) for choice in choices]
+        if max(map(len, paths)) > BATCH:
+            raise UsageError("A choice may have at most {limit} tokens.", limit=BATCH)
+        self._check_window(len(tokens), max(map(len, paths)))
+        inner = {path[:length] for path in paths for length in range(1, len(path))}
+        branches = sorted(inner)
+        with self._lock:
+            self._engine.begin()
+            self._engine.read(tokens, keep=prefix)
+            log_probabilities: dict[tuple[int, ...], NDArray[np.float64]] = {
+                (): _log_softmax(self._engine.logits())
+            }
+            for branch, logits in zip(branches, self._engine.branch_logits(branches), strict=True):
+                log_probabilities[branch] = _log_softmax(logits)
+        scores = np.empty(len(paths))
+        for row, path in enumerate(paths):
+            scores[row] = sum(
+                log_probabilities[path[:depth]][token] for depth, token in enumerate(path)
+            )
+            longer = {other[len(path)] for other in paths if other[: len(path)] == path != other}
+            if longer:
+                going_on = sum(math.exp(log_probabilities[path][token]) for token in longer)
+                scores[row] += math.log(max(1.0 - going_on, 1e-12))
+        weights = np.exp(scores - scores.max())
+        return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+    def offload_report(self) -> OffloadReport:
+        """Whether llama.cpp sees a GPU, and how many layers lie on it."""
+        return self._engine.offload
+
+    def speed(self) -> Speed:
+        """Measure for about three seconds. The cache of the last prompt is lost."""
+        engine = self._engine
+        text = engine.tokenize(_SPEED_SAMPLE)
+        limit = self.context_window - SHORTEST_REPLY
+        with self._lock:
+            engine.begin()
+            engine.reset()
+            engine.read(text[:8])  # the first pass pays for reading the weights from disk
+            engine.reset()
+            tokens: list[int] = []
+            began = time.perf_counter()
+            while (prefill := time.perf_counter() - began) < 1.5 and len(tokens) < limit:
+                tokens += (text * 4)[: min(64, limit - len(tokens))]
+                engine.read(tokens)
+            sampler = engine.sampler(0.0, 0, None)
+            written = 0
+            began = time.perf_counter()
+            while (decode := time.perf_counter() - began) < 1.5 and written < SHORTEST_REPLY:
+                engine.append(engine.sample(sampler))
+                written += 1
+            engine.reset()
+        return Speed(len(tokens) / prefill, written / decode)
+
+    def _prompt(self, messages: Sequence[Message], *, thoughts: bool) -> Prompt:
+        """The prompt; without `thoughts`, one that the template has opened is closed again."""
+        prompt = self._template.prompt(messages)
+        if thoughts or not prompt.thinking:
+            return prompt
+        end = self._engine.tokenize("\n</think>\n\n", special=True)
+        return Prompt((*prompt.tokens, *end), thinking=False)
+
+    def _prefix_length(self, messages: Sequence[Message], keep: int, tokens: Sequence[int]) -> int:
+        """How many tokens of the prompt depend on the first `keep` messages alone.
+
+        Found by putting other texts into the rest: a template may write anything around
+        them, and the tokens at the seam may depend on what follows.
+        """
+        if not 0 < keep < len(messages):
+            raise ValueError(f"between 1 and {len(messages) - 1} messages can be kept, not {keep}")
+        shared = len(tokens) - 1
+        for probe in ("?", "1 a"):
+            rest = [Message(message.role, probe) for message in messages[keep:]]
+            other = self._template.prompt([*messages[:keep], *rest]).tokens
+            pairs = enumerate(zip(tokens, other, strict=False))
+            shared = min(shared, next((i for i, (a, b) in pairs if a != b), len(other)))
+        return shared
+
+    def _check_window(self, prompt_tokens: int, needed: int) -> None:
+        if prompt_tokens + needed > self.context_window:
+            raise ContextOverflowError(
+                "The prompt has {tokens} tokens and the answer needs {needed}, but the context "
+                "window of {model} holds {window}.",
+                hint="Use fewer or shorter passages, a shorter question, "
+                "or a larger context window in the settings.",
+                tokens=prompt_tokens,
+                needed=needed,
+                window=self.context_window,
+                model=self.name,
+            )
+
+
+class _Reply:
+    """One reply being written."""
+
+    def __init__(self, model: LlamaCppModel, messages: Sequence[Message], options: Options) -> None:
+        self._model = model
+        self._options = options
+        # A grammar leaves no room for a thought before the JSON.
+        self.prompt: Prompt = model._prompt(messages, thoughts=options.schema is None)
+        tokens = self.prompt.tokens
+        self._keep = model._prefix_length(messages, options.keep, tokens) if options.keep else 0
+        used = len(tokens)
+        wanted = options.max_tokens or SHORTEST_REPLY
+        model._check_window(used, min(wanted, SHORTEST_REPLY))
+        left = model.context_window - used
+        self._limit = min(options.max_tokens or left, left)
+        self.read = 0
+        self.written = 0
+        self.finish_reason: Literal["stop", "length"] = "length"
+
+    def pieces(self) -> Iterator[str]:
+        """Text as it comes, thoughts and stop strings removed."""
+        model, options = self._model, self._options
+        engine = model._engine
+        text = ReplyText(options.stop, thinking=self.prompt.thinking)
+        grammar = None if options.schema is None else _grammar(options.schema)
+        with model._lock:
+            sampler = engine.sampler(options.temperature, options.seed, grammar)
+            try:
+                engine.begin()
+                self.read = engine.read(self.prompt.tokens, keep=self._keep)
+                for token in self._tokens(engine, sampler):
+                    data = engine.piece(token, special=token in model._thought_marks)
+                    if shown := text.feed(data):
+                        yield shown
+                    if text.stopped:
+                        self.finish_reason = "stop"
+                        break
+            finally:
+                sampler.close()
+        if rest := text.finish():
+            yield rest
+
+    def _tokens(self, engine: Engine, sampler: Sampler) -> Iterator[int]:
+        while self.written < self._limit:
+            token = engine.sample(sampler)
+            self.written += 1
+            if engine.is_end(token):
+                self.finish_reason = "stop"
+                return
+            yield token
+            if self.written < self._limit:
+                engine.append(token)
+
+
+def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> StateFiles | None:
+    """The states on disk that were made in just this way, if there may be any."""
+    if disk is None or disk.limit <= 0:
+        return None
+    c = native.load()
+    layers = gpu_layers if c.llama_supports_gpu_offload() else 0  # a GPU computes otherwise
+    made = f"llama-cpp-python {c.__version__} {kv_type} {BATCH} gpu {layers}"
+    identity = f"{disk.weights_sha256} {made}"
+    return StateFiles(disk.folder, disk.limit, identity, disk.seal)
+
+
+def _grammar(schema: Mapping[str, object]) -> str:
+    from llama_cpp.llama_grammar import json_schema_to_gbnf
+
+    try:
+        return str(json_schema_to_gbnf(json.dumps(schema)))
+    except Exception as error:
+        raise BackendError(
+            "llama.cpp does not accept the grammar of this JSON schema: {reason}",
+            hint="Simplify the schema.",
+            reason=repr(error),
+        ) from error
+
+
+def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    wide = logits.astype(np.float64)
+    shifted = wide - wide.max()
+    return np.asarray(shifted - np.log(np.exp(shifted).sum()))
+
+
+def _threads() -> tuple[int, int]:
+    """Threads for (decode, prefill): decode waits for memory and gains nothing from SMT."""
+    import psutil
+
+    usable = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        usable = len(os.sched_getaffinity(0))
+    quota = _cgroup_cpus()
+    if quota is not None:
+        usable = max(1, min(usable, quota))
+    return min(psutil.cpu_count(logical=False) or usable, usable), usable
+
+
+def _cgroup_cpus() -> int | None:
+    """The CPU quota of a container (cgroup v2), in whole CPUs."""
+    try:
+        limit, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return None if limit == "max" else max(1, int(limit) // int(period))
+    except (OSError, ValueError):
+        return None

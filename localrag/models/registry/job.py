@@ -1,0 +1,141 @@
+"""One model being pulled: which files are missing, how far it is, how a file is taken over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from localrag.errors import ModelDownloadError
+from localrag.messages import tr
+from localrag.models.registry.download import Downloader, Expected, SourceFailedError, sha256_of
+from localrag.models.registry.manifest import InstalledFile
+from localrag.models.registry.pip import PipSettings
+from localrag.models.registry.spec import ModelFile, ModelSpec
+from localrag.system.files import append_file, make_folder, sync_directory
+
+RESERVE = 64 << 20
+"""Bytes of the disk that a pull leaves free."""
+
+_INTERVAL = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happens during a pull. `done` and `total` are bytes of the model's files.
+
+    `checking` files on disk, `waiting` for another process, trying a `source`,
+    making `progress`, `failed` with the source for the reason in `detail`, or
+    `done`.
+    """
+
+    kind: Literal["checking", "waiting", "source", "progress", "failed", "done"]
+    model: str
+    done: int = 0
+    total: int = 0
+    source: str = ""
+    detail: str = ""
+
+
+Observer = Callable[[Event], None]
+
+
+@dataclass
+class Job:
+    """The pull of one model into `folder`; `work` holds what is not whole yet."""
+
+    spec: ModelSpec
+    folder: Path
+    work: Path
+    wheels: Path
+    locks: Path
+    downloader: Downloader
+    observer: Observer
+    settings: PipSettings
+    keep_wheels: frozenset[str]
+    installed: dict[str, InstalledFile] = field(default_factory=dict)
+    source: str = ""
+    _shares: dict[str, int] = field(default_factory=dict)
+    _last_event: float = 0.0
+
+    @property
+    def missing(self) -> list[ModelFile]:
+        """Files that are not installed yet, smallest first: a wrong source shows early."""
+        files = [file for file in self.spec.files if file.path not in self.installed]
+        return sorted(files, key=lambda file: file.size)
+
+    def begin(self, source: str) -> None:
+        """Note the source that is tried now."""
+        self.source = source
+        self._shares.clear()
+        self.observer(Event("source", self.spec.id, source=source, total=self.spec.size))
+
+    def share(self, key: str, done: int) -> None:
+        """Set how many bytes of the model's files `key` (a file, a package) stands for by now."""
+        self._shares[key] = done
+        now = time.monotonic()
+        if now - self._last_event >= _INTERVAL:
+            self._last_event = now
+            self._report()
+
+    def partial(self, expected: Expected) -> Path:
+        """Where the bytes are gathered, named by what they must become."""
+        make_folder(self.work)
+        return self.work / f"{expected.key[:32]}.partial"
+
+    def finish(self, file: ModelFile, partial: Path, expected: Expected) -> None:
+        """Check a complete partial file and take it into the model's folder.
+
+        Removes it and raises `SourceFailedError` when its size or hash differs.
+        """
+        if fault := expected.fault(partial):
+            partial.unlink()
+            raise SourceFailedError(
+                tr("{file} is not the published one: {fault}", file=file.path, fault=fault)
+            )
+        self.take(file, partial)
+
+    def take(self, file: ModelFile, partial: Path) -> None:
+        """Move a file that was checked into the model's folder, in one step, and record it."""
+        target = self.folder / file.path
+        make_folder(target.parent)
+        with append_file(partial) as stream:
+            os.fsync(stream.fileno())
+        partial.replace(target)
+        sync_directory(target.parent)
+        stat = target.stat()
+        self.installed[file.path] = InstalledFile(
+            path=file.path,
+            size=stat.st_size,
+            sha256=file.sha256 or sha256_of(target),
+            source=self.source,
+            mtime_ns=stat.st_mtime_ns,
+            ctime_ns=stat.st_ctime_ns,
+            hash_from="published" if file.sha256 else "hub",
+        )
+        self._shares.pop(file.path, None)
+        self._report()
+
+    def check_disk(self, needed: int) -> None:
+        """Raise `ModelDownloadError` when the disk has not `needed` bytes and a reserve."""
+        place = next(p for p in (self.folder, *self.folder.parents) if p.exists())
+        free = shutil.disk_usage(place).free
+        if free < needed + RESERVE:
+            raise ModelDownloadError(
+                "{model} needs {needed} MB in {folder}, but only {free} MB are free there.",
+                hint="Free some space, or set LOCALRAG_MODELS to a folder on a larger disk.",
+                model=self.spec.id,
+                needed=-(-(needed + RESERVE) // 1_000_000),
+                folder=self.folder,
+                free=free // 1_000_000,
+            )
+
+    def _report(self) -> None:
+        whole = sum(file.size for file in self.installed.values())
+        total = max(self.spec.size, whole)
+        done = min(total, whole + sum(self._shares.values()))
+        self.observer(Event("progress", self.spec.id, done=done, total=total, source=self.source))

@@ -1,6 +1,0 @@
-"""Files into Documents: PDF, Markdown, HTML and plain text in any usual encoding."""
-
-from localrag.parsing.files import SIZE_LIMIT, SUPPORTED_SUFFIXES, parse_file, read_bytes, walk
-from localrag.parsing.worker import ParsingProcess
-
-__all__ = ["SIZE_LIMIT", "SUPPORTED_SUFFIXES", "ParsingProcess", "parse_file", "read_bytes", "walk"]

@@ -1,0 +1,167 @@
+"""Four times the input takes about four times as long, also where it is made to take more."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from localrag.documents import parse_file
+from localrag.documents.chunking import SentenceChunker
+from localrag.documents.formats.plain import unwrap
+from localrag.documents.layout import Block, Row, drop_running_text, paragraphs
+from localrag.documents.lines import Joined, join
+from localrag.text.normalize import clean, fold
+from localrag.text.sentences import split_sentences
+
+SMALL = 20_000
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Processor time of this thread, without the collector walking what other tests left."""
+    gc.collect()
+    gc.disable()
+    try:
+        started = time.thread_time()
+        work()
+        return time.thread_time() - started
+    finally:
+        gc.enable()
+
+
+def assert_linear(work: Callable[[int], Callable[[], object]], small: int = SMALL) -> None:
+    """Ten times for four times the size: 4 is linear, 16 quadratic.
+
+    A pause of the machine is not the program's: what is quadratic is so each of three times.
+    """
+    pairs = []
+    for _ in range(3):
+        pairs.append((seconds(work(small)), seconds(work(4 * small))))
+        first, then = pairs[-1]
+        if then < max(0.5, 10 * first):
+            return
+    pytest.fail(", ".join(f"{first:.2f} s, then {then:.2f} s" for first, then in pairs))
+
+
+def count(texts: Sequence[str]) -> list[int]:
+    return [len(text) // 4 for text in texts]
+
+
+def added(suffix: str, text: str) -> Callable[[], object]:
+    data = text.encode()
+
+    def work() -> object:
+        document = parse_file(Path(f"a{suffix}"), data)
+        chunks = SentenceChunker(count, 480).chunk(document)
+        assert max(len(chunk.text) for chunk in chunks) < 20_000
+        return chunks
+
+    return work
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ['a."b ', 'a."b', "b?) c", "真？）走", "1.", "x", "word ", "茶", ". ", "a-", "(a。", "\t ."],
+)
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
+def test_one_line_without_an_end(suffix: str, unit: str) -> None:
+    assert_linear(lambda n: added(suffix, "b " + unit * (n // len(unit))))
+
+
+@pytest.mark.parametrize("line", ["a" * 59 + "-\n", "- item\n", "a  \n", "a\f", "\n a\n"])
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
+def test_lines(suffix: str, line: str) -> None:
+    assert_linear(lambda n: added(suffix, line * (n // len(line))))
+
+
+@pytest.mark.parametrize("word", ["word ", "茶"])
+def test_lines_without_blank_ones(word: str) -> None:
+    """Logs, say: 66 columns a line took 14 s at 4.8 MB, 49 at 9.7 and 213 at 19.5."""
+    line = word * (65 // len(word.encode("gb18030")))
+    assert_linear(lambda n: lambda: unwrap([line] * n), 15_000)
+    assert unwrap([line] * 3) == [" ".join([line.strip()] * 3) if word.isascii() else line * 3]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "make"),
+    [
+        (".md", lambda n: "".join(f"# h{i}\n" for i in range(n // 5))),
+        (".md", lambda n: "# " + "a " * n + "\n\n" + "## b\n\nc\n\n" * (n // 20)),
+        (".md", lambda n: "---\ntitle: a" + " " * n + "b\n---\ntext"),
+        (".md", lambda n: "[" * n + " a"),
+        (".md", lambda n: "![" * (n // 4) + "]" * (n // 4) + "()"),
+        (".md", lambda n: "*a **b " * (n // 7)),
+        (".md", lambda n: "a <!-- " * (n // 7)),
+        (".md", lambda n: "".join(f"[r{i}]: /u\n" for i in range(n // 10)) + "\ntext"),
+        (".md", lambda n: "|a|b|\n|-|-|\n" + "|some|text|\n" * (n // 12)),
+        (".md", lambda n: "> " * (n // 2) + "\n\ntext"),
+        (".html", lambda n: "<p>" + "<b>a</b>" * (n // 4)),
+        (".html", lambda n: "<p style='opacity:" + "0" * n + "x'>a"),
+        (".html", lambda n: "<p style='display" + " " * n + "x'>a"),
+        (".html", lambda n: "<table>" + "<tr><td>a<td>b" * (n // 10)),
+        (".html", lambda n: "<div>" * (4 * n) + "a"),
+        (".html", lambda n: "<div>" * n + "</p>" * n + "a"),
+        (".html", lambda n: "a" + "<div" * n),
+        (".html", lambda n: "<ul><li>" * (n // 8) + "a"),
+        (".html", lambda n: "".join(f"<h{i % 6 + 1}>a</h{i % 6 + 1}>" for i in range(n // 4))),
+        (".txt", lambda n: "a" + " " * n + "b.c" * (n // 3)),
+        (".txt", lambda n: "a" + "\u0300\u0327" * n + " b"),
+    ],
+)
+def test_what_is_made_to_take_long(suffix: str, make: Callable[[int], str]) -> None:
+    assert_linear(lambda n: added(suffix, make(n)))
+
+
+def test_marks_on_a_character_are_bounded() -> None:
+    assert_linear(lambda n: lambda: fold("a" + "\u0300\u0327" * n))
+    marks = "\u0327" * 30
+    assert len(clean("q" + marks)) == 31
+    assert clean("q" + marks + "\u0327" * 5 + "b" + marks) == "q" + marks + "b" + marks
+
+
+def test_sentences_that_do_not_end() -> None:
+    assert_linear(lambda n: lambda: split_sentences('x."y' * n))
+    text = 'He said "no." "Yes." (Really?) 1.1. Then "a."b went. “好。”他说。'
+    assert [text[a:b] for a, b in split_sentences(text)] == [
+        'He said "no."',
+        '"Yes."',
+        "(Really?)",
+        '1.1. Then "a."b went.',
+        "“好。”",
+        "他说。",
+    ]
+
+
+def rows(count: int, text: str) -> list[Row]:
+    return [Row(text, 50, 14.0 * n, 540, 14.0 * n + 12, 11, bold=False) for n in range(count)]
+
+
+def test_rows_of_a_page() -> None:
+    line = "and so it goes on from row to row without a stop of any kind here"
+    assert_linear(lambda n: lambda: paragraphs([Block(rows(n // 4, line))], ()))
+    numbers = " ".join(["1", "22"] * 4)
+    assert_linear(lambda n: lambda: drop_running_text([[Block(rows(1, numbers * (n // 8)))]] * 3))
+
+
+def test_lines_join_as_two_at_a_time_do() -> None:
+    lines = [
+        "well-",
+        "known",
+        "exam-",
+        "ple 茶",
+        "園",
+        "2019-",
+        "20",
+        " x",
+        "y ",
+        "cost -",
+        "z",
+    ] * 80
+    joined, plain = Joined(lines[0], {"well-known"}), lines[0]
+    for line in lines[1:]:
+        joined.add(line)
+        plain = join(plain, line, {"well-known"})
+        assert str(joined) == plain

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localrag.documents import SUPPORTED_SUFFIXES, parse_file, read_bytes, walk
+from localrag.errors import (
+    CorruptFileError,
+    EmptyFileError,
+    ParsingError,
+    UnsupportedFileError,
+    UsageError,
+)
+
+
+def write(path: Path, data: bytes = b"text") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def test_the_suffix_chooses_the_parser(tmp_path: Path) -> None:
+    data = b"# Head\n\ntext"
+    markdown = parse_file(write(tmp_path / "a.MD", data))
+    assert markdown.text == "Head\ntext"
+    assert markdown.id == hashlib.sha256(data).hexdigest()
+    assert markdown.source == str(tmp_path / "a.MD")
+    assert parse_file(tmp_path / "a.txt", data).text == "# Head\ntext"
+    assert parse_file(Path("never/on/disk.html"), b"<h1>Head</h1>text").title == "Head"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("a.txt", b"%PDF-1.7\nrest", "PDF"),
+        ("a.pdf", b"\xff\xd8\xff\xe0rest", "JPEG"),
+        ("a.pdf", b"<!DOCTYPE html><p>not found", "HTML"),
+        ("a.md", b"PK\x03\x04rest", "ZIP"),
+        ("a.html", b"\x89PNG\r\nrest", "PNG"),
+    ],
+)
+def test_content_of_another_kind_is_named(name: str, data: bytes, kind: str) -> None:
+    with pytest.raises(CorruptFileError, match=rf"{name} is named \.\w+ but its content is {kind}"):
+        parse_file(Path(name), data)
+
+
+def test_refusals_say_why(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFileError, match=r"of a kind.*\.pdf"):
+        parse_file(write(tmp_path / "a.xyz"))
+    with pytest.raises(EmptyFileError, match="no bytes"):
+        parse_file(write(tmp_path / "a.txt", b""))
+    with pytest.raises(UnsupportedFileError, match="3 MB, more than the limit of 2 MB"):
+        parse_file(write(tmp_path / "b.txt", b"x" * (2 * 2**20 + 1)), size_limit=2 * 2**20)
+    with pytest.raises(ParsingError, match="cannot be read"):
+        parse_file(tmp_path / "missing.txt")
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(UnsupportedFileError, match="folder or a device"):
+        parse_file(tmp_path / "folder.txt")
+
+
+@pytest.mark.parametrize("suffix", sorted(SUPPORTED_SUFFIXES))
+def test_hostile_bytes_end_in_a_parsing_error_or_a_document(suffix: str) -> None:
+    for seed in range(30):
+        data = hashlib.shake_256(bytes([seed])).digest(10 + 40 * seed)
+        with contextlib.suppress(ParsingError):
+            assert parse_file(Path(f"a{suffix}"), data).text
+
+
+def test_walk(tmp_path: Path) -> None:
+    for name in (
+        "b.txt",
+        "a/z.md",
+        "a/c.PDF",
+        ".hidden.txt",
+        ".git/x.txt",
+        "a/.x/y.txt",
+        "a/p.docx",
+    ):
+        write(tmp_path / name)
+    skipped: list[ParsingError] = []
+    found = list(walk([tmp_path], skipped))
+    assert [str(p.relative_to(tmp_path)) for p in found] == ["a/c.PDF", "a/z.md", "b.txt"]
+    assert [error.values["source"] for error in skipped] == [str(tmp_path / "a" / "p.docx")]
+    named = [tmp_path / ".hidden.txt", tmp_path / "a" / "p.docx", tmp_path / "b.txt"]
+    assert list(walk([*named, *named], [])) == named
+
+
+def test_walk_names_a_missing_path_before_it_yields(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no file or folder .*gone"):
+        walk([write(tmp_path / "a.txt"), tmp_path / "gone"], [])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
+def test_walk_follows_links_once(tmp_path: Path) -> None:
+    write(tmp_path / "real" / "a.txt")
+    (tmp_path / "real" / "loop").symlink_to(tmp_path)
+    (tmp_path / "again").symlink_to(tmp_path / "real")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "real" / "a.txt")
+    (tmp_path / "broken.txt").symlink_to(tmp_path / "nothing")
+    skipped: list[ParsingError] = []
+    assert len(list(walk([tmp_path], skipped))) == 1
+    assert [error.values["source"] for error in skipped] == [str(tmp_path / "broken.txt")]
+
+
+def test_the_package_imports_no_parser_until_a_file_needs_it() -> None:
+    code = (
+        "import sys, localrag.documents; "
+        "sys.exit(any(m in sys.modules for m in ('pymupdf', 'selectolax', 'markdown_it')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def linked(path: Path, to: Path | str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.symlink_to(to, target_is_directory=Path(to).is_dir())
+    except OSError:
+        pytest.skip("only where links can be made")
+    return path
+
+
+def test_a_walk_does_not_leave_its_folder(tmp_path: Path) -> None:
+    secret = write(tmp_path / "home" / "ssh" / "key.txt")
+    folder = tmp_path / "folder"
+    write(folder / "a.txt")
+    write(folder / ".hidden" / "b.txt")
+    out = [
+        linked(folder / "notes", tmp_path / "home" / "ssh"),
+        linked(folder / "deep" / "key.txt", secret),
+        linked(folder / "over", folder / "notes"),
+        linked(folder / "up", ".."),
+        linked(folder / "seen", ".hidden"),
+    ]
+    linked(folder / "program", sys.executable)
+    linked(folder / "gone.txt", tmp_path / "gone")
+    linked(folder / "itself.txt", "itself.txt")
+    linked(folder / "here", ".")
+    skipped: list[ParsingError] = []
+    assert list(walk([folder], skipped)) == [folder / "a.txt"]
+    kinds = {error.values["source"]: error for error in skipped}
+    assert set(kinds) == {
+        *map(str, out),
+        *(str(folder / name) for name in ("program", "gone.txt", "itself.txt")),
+    }
+    for link in out:
+        error = kinds[str(link)]
+        assert "leads out of what is added" in str(error)
+        assert error.values["target"] == os.path.realpath(link)
+        assert f"localrag add {link}" in error.hint.format(**error.values)
+    # What is named is followed, and what both hold is met once.
+    assert list(walk([folder / "notes"], [])) == [folder / "notes" / "key.txt"]
+    assert list(walk([out[1]], [])) == [out[1]]
+    both = list(walk([folder, tmp_path / "home"], []))
+    assert both == [folder / "a.txt", secret]
+    assert list(walk([folder / "seen", folder], [])) == [
+        folder / "seen" / "b.txt",
+        folder / "a.txt",
+    ]
+
+
+def test_a_file_is_met_under_its_own_name(tmp_path: Path) -> None:
+    real = write(tmp_path / "z" / "real.txt")
+    linked(tmp_path / "a.txt", real)
+    linked(tmp_path / "b", tmp_path / "z")
+    assert list(walk([tmp_path], [])) == [real]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only where there are such files")
+def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    linked(tmp_path / "null.txt", os.devnull)
+    linked(tmp_path / "piped.md", "pipe.txt")
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(tmp_path):
+        listening.bind("socket.txt")
+        skipped: list[ParsingError] = []
+        assert list(walk([tmp_path], skipped)) == []
+        with pytest.raises(ParsingError, match="cannot be read"):
+            read_bytes(tmp_path / "socket.txt")
+    said = {Path(error.values["source"]).name: str(error) for error in skipped}
+    assert set(said) == {"pipe.txt", "socket.txt", "null.txt"}
+    assert "pipe, a socket or a device" in said["pipe.txt"]
+    assert "pipe, a socket or a device" in said["socket.txt"]
+    assert "leads out" in said["null.txt"]
+    # Also where a file became one after the walk; nobody ever writes into it.
+    for name in ("pipe.txt", "null.txt"):
+        with pytest.raises(UnsupportedFileError, match="device"):
+            read_bytes(tmp_path / name)
+
+
+def test_a_file_that_grows_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.txt")
+    path.write_bytes(b"x" * 100)
+    real = os.fstat
+
+    def fstat(number: int) -> os.stat_result:
+        found = real(number)
+        return os.stat_result((*found[:6], 10, *found[7:10]))
+
+    monkeypatch.setattr("localrag.documents.files.os.fstat", fstat)
+    assert read_bytes(path) == b"x" * 100
+    with pytest.raises(UnsupportedFileError, match="limit"):
+        read_bytes(path, size_limit=50)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localrag.documents import ParsingProcess, parse_file
+from localrag.documents.worker import PROGRAM
+from localrag.egress import network
+from localrag.errors import CorruptFileError, EmptyFileError, ParsingError, UnsupportedFileError
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+HOSTILE = """
+import os, socket, time
+import localrag.documents.files as files
+from localrag.types import Document, Page
+
+def parse_file(path, data, tick, hidden_text):
+    match path.stem:
+        case "abort":
+            os.abort()
+        case "leave":
+            os._exit(0)
+        case "hang":
+            time.sleep(60)
+        case "slow":
+            for _ in range(16):
+                time.sleep(0.5)
+                tick()
+        case "endless":
+            while True:
+                time.sleep(0.05)
+                tick()
+        case "memory":
+            return len(bytearray(8 * 2**30))
+        case "creeping":
+            held = []
+            while True:
+                held.append(b"x" * (2**24 + len(held)))
+        case "bug":
+            raise RecursionError("too deep \\ud800")
+        case "print":
+            print("noise")
+        case "connect":
+            try:
+                socket.create_connection(("tracker.invalid", 80))
+            except OSError:
+                pass
+    return Document("id", str(path), "title \\ud800", (Page(1, "text \\ud800"),), (), {"a": "b"})
+
+files.parse_file = parse_file
+"""
+
+
+@pytest.fixture
+def process() -> Iterator[ParsingProcess]:
+    one = ParsingProcess(silence=6.0, longest=12.0, memory=2**28, program=HOSTILE + PROGRAM)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def honest() -> Iterator[ParsingProcess]:
+    one = ParsingProcess()
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.[mp]d*")), ids=lambda path: path.name)
+def test_documents_are_those_of_this_process(path: Path, honest: ParsingProcess) -> None:
+    assert honest(path, path.read_bytes()) == parse_file(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("a.pdf", b"%PDF-1.4 rubbish", CorruptFileError),
+        ("b.txt", b"", EmptyFileError),
+        ("c.docx", b"PK\3\4", UnsupportedFileError),
+        ("d.txt", b"PK\3\4 a zip bomb", CorruptFileError),
+    ],
+)
+def test_refusals_are_those_of_this_process(
+    name: str, data: bytes, kind: type[ParsingError], honest: ParsingProcess, tmp_path: Path
+) -> None:
+    with pytest.raises(ParsingError) as there:
+        honest(tmp_path / name, data)
+    with pytest.raises(ParsingError) as here:
+        parse_file(tmp_path / name, data)
+    assert type(there.value) is type(here.value) is kind
+    assert str(there.value) == str(here.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("abort", "crashed"),
+        ("leave", "crashed"),
+        ("hang", "nothing came of reading it for 6 s"),
+        ("endless", "given up"),
+        ("memory", "MemoryError"),
+        ("creeping", "memory|MemoryError"),
+        ("bug", "RecursionError"),
+    ],
+)
+def test_a_file_made_to_harm_ends_only_its_own_reading(
+    process: ParsingProcess, name: str, says: str
+) -> None:
+    started = time.monotonic()
+    with pytest.raises(ParsingError, match=says):
+        process(Path(f"/somewhere/{name}.txt"), b"data")
+    assert time.monotonic() - started < 60
+    assert process(Path("/somewhere/good.txt"), b"data").pages[0].number == 1
+
+
+def test_a_long_file_that_goes_on_is_not_given_up(process: ParsingProcess) -> None:
+    assert process(Path("slow.txt"), b"data").title == "title \ufffd"
+
+
+def test_output_of_libraries_does_not_mix_with_replies(process: ParsingProcess) -> None:
+    assert process(Path("print.txt"), b"data").metadata == {"a": "b"}
+
+
+def test_names_that_are_no_text_travel(process: ParsingProcess) -> None:
+    name = "na\udcffme.txt" if sys.platform == "linux" else "na\u00ffme.txt"
+    assert process(Path(name), b"data").source == name
+
+
+def test_what_tries_to_connect_there_is_known_here(process: ParsingProcess) -> None:
+    before = len(network.attempts())
+    process(Path("connect.txt"), b"data")
+    assert [attempt.host for attempt in network.attempts()[before:]] == ["tracker.invalid"]
+
+
+def test_hidden_text_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
+    import pymupdf
+
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 72), "seen")
+    document[0].insert_text((72, 100), "unseen", render_mode=3)
+    for wanted, text in ((False, "seen"), (True, "seen\nunseen")):
+        process = ParsingProcess(hidden_text=wanted)
+        parsed = process(Path("a.pdf"), document.tobytes())
+        assert (parsed.text, "hidden_text_pages" in parsed.metadata) == (text, not wanted)
+        process.close()
+
+
+def test_one_process_reads_many_files(process: ParsingProcess) -> None:
+    process(Path("one.txt"), b"data")
+    assert process._running is not None
+    first = process._running.process.pid
+    for number in range(20):
+        process(Path(f"{number}.txt"), b"data")
+    assert process._running.process.pid == first
+
+
+def test_nothing_is_imported_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("msgspec", "psutil", "selectolax", "localrag"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    process = ParsingProcess()
+    assert process(Path("a.txt"), b"some text").text == "some text"
+    process.close()
+
+
+def test_an_unknown_error_class_is_a_plain_refusal() -> None:
+    from localrag.documents.worker import _raised, _Refused
+
+    error = _raised(_Refused("ConfigError", "{a} is wrong", "do {a}", {"a": "x"}))
+    assert type(error) is ParsingError
+    assert str(error) == "x is wrong do x"

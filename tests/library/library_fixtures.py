@@ -1,0 +1,102 @@
+"""Small documents and a library to put them in, for the tests of stores and indexing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import HashEmbedder
+
+from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.types import Document, Page
+
+
+class Words:
+    """Splits at white space, counting what it cut."""
+
+    def __init__(self, fingerprint: str = "words") -> None:
+        self.fingerprint = fingerprint
+        self.calls = 0
+
+    def __call__(self, text: str) -> list[str]:
+        self.calls += 1
+        return text.lower().split()
+
+
+EMBEDDER = HashEmbedder()
+EMBEDDING = EmbeddingIdentity(EMBEDDER.fingerprint, "hash", EMBEDDER.dimension)
+
+
+def open_library(directory: Path, **changes: Any) -> Library:
+    arguments: dict[str, Any] = {
+        "create": True,
+        "embedding": EMBEDDING,
+        "tokenize": Words(),
+        "passage_text": passage_text,
+    }
+    return Library.open(directory, **(arguments | changes))
+
+
+def document(text: str, *more_pages: str, source: str = "a.txt") -> Document:
+    pages = (text, *more_pages)
+    digest = hashlib.sha256("\f".join(pages).encode()).hexdigest()
+    return Document(digest, source, source, tuple(Page(n, p) for n, p in enumerate(pages, 1)))
+
+
+def add(
+    library: Library,
+    one: Document,
+    path: str | None = None,
+    size: int = 40,
+    language: str = "en",
+) -> None:
+    chunks = WindowChunker(size, 0).chunk(one)
+    new = NewDocument(
+        document=one,
+        states=[FileState(path or one.source, len(one.text), 1, 2)],
+        size=len(one.text.encode()),
+        language=language,
+        chunking=f"window {size}",
+        chunks=chunks,
+        vectors=EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks]),
+    )
+    library.add([new])
+
+
+def found(library: Library, question: str, k: int = 1000) -> tuple[list[Any], list[Any]]:
+    """What both legs find: (chunk id, score rounded) in the order of rank."""
+    dense = library.vectors.search(EMBEDDER.embed_queries([question])[0], k)
+    keyword = library.keywords.search(question.lower().split(), k)
+    return (
+        [(hit.chunk_id, round(hit.score, 3)) for hit in dense],
+        [(hit.chunk_id, round(hit.score, 3)) for hit in keyword],
+    )
+
+
+def bytes_on_disk(directory: Path) -> bytes:
+    return b"".join(p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file())
+
+
+@contextmanager
+def write_protected(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A library that this user may not write to; for root, the system's answer is put on."""
+    if os.geteuid() == 0:
+        true = os.access
+
+        def access(path: Any, mode: int, **options: Any) -> bool:
+            below = Path(path) == directory or directory in Path(path).parents
+            return False if mode & os.W_OK and below else true(path, mode, **options)
+
+        monkeypatch.setattr(os, "access", access)
+    for path in (*directory.rglob("*"), directory):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    yield directory
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755)

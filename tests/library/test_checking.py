@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from fakes import HashEmbedder
+from library_fixtures import EMBEDDING, Words, add, document, found, open_library
+
+from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.errors import LibraryDamagedError, LibraryNotFoundError, LocalragError
+from localrag.indexing import Indexer
+from localrag.library.checking import Inspection, check_library
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.library import Library
+
+TEXTS = {
+    "ships.txt": "the old harbour holds many ships and one lighthouse by the sea",
+    "tea.txt": "green tea is picked in spring and dried over a slow fire",
+    "zh.txt": "茶 在 春天 采摘 然后 慢火 烘干 味道 清香",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    directory = tmp_path / "library"
+    with open_library(directory) as library:
+        for name, text in TEXTS.items():
+            add(library, document(text, source=name))
+        library.sync()
+    return directory
+
+
+def check(directory: Path, **changes: object) -> Inspection:
+    arguments: dict[str, object] = {"tokenize": Words(), "passage_text": passage_text}
+    return check_library(directory, **(arguments | changes))  # type: ignore[arg-type]
+
+
+def codes(inspection: Inspection) -> list[str]:
+    return [f"{finding.part}:{finding.code}" for finding in inspection.findings]
+
+
+@contextmanager
+def sql(directory: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(directory / "catalogue.sqlite")) as connection:
+        yield connection
+        connection.commit()
+
+
+def rebuild(directory: Path) -> None:
+    with open_library(directory, create=False, embedding=None) as library:
+        Indexer(
+            library,
+            chunker=WindowChunker(40, 0),
+            chunking="window 40",
+            embedder=HashEmbedder(),
+            embedding=EMBEDDING,
+            detect_language=lambda _: "en",
+        ).rebuild()
+
+
+def test_a_sound_library_has_no_findings(folder: Path) -> None:
+    inspection = check(folder)
+    assert inspection.ok
+    assert inspection.findings == []
+    assert inspection.counts is not None
+    assert inspection.counts.documents == 3
+
+
+def test_no_library_is_no_finding(tmp_path: Path) -> None:
+    with pytest.raises(LibraryNotFoundError):
+        check(tmp_path)
+
+
+CATALOGUE_DAMAGE = {
+    "text of a document": (
+        "UPDATE blocks SET text = replace(text, 'green', 'brown')",
+        ["catalogue:content", "keywords:terms"],
+    ),
+    "title": ("UPDATE documents SET title = 'x' WHERE title = 'tea.txt'", ["catalogue:content"]),
+    "path": (
+        "UPDATE sources SET path = 'te.txt' WHERE path = 'tea.txt'",
+        ["catalogue:sources"],
+    ),
+    "path gone": ("DELETE FROM sources WHERE path = 'tea.txt'", ["catalogue:no-source"]),
+    "chunk gone": (
+        "DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks)",
+        ["catalogue:dangling", "catalogue:passages", "vectors:ids", "keywords:ids"],
+    ),
+    "vector gone": (
+        "DELETE FROM embeddings WHERE chunk = (SELECT min(chunk) FROM embeddings)",
+        ["catalogue:passages"],
+    ),
+    "vector altered": (
+        "UPDATE embeddings SET vector = zeroblob(128) "
+        "WHERE chunk = (SELECT min(chunk) FROM embeddings)",
+        ["catalogue:passages", "vectors:values"],
+    ),
+    "vector cut short": (
+        "UPDATE embeddings SET vector = zeroblob(2) "
+        "WHERE chunk = (SELECT min(chunk) FROM embeddings)",
+        ["catalogue:passages"],
+    ),
+    "document gone": (
+        "DELETE FROM documents WHERE title = 'tea.txt'",
+        ["catalogue:dangling"] * 5,
+    ),
+    "dimension": ("UPDATE meta SET value = 'x' WHERE key = 'dimension'", ["catalogue:settings"]),
+    "generation": (
+        "UPDATE meta SET value = 1 WHERE key = 'generation'",
+        ["catalogue:passages"] * 2,
+    ),
+    "model": ("DELETE FROM meta WHERE key = 'embedding'", ["catalogue:settings"]),
+}
+DERIVABLE = (
+    "chunk gone",
+    "vector gone",
+    "vector altered",
+    "vector cut short",
+    "document gone",
+    "generation",
+)
+
+
+@pytest.mark.parametrize("damage", CATALOGUE_DAMAGE)
+def test_damage_of_the_catalogue_is_named(folder: Path, damage: str) -> None:
+    statement, expected = CATALOGUE_DAMAGE[damage]
+    with sql(folder) as connection:
+        connection.execute(statement)
+    inspection = check(folder)
+    assert not inspection.ok
+    assert codes(inspection)[: len(expected)] == expected
+    assert all(finding.repair for finding in inspection.findings)
+
+
+@pytest.mark.parametrize("damage", DERIVABLE)
+def test_rebuild_mends_what_can_be_derived(folder: Path, damage: str) -> None:
+    with open_library(folder) as library:
+        before = found(library, "green tea")
+    with sql(folder) as connection:
+        connection.execute(CATALOGUE_DAMAGE[damage][0])
+    rebuild(folder)
+    assert codes(check(folder)) == []
+    with open_library(folder) as library:
+        if damage != "document gone":
+            assert found(library, "green tea") == before
+
+
+def test_an_index_of_sqlite_itself_is_mended(folder: Path) -> None:
+    whole = "CREATE INDEX chunks_by_generation ON chunks(generation)"
+    for definition in (f"{whole} WHERE generation > 1", whole):
+        with sql(folder) as connection:
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute(
+                "UPDATE sqlite_master SET sql = ? WHERE name = 'chunks_by_generation'",
+                (definition,),
+            )
+        with sql(folder) as connection:
+            if definition != whole:
+                connection.execute("REINDEX chunks_by_generation")
+    inspection = check(folder)
+    assert set(codes(inspection)) == {"catalogue:structure"}
+    assert all("rebuild" in finding.repair for finding in inspection.findings)
+    rebuild(folder)
+    assert check(folder).findings == []
+
+
+def test_each_damage_of_the_vector_file_is_named(folder: Path) -> None:
+    path = folder / "vectors.faiss"
+    whole = path.read_bytes()
+    store = FaissVectors.load(path, 64)
+    stamp = store.stamp
+    store.remove([int(store.ids()[0])])
+    store.save(path)
+    assert codes(check(folder)) == ["vectors:ids"]
+    store.add([77], HashEmbedder().embed_queries(["foreign"]))
+    store.save(path)
+    inspection = check(folder)
+    assert "1 passages of the catalogue are missing, 1 are not" in inspection.findings[0].text
+    path.write_bytes(whole)
+    store = FaissVectors.load(path, 64)
+    ids = sorted(store.ids().tolist())[:1]
+    store.remove(ids)
+    store.add(ids, HashEmbedder().embed_queries(["another text"]))
+    store.save(path)
+    assert codes(check(folder)) == ["vectors:values"]
+    FaissVectors(8, stamp).save(path)
+    assert codes(check(folder)) == ["vectors:ids", "vectors:dimension"]
+    path.write_bytes(whole[:-20])
+    assert codes(check(folder)) == ["vectors:unreadable"]
+    path.unlink()
+    assert codes(check(folder)) == ["vectors:missing"]
+    rebuild(folder)
+    assert check(folder).findings == []
+
+
+def test_each_damage_of_the_keyword_index_is_named(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    for file in sorted((folder / "keywords").glob("bm25-*/*.*")):
+        if file.name.startswith(".") or file.name == "meta.json":
+            continue
+        content = file.read_bytes()
+        for altered in (content[:-1], content[: len(content) // 2], b"", None):
+            if altered is None:
+                file.unlink()
+            else:
+                file.write_bytes(altered)
+            assert codes(check(folder)) == ["keywords:unreadable"], (file.suffix, altered)
+        flipped = bytearray(content)
+        flipped[0] ^= 4
+        file.write_bytes(flipped)
+        assert codes(check(folder)) == ["keywords:unreadable"]
+        file.write_bytes(content)
+    assert check(folder).findings == []
+    (folder / "keywords" / "index.json").write_text("{}")
+    assert codes(check(folder)) == ["keywords:unreadable"]
+    shutil.rmtree(folder / "keywords")
+    assert codes(check(folder)) == ["keywords:missing"]
+    rebuild(folder)
+    assert check(folder).findings == []
+
+
+def test_an_index_that_is_behind_is_no_damage(folder: Path) -> None:
+    with open_library(folder) as library, library.writing():
+        add(library, document("one more", source="more.txt"))
+        with library._catalogue.write() as transaction:
+            transaction.remove_source("tea.txt")
+        inspection = check(folder)
+    assert inspection.ok
+    assert codes(inspection) == ["vectors:behind", "keywords:behind"]
+    assert "2 changes behind" in inspection.findings[0].text
+
+
+def test_indexes_of_another_time_line_are_named(folder: Path) -> None:
+    with sql(folder) as connection:
+        connection.execute("UPDATE meta SET value = 'restored' WHERE key = 'epoch'")
+    assert codes(check(folder)) == ["vectors:other-state", "keywords:other-state"]
+
+
+def test_a_lost_catalogue_is_no_new_library(folder: Path) -> None:
+    for empty in (True, False):
+        if empty:
+            (folder / "catalogue.sqlite").write_bytes(b"")
+        else:
+            (folder / "catalogue.sqlite").unlink()
+        assert codes(check(folder)) == ["catalogue:missing"]
+        with pytest.raises(LibraryDamagedError, match="missing or empty"):
+            open_library(folder)
+
+
+def test_an_older_catalogue_gets_its_checksums(folder: Path) -> None:
+    with sql(folder) as connection:
+        connection.execute("DROP TABLE checksums")
+        connection.execute("DROP TABLE origins")
+        connection.execute("PRAGMA user_version = 1")
+    assert check(folder).findings == []
+    with sql(folder) as connection:
+        assert connection.execute("SELECT count(*) FROM checksums").fetchone() == (3,)
+
+
+def test_a_pointer_cannot_lead_out_of_the_library(folder: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "bm25-00000000"
+    next((folder / "keywords").glob("bm25-*")).rename(moved)
+    pointer = folder / "keywords" / "index.json"
+    name = json.loads(pointer.read_text())["folder"]
+    pointer.write_text(pointer.read_text().replace(name, "../../bm25-00000000"))
+    with open_library(folder, create=False) as library:
+        assert found(library, "green tea")[1]
+    assert moved.is_dir()
+    assert [p.name for p in (folder / "keywords").glob("bm25-*")] != []
+
+
+def _state(library: Library) -> object:
+    documents = [library.document(record.id) for record in library.documents()]
+    passages = [library.document_chunks(one.id) for one in documents if one]
+    paths = [record.state.path for record in library.sources()]
+    return documents, passages, paths, found(library, "green tea"), found(library, "茶 味道")
+
+
+def test_any_damage_is_named_or_does_no_harm(folder: Path, tmp_path: Path) -> None:
+    """Bits flipped, files cut short, files gone: where `check` finds nothing, nothing differs."""
+    with open_library(folder, create=False) as library:
+        library.remove(sources=["ships.txt"])
+        expected = _state(library)
+    draw = random.Random(5)
+    files = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    files += [Path("catalogue.sqlite")] * len(files)
+    outcomes = set()
+    for number in range(60):
+        copy = tmp_path / str(number)
+        shutil.copytree(folder, copy)
+        victim = copy / draw.choice(files)
+        content = bytearray(victim.read_bytes())
+        match draw.choice(["flip", "flip", "cut", "gone"]):
+            case "flip" if content:
+                content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+                victim.write_bytes(content)
+            case "cut" if content:
+                victim.write_bytes(content[: draw.randrange(len(content))])
+            case _:
+                victim.unlink()
+        sound = check(copy).ok
+        try:
+            with open_library(copy, create=False) as library:
+                same = _state(library) == expected
+        except LocalragError:
+            same = False
+        assert same or not sound, (number, victim)
+        outcomes.add((same, sound))
+        shutil.rmtree(copy)
+    assert outcomes == {(True, True), (True, False), (False, False)}

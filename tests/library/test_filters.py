@@ -1,0 +1,251 @@
+"""A filter equals searching everything and throwing away the rest, only quicker."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from library_fixtures import EMBEDDER, add, document, open_library
+
+from localrag.documents.files import SUPPORTED_SUFFIXES
+from localrag.errors import UsageError
+from localrag.library.catalogue.filters import SUFFIXES, Filter
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.indexes.tantivy import TantivyKeywords
+from localrag.library.library import Library
+
+COUNT = 3000
+SHARES = [0, 1, 2, 30, 300, 1500, 2990, 3000]
+
+
+def chunk_ids(count: int = COUNT) -> list[int]:
+    return [(1 << 62) + 7 * n for n in range(count)]
+
+
+def allowed_of(size: int, seed: int) -> np.ndarray:
+    return np.array(sorted(random.Random(seed).sample(chunk_ids(), size)), dtype=np.int64)
+
+
+@pytest.fixture(scope="module", params=["tantivy", "rank_bm25"])
+def keywords(request: pytest.FixtureRequest) -> TantivyKeywords | RankBm25Keywords:
+    draw = random.Random(4)
+    words = [f"word{n}" for n in range(60)]
+    weights = [1 / (n + 1) for n in range(60)]
+    engine = TantivyKeywords() if request.param == "tantivy" else RankBm25Keywords()
+    texts = [draw.choices(words, weights, k=draw.randint(3, 30)) for _ in range(COUNT)]
+    for start in range(0, COUNT, 1000):  # several segments
+        engine.add(chunk_ids()[start : start + 1000], texts[start : start + 1000])
+    return engine
+
+
+@pytest.fixture(scope="module")
+def vectors() -> FaissVectors:
+    values = np.random.default_rng(3).standard_normal((COUNT, 16)).astype(np.float32)
+    values[100:400] = values[100]  # many ties
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    store = FaissVectors(16)
+    shuffled = random.Random(1).sample(range(COUNT), COUNT)
+    store.add([chunk_ids()[n] for n in shuffled], values[shuffled])
+    return store
+
+
+@pytest.mark.parametrize("size", SHARES)
+@pytest.mark.parametrize("k", [1, 10, 50])
+def test_keyword_search_equals_brute_force(keywords: Any, size: int, k: int) -> None:
+    for seed, query in enumerate((["word0"], ["word3", "word50"], ["word7", "word9", "word59"])):
+        allowed = allowed_of(size, seed)
+        kept = set(allowed.tolist())
+        everything = keywords.search(query, COUNT)
+        assert len(everything) > 100
+        expected = [hit for hit in everything if hit.chunk_id in kept][:k]
+        assert keywords.search(query, k, allowed) == expected
+
+
+def test_keyword_search_reads_on_past_what_is_not_allowed(keywords: Any) -> None:
+    everything = keywords.search(["word0", "word1"], COUNT)
+    worst = everything[-1500:]
+    allowed = np.array(sorted(hit.chunk_id for hit in worst), dtype=np.int64)
+    assert keywords.search(["word0", "word1"], 10, allowed) == worst[:10]
+
+
+@pytest.mark.parametrize("size", SHARES)
+@pytest.mark.parametrize("k", [1, 10, 350])
+def test_dense_search_equals_brute_force(vectors: FaissVectors, size: int, k: int) -> None:
+    for seed in range(3):
+        allowed = allowed_of(size, seed)
+        kept = set(allowed.tolist())
+        query = np.random.default_rng(seed).standard_normal(16).astype(np.float32)
+        everything = vectors.search(query, COUNT)
+        expected = [hit for hit in everything if hit.chunk_id in kept][:k]
+        found = vectors.search(query, k, allowed)
+        assert [hit.chunk_id for hit in found] == [hit.chunk_id for hit in expected]
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-6)
+
+
+def test_ids_that_are_not_there_are_passed_over(keywords: Any, vectors: FaissVectors) -> None:
+    allowed = np.array([1, 2, 3, *chunk_ids(5)], dtype=np.int64)
+    assert {h.chunk_id for h in keywords.search(["word0"], 50, allowed)} <= set(chunk_ids(5))
+    query = np.ones(16, dtype=np.float32)
+    assert {h.chunk_id for h in vectors.search(query, 50, allowed)} == set(chunk_ids(5))
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    opened = open_library(tmp_path / "library")
+    pages = [f"page {n} speaks about tea and gardens at length" for n in range(1, 13)]
+    add(opened, document(*pages, source="a"), "/home/me/tea/2024/long report.pdf")
+    add(opened, document("tea in a markdown file"), "/home/me/tea/notes.md")
+    add(opened, document("tea on a web page"), "/home/me/web/PAGE.HTM")
+    add(opened, document("tea in plain text, with ü and 茶"), "/home/me/tea/2023/笔记.txt")
+    add(opened, document("tea on windows"), r"C:\Users\me\tea\win.md")
+    return opened
+
+
+def names(library: Library, wanted: Filter) -> set[str]:
+    ids = library.chunk_ids(wanted)
+    assert ids.dtype == np.int64
+    assert ids.tolist() == sorted(set(ids.tolist()))
+    chunks = library.chunks(ids.tolist())
+    sources = library.sources_of({chunk.document_id for chunk in chunks.values()}, wanted)
+    return {path.replace("\\", "/").rsplit("/", 1)[1] for path in sources.values()}
+
+
+ALL = {"long report.pdf", "notes.md", "PAGE.HTM", "笔记.txt", "win.md"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Filter(), ALL),
+        (Filter(types=("pdf",)), {"long report.pdf"}),
+        (Filter(types=("markdown",)), {"notes.md", "win.md"}),
+        (Filter(types=("html", "text")), {"PAGE.HTM", "笔记.txt"}),
+        (Filter(sources=("notes.md",)), {"notes.md"}),
+        (Filter(sources=("otes.md",)), set()),
+        (Filter(sources=("*.md",)), set()),
+        (Filter(sources=("/home/me/tea/notes.md", "2023/笔记.txt")), {"notes.md", "笔记.txt"}),
+        (Filter(sources=(r"tea\win.md",)), {"win.md"}),
+        (Filter(sources=("notes.md",), types=("pdf",)), set()),
+        (Filter(path="/home/me/tea/*"), {"long report.pdf", "notes.md", "笔记.txt"}),
+        (Filter(path="tea/*.md"), {"notes.md", "win.md"}),
+        (Filter(path="ea/*.md"), set()),
+        (Filter(path="202[34]/*"), {"long report.pdf", "笔记.txt"}),
+        (Filter(path="*.pdf"), {"long report.pdf"}),
+        (Filter(path="笔?.txt"), {"笔记.txt"}),
+        (Filter(path="%.md"), set()),
+        (Filter(path="'; DROP TABLE chunks; --"), set()),
+        (Filter(pages=(2, 3)), {"long report.pdf"}),
+        (Filter(pages=(1, 1)), ALL),
+        (Filter(pages=(13, None)), set()),
+        (Filter(language="zh"), set()),
+        (Filter(language="en", types=("pdf",)), {"long report.pdf"}),
+    ],
+)
+def test_which_documents_a_filter_allows(
+    library: Library, wanted: Filter, expected: set[str]
+) -> None:
+    assert names(library, wanted) == expected
+
+
+def test_a_path_from_here_or_from_home_is_understood(
+    library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    add(library, document("here"), str(tmp_path / "sub" / "here.txt"))
+    home = os.path.expanduser("~")  # noqa: PTH111
+    add(library, document("at home"), os.path.join(home, "home.txt"))  # noqa: PTH118
+    assert names(library, Filter(sources=("sub/../sub/here.txt",))) == {"here.txt"}
+    assert names(library, Filter(sources=("./sub/here.txt",))) == {"here.txt"}
+    assert names(library, Filter(path="./sub/*")) == {"here.txt"}
+    assert names(library, Filter(path="~/ho*.txt")) == {"home.txt"}
+
+
+def test_pages_are_those_that_a_passage_touches(library: Library) -> None:
+    for first, last in ((1, 1), (3, 10), (12, None), (2, 2)):
+        ids = library.chunk_ids(Filter(types=("pdf",), pages=(first, last)))
+        expected = {
+            chunk.id
+            for record in library.documents()
+            for chunk in library.document_chunks(record.id)
+            if record.pages == 12
+            and chunk.last_page >= first
+            and (last is None or chunk.first_page <= last)
+        }
+        assert set(ids.tolist()) == expected != set()
+
+
+def test_a_document_with_both_languages_is_in_each(tmp_path: Path) -> None:
+    library = open_library(tmp_path / "languages")
+    for language in ("zh", "en", "mixed"):
+        add(library, document(language), f"/{language}.txt", language=language)
+    assert names(library, Filter(language="zh")) == {"zh.txt", "mixed.txt"}
+    assert names(library, Filter(language="en")) == {"en.txt", "mixed.txt"}
+
+
+def test_days_are_local_and_whole_moments_exact(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (moment,) = {record.added_at for record in library.documents()[:1]}
+    added = datetime.fromisoformat(moment)
+    second = timedelta(seconds=1)
+    today = added.astimezone().date()
+    far = timedelta(days=1)
+    assert "notes.md" in names(library, Filter(since=today, until=today + far))
+    assert names(library, Filter(since=today + 2 * far)) == set()
+    assert names(library, Filter(until=today - far)) == set()
+    assert "long report.pdf" in names(library, Filter(since=added, until=added))
+    assert "long report.pdf" not in names(library, Filter(until=added - second))
+    everywhere = added.astimezone(UTC).replace(microsecond=900_000)
+    assert "long report.pdf" in names(library, Filter(since=everywhere))
+    assert "long report.pdf" in names(library, Filter(until=everywhere))
+
+
+def test_the_same_bytes_elsewhere_are_named_as_the_filter_wants(library: Library) -> None:
+    same = document("tea in a markdown file")
+    add(library, same, "/another/copy.txt")
+    assert names(library, Filter(sources=("notes.md",))) == {"notes.md"}
+    assert names(library, Filter(path="/another/*")) == {"copy.txt"}
+    assert names(library, Filter(path="/another/*", types=("markdown",))) == set()
+
+
+def test_within_searches_only_what_is_allowed(library: Library) -> None:
+    allowed = library.chunk_ids(Filter(types=("markdown",)))
+    query = EMBEDDER.embed_queries(["tea"])[0]
+    for hits in (
+        library.vectors.within(allowed).search(query, 10),
+        library.keywords.within(allowed).search(["tea"], 10),
+    ):
+        assert {hit.chunk_id for hit in hits} == set(allowed.tolist()) != set()
+    everywhere = {hit.chunk_id: hit.score for hit in library.keywords.search(["tea"], 100)}
+    for hit in library.keywords.within(allowed).search(["tea"], 10):
+        assert hit.score == everywhere[hit.chunk_id], "statistics are those of the whole library"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Filter(types=("docx",)), "docx"),  # type: ignore[arg-type]
+        (lambda: Filter(language="fr"), "fr"),  # type: ignore[arg-type]
+        (lambda: Filter(sources=("",)), "tuple"),
+        (lambda: Filter(sources="a.pdf"), "tuple"),  # type: ignore[arg-type]
+        (lambda: Filter(pages=(0, 3)), "0 to 3"),
+        (lambda: Filter(pages=(9, 3)), "9 to 3"),
+        (lambda: Filter(since=date(2026, 2, 1), until=date(2026, 1, 1)), "2026-02-01"),
+    ],
+)
+def test_what_makes_no_sense_is_said(make: Callable[[], Filter], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+    assert said in str(caught.value)
+    assert caught.value.hint
+
+
+def test_every_file_that_can_be_read_has_a_type() -> None:
+    assert {ending for endings in SUFFIXES.values() for ending in endings} == SUPPORTED_SUFFIXES

@@ -1,0 +1,491 @@
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from library_fixtures import EMBEDDER, EMBEDDING, Words, add, bytes_on_disk, document, found
+from library_fixtures import open_library as opened
+
+from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryMismatchError,
+    LibraryNotFoundError,
+    UsageError,
+)
+from localrag.library.catalogue.guarded import log_of
+from localrag.library.checking import check_library
+from localrag.library.indexes import tantivy as keywords_module
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.library.travelling import export_library
+from localrag.types import Chunk, Document, Heading, Page
+
+TEXTS = {
+    "ships.txt": "the old harbour holds many ships and one lighthouse by the sea",
+    "tea.txt": "green tea is picked in spring and dried over a slow fire",
+    "stars.txt": "a telescope gathers light of distant stars and planets",
+    "zh.txt": "茶 在 春天 采摘 然后 慢火 烘干 味道 清香",
+}
+
+
+def filled(directory: Path, *, leave_out: str = "", **changes: object) -> Library:
+    library = opened(directory, **changes)
+    for name, text in TEXTS.items():
+        if name != leave_out:
+            add(library, document(text, source=name))
+    return library
+
+
+@pytest.mark.parametrize("engine", ["tantivy", "rank-bm25"])
+def test_what_was_added_is_found_now_and_after_reopening(tmp_path: Path, engine: str) -> None:
+    with filled(tmp_path, keyword_engine=engine) as library:
+        first = found(library, "green tea")
+        dense, keyword = first
+        assert len(dense) == library.counts().chunks
+        assert library.chunks([keyword[0][0]])[keyword[0][0]].text.startswith("green tea")
+    with opened(tmp_path, create=False, keyword_engine=engine) as library:
+        assert found(library, "green tea") == first
+
+
+def test_text_pages_and_spans_come_back_exactly(tmp_path: Path) -> None:
+    long_page = "".join(chr(0x4E00 + n % 5000) for n in range(40_000))
+    one = Document(
+        "ab" * 32,
+        "book.pdf",
+        "书",
+        (Page(3, "first 𠀀 page"), Page(4, ""), Page(7, long_page), Page(8, "nul \0 end")),
+        (Heading(0, 1, "first"), Heading(15, 2, "第二")),
+        {"author": "某人"},
+    )
+    with opened(tmp_path) as library:
+        add(library, one, size=1000)
+        assert library.document(one.id) == one
+        spans = library.page_spans(one.id)
+        assert [number for number, _, _ in spans] == [3, 4, 7, 8]
+        for (_, start, end), page in zip(spans, one.pages, strict=True):
+            assert one.text[start:end] == page.text
+        for start, end in ((0, 5), (16_380, 16_390), (16_384, 32_768), (100, 40_010), (3, 3)):
+            assert library.text(one.id, start, end) == one.text[start:end]
+        chunks = WindowChunker(1000, 0).chunk(one)
+        assert library.document_chunks(one.id) == chunks
+        assert list(library.chunks([c.id for c in reversed(chunks)]).values()) == chunks[::-1]
+        record = library.document_record(one.id)
+        assert record is not None
+        assert (record.title, record.sources, record.pages) == ("书", ("book.pdf",), 4)
+        assert (record.language, record.metadata, record.chunks) == (
+            "en",
+            one.metadata,
+            len(chunks),
+        )
+
+
+def test_unknown_ids_are_left_out(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        assert library.chunks([1, 2]) == {}
+        assert library.document("x") is None
+        assert library.text("x", 0, 5) == ""
+        assert library.sources_of(["x"]) == {}
+
+
+def test_same_bytes_under_two_names_are_stored_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as library:
+        one = document("the same words in both files")
+        add(library, one, "a.txt")
+        add(library, one, "b.txt")
+        assert library.counts().documents == 1
+        assert library.sources_of([one.id]) == {one.id: "a.txt"}
+        assert library.remove(sources=["a.txt"]).documents == ()
+        assert found(library, "words")[1]
+        assert library.remove(sources=["b.txt"]).documents == (one.id,)
+        assert found(library, "words") == ([], [])
+
+
+def test_changed_file_replaces_its_old_version(tmp_path: Path) -> None:
+    with opened(tmp_path) as library:
+        add(library, document("the first version says apple"), "a.txt")
+        assert found(library, "apple")[1]
+        add(library, document("the second version says pear"), "a.txt")
+        assert library.counts().documents == 1
+        assert found(library, "apple")[1] == []
+        assert found(library, "pear")[1]
+        assert len(found(library, "pear")[0]) == 1
+
+
+@pytest.mark.parametrize("engine", ["tantivy", "rank-bm25"])
+def test_after_removal_answers_are_those_of_never_having_added_it(
+    tmp_path: Path, engine: str
+) -> None:
+    with (
+        filled(tmp_path / "one", keyword_engine=engine) as library,
+        filled(tmp_path / "other", leave_out="tea.txt", keyword_engine=engine) as never,
+    ):
+        found(library, "tea")  # the indexes have seen it
+        removal = library.remove(sources=["tea.txt"])
+        assert removal.chunks == 2
+        assert removal.purged
+        for question in ("green tea in spring", "the stars and the sea", "茶 味道"):
+            assert found(library, question) == found(never, question)
+        assert found(library, "the stars and the sea") != ([], [])
+
+
+def test_nothing_of_a_removed_document_stays_on_disk(tmp_path: Path) -> None:
+    secret = "unmistakablesecret " * 600
+    with filled(tmp_path) as library:
+        add(library, document(secret, source="/home/someone/secretname.txt"), size=900)
+        library.sync()
+        assert b"unmistakablesecret" in bytes_on_disk(tmp_path)
+        assert library.remove(documents=[document(secret).id]).purged
+        content = bytes_on_disk(tmp_path)
+        assert b"unmistakablesecret" not in content
+        assert b"secretname" not in content
+        vectors = EMBEDDER.embed_documents([secret[:900]]).astype("<f2")
+        assert vectors.tobytes()[:32] not in content
+
+
+def test_space_of_a_removed_document_is_given_back(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        library.purge()
+        before = (tmp_path / "catalogue.sqlite").stat().st_size
+        add(library, document("long " * 100_000, source="long.txt"), size=10_000)
+        library.remove(sources=["long.txt"])
+        assert (tmp_path / "catalogue.sqlite").stat().st_size <= before + 8192
+
+
+def test_removing_something_unknown_removes_nothing(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        with pytest.raises(UsageError, match=r"nowhere.txt is not in the library"):
+            library.remove(sources=["tea.txt", "nowhere.txt"])
+        assert library.counts().documents == 4
+
+
+def test_half_added_document_is_not_there(tmp_path: Path) -> None:
+    with opened(tmp_path) as library:
+        texts = ["short", "twelve words that are cut into several chunks of forty code points each"]
+        new = [
+            NewDocument(
+                document=document(text),
+                states=[FileState(text, 1, 1, 1)],
+                size=1,
+                language="en",
+                chunking="",
+                chunks=WindowChunker(40, 0).chunk(document(text)),
+                vectors=np.zeros((1, 64), dtype=np.float32),
+            )
+            for text in texts
+        ]
+        with pytest.raises(ValueError, match="zip"):
+            library.add(new)
+        assert library.counts().documents == library.counts().chunks == 0
+        assert library.status().generation == 0
+
+
+def test_indexes_that_are_behind_catch_up_and_cut_only_what_is_new(tmp_path: Path) -> None:
+    words = Words()
+    with filled(tmp_path, tokenize=words) as library:
+        library.sync()
+        cut = words.calls
+        assert cut == library.counts().chunks
+        add(library, document("one more", source="more.txt"))
+        library.sync()
+        assert words.calls == cut + 1
+        assert all(part.behind == 0 for part in library.status().derived)
+
+
+def test_reader_sees_what_a_writer_commits_without_reopening(tmp_path: Path) -> None:
+    with filled(tmp_path) as writer, opened(tmp_path, create=False) as reader:
+        assert found(reader, "zebra")[1] == []
+        with writer.writing():  # the reader cannot save what it catches up
+            add(writer, document("a zebra arrives", source="z.txt"))
+            from_thread: list[object] = []
+
+            def read() -> None:
+                from_thread.append(found(reader, "zebra"))
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join()
+            assert from_thread == [found(writer, "zebra")]
+            writer.remove(sources=["z.txt"])
+        assert found(reader, "zebra")[1] == []
+
+
+@pytest.mark.parametrize("damage", ["vectors", "meta", "pointer", "gone"])
+def test_damaged_index_is_built_anew_from_the_catalogue(tmp_path: Path, damage: str) -> None:
+    with filled(tmp_path) as library:
+        library.sync()
+        before = found(library, "green tea")
+    noted: list[Path] = []
+    if damage == "vectors":
+        path = tmp_path / "vectors.faiss"
+        path.write_bytes(path.read_bytes()[:-300] + bytes(300))
+    elif damage == "meta":
+        next((tmp_path / "keywords").glob("bm25-*/meta.json")).write_text("")
+    elif damage == "pointer":
+        (tmp_path / "keywords" / "index.json").write_text("[]")
+    else:
+        (tmp_path / "vectors.faiss").unlink()
+        keywords_module.shutil.rmtree(tmp_path / "keywords")
+    with opened(tmp_path, create=False, note=noted.append) as library:
+        assert found(library, "green tea") == before
+    assert [path.name for path in noted] == {
+        "vectors": ["vectors.faiss"],
+        "meta": ["keywords"],
+        "pointer": ["keywords"],
+        "gone": [],
+    }[damage]
+    with opened(tmp_path, create=False, note=noted.append) as library:
+        assert found(library, "green tea") == before
+        assert len(noted) <= 1
+
+
+def test_catalogue_from_a_backup_beside_newer_indexes(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        library.purge()
+        old = (tmp_path / "catalogue.sqlite").read_bytes()
+        add(library, document("later words", source="later.txt"))
+        library.sync()
+    (tmp_path / "catalogue.sqlite").write_bytes(old)
+    with opened(tmp_path, create=False) as library:
+        assert found(library, "later") == (found(library, "later")[0], [])
+        assert len(found(library, "x")[0]) == library.counts().chunks
+
+
+def test_terms_cut_otherwise_are_indexed_anew(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        library.sync()
+    words = Words("other words")
+    with opened(tmp_path, create=False, tokenize=words) as library:
+        assert found(library, "tea")[1]
+        assert words.calls == library.counts().chunks
+
+
+def test_another_model_is_refused_by_name(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    other = EmbeddingIdentity("fingerprint", "bge-m3", 1024)
+    with pytest.raises(LibraryMismatchError) as caught:
+        opened(tmp_path, embedding=other)
+    for word in ("hash", "bge-m3", "localrag rebuild"):
+        assert word in str(caught.value)
+    same_name = EmbeddingIdentity("0123456789abcdef", "hash", 64)
+    with pytest.raises(LibraryMismatchError, match=r"hash \[0123456789ab\]"):
+        opened(tmp_path, embedding=same_name)
+    with opened(tmp_path, embedding=None) as library:
+        assert library.status().embedding == EMBEDDING
+        with pytest.raises(LibraryMismatchError):
+            library.expect(other)
+
+
+def test_status_opens_no_index(tmp_path: Path) -> None:
+    words = Words()
+    filled(tmp_path).close()
+    with opened(tmp_path, create=False, embedding=None, tokenize=words) as library:
+        status = library.status()
+        assert (status.counts.documents, status.counts.sources) == (4, 4)
+        assert [(d.name, d.present, d.behind) for d in status.derived] == [
+            ("vectors.faiss", False, 4),
+            ("keywords", False, 4),
+        ]
+        assert status.chunkings == {"window 40": 4}
+        assert status.writer == ""
+        assert status.size_on_disk > 0
+        with library.writing():
+            thread_saw: list[str] = []
+            thread = threading.Thread(target=lambda: thread_saw.append(library.status().writer))
+            thread.start()
+            thread.join()
+        assert thread_saw[0]
+    assert words.calls == 0
+
+
+def rechunked(library: Library, size: int) -> list[Chunk]:
+    return [
+        chunk
+        for record in library.documents()
+        for chunk in WindowChunker(size, 0).chunk(library.document(record.id))  # type: ignore[arg-type]
+    ]
+
+
+def test_rebuild_shows_old_answers_until_it_is_complete(tmp_path: Path) -> None:
+    other = EmbeddingIdentity("other", "other", 8)
+    with filled(tmp_path) as library, opened(tmp_path, create=False) as reader:
+        before = found(library, "green tea")
+        todo = library.begin_rebuild("plan")
+        for document_id in todo[:2]:
+            chunks = WindowChunker(20, 0).chunk(library.document(document_id))  # type: ignore[arg-type]
+            library.stage([(document_id, chunks, np.eye(8, dtype=np.float32)[[0] * len(chunks)])])
+        assert found(library, "green tea") == before
+        with pytest.raises(ValueError, match="not been staged"):
+            library.finish_rebuild(other, "window 20")
+        assert library.begin_rebuild("plan") == todo[2:]  # goes on where it was cut off
+        add(library, document("added meanwhile", source="new.txt"))
+        for document_id in library.begin_rebuild("plan"):
+            chunks = WindowChunker(20, 0).chunk(library.document(document_id))  # type: ignore[arg-type]
+            library.stage([(document_id, chunks, np.eye(8, dtype=np.float32)[[0] * len(chunks)])])
+        library.finish_rebuild(other, "window 20")
+        assert library.embedding == other
+        assert library.counts().chunks == len(rechunked(library, 20))
+        assert len(library.vectors.search(np.eye(8, dtype=np.float32)[0], 99)) == len(
+            library.keywords.current()
+        )
+        assert library.begin_rebuild("another plan") != []
+        with pytest.raises(LibraryMismatchError):
+            found(reader, "green tea")
+
+
+def test_another_plan_begins_the_rebuild_afresh(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        todo = library.begin_rebuild("one")
+        library.stage([(todo[0], [], np.zeros((0, 8), dtype=np.float32))])
+        assert library.begin_rebuild("two") == todo
+
+
+def test_rebuilding_indexes_changes_no_answer(tmp_path: Path) -> None:
+    with filled(tmp_path) as library:
+        before = found(library, "green tea")
+        library.rebuild_indexes()
+        assert found(library, "green tea") == before
+
+
+def test_no_library_there(tmp_path: Path) -> None:
+    with pytest.raises(LibraryNotFoundError, match="localrag add"):
+        opened(tmp_path / "nowhere", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_foreign_folders_and_files_are_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "me.jpg").write_bytes(b"x")
+    with pytest.raises(LibraryError, match="holds other files"):
+        opened(folder)
+    assert [p.name for p in folder.iterdir()] == ["me.jpg"]
+    with pytest.raises(LibraryError, match="is a file"):
+        opened(folder / "me.jpg")
+    other = tmp_path / "database"
+    other.mkdir()
+    connection = sqlite3.connect(other / "catalogue.sqlite")
+    connection.execute("CREATE TABLE theirs(a)")
+    connection.close()
+    with pytest.raises(LibraryDamagedError, match="another program"):
+        opened(other)
+    (other / "catalogue.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(LibraryDamagedError, match="damaged"):
+        opened(other)
+
+
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "catalogue.sqlite")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(LibraryMismatchError, match="schema 99"):
+        opened(tmp_path)
+
+
+def test_creation_that_was_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "catalogue.sqlite").touch()
+    with pytest.raises(LibraryNotFoundError):
+        opened(tmp_path, create=False, embedding=None)
+    with opened(tmp_path) as library:
+        assert library.counts().documents == 0
+
+
+def test_empty_library_answers_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as library:
+        assert found(library, "anything") == ([], [])
+    with opened(tmp_path, create=False) as library:
+        assert found(library, "anything") == ([], [])
+
+
+def test_many_threads_search_while_one_adds(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+    with filled(tmp_path) as library:
+        done = threading.Event()
+
+        def search() -> None:
+            try:
+                while not done.is_set():
+                    dense, keyword = found(library, "number")
+                    ids = {chunk_id for chunk_id, _ in dense + keyword}
+                    assert set(library.chunks(ids)) == ids
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=search) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(15):
+            add(library, document(f"number {number}", source=f"{number}.txt"))
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert len(found(library, "number")[1]) == 15
+
+
+CLOSES = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT count(*) FROM meta").fetchone()
+connection.close()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locks there belong to a handle")
+@pytest.mark.parametrize("again", ["open", "check", "export"])
+def test_opening_a_library_twice_in_a_process_keeps_its_locks(tmp_path: Path, again: str) -> None:
+    directory = tmp_path / "library"
+    with opened(directory) as library:
+        add(library, document("green tea"))
+        if again == "open":
+            opened(directory).close()
+        elif again == "check":
+            check_library(directory, tokenize=Words(), passage_text=passage_text)
+        else:
+            export_library(directory, tmp_path / "export.zip")
+        catalogue = directory / "catalogue.sqlite"
+        subprocess.run([sys.executable, "-c", CLOSES, str(catalogue)], check=True)
+        # Who closes last deletes the log; what is written to a deleted one is lost with us.
+        assert log_of(catalogue).exists()
+        add(library, document("the harbour", source="b.txt"))
+        count = "SELECT count(*) FROM documents"
+        with closing(sqlite3.connect(catalogue)) as other:
+            assert other.execute(count).fetchone() == (2,)
+
+
+def both(library: Library, question: str) -> list[list[str]]:
+    return [
+        [chunk.text for chunk in library.chunks(chunk for chunk, _ in leg).values()]
+        for leg in found(library, question)
+    ]
+
+
+def test_indexes_of_another_line_of_changes_with_the_same_stamp(tmp_path: Path) -> None:
+    directory, backup = tmp_path / "library", tmp_path / "backup.sqlite"
+    with opened(directory) as library:
+        add(library, document("green tea", source="tea.txt"))
+        library.sync()
+    shutil.copy(directory / "catalogue.sqlite", backup)
+    with opened(directory) as library:
+        add(library, document("many ships", source="ships.txt"))
+        library.sync()
+    shutil.copy(backup, directory / "catalogue.sqlite")
+    with opened(directory) as library:
+        add(library, document("sweet pears", source="pears.txt"))
+    for _ in range(2):
+        with opened(directory) as library:
+            dense, keyword = both(library, "pears")
+            assert sorted(dense) == ["green tea", "sweet pears"]
+            assert keyword == ["sweet pears"]
+        # And what is on disk is mended, too.
+        assert not check_library(directory, tokenize=Words(), passage_text=passage_text).findings

@@ -1,0 +1,447 @@
+"""What is derived from a library counts only where this user's localrag has made it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library_fixtures import Words, add, document, found, open_library, write_protected
+
+from localrag.documents.chunking import passage_text
+from localrag.errors import UsageError
+from localrag.library import sharing
+from localrag.library.checking import check_library
+from localrag.library.gate import KV_FOLDER
+from localrag.library.indexes import tantivy as keywords
+from localrag.models.llms.llama_cpp.state_files import StateFiles
+from localrag.system import seals
+
+HONEST = "the deposit is 500 euros"
+FORGED = "the deposit is 900 euros"
+QUESTION = "deposit euros"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: tmp_path / "cache")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    return filled(tmp_path / "library", HONEST)
+
+
+def filled(directory: Path, text: str) -> Path:
+    with open_library(directory) as library:
+        add(library, document(text, source="contract.txt"))
+        add(library, document("the harbour holds many ships", source="ships.txt"))
+        library.sync()
+    return directory
+
+
+@contextmanager
+def somebody_else(tmp_path: Path, name: str = "mallory") -> Iterator[None]:
+    """Another account: another home, and so another key."""
+    with pytest.MonkeyPatch.context() as account:
+        account.setenv("LOCALRAG_KEYS", str(tmp_path / name / "keys"))
+        account.setattr("platformdirs.user_cache_path", lambda *_, **__: tmp_path / name / "cache")
+        yield
+
+
+def search(directory: Path) -> tuple[Any, list[str]]:
+    """What both legs find, and which indexes were not used."""
+    noted: list[Path] = []
+    with open_library(directory, create=False, note=noted.append) as library:
+        return found(library, QUESTION), sorted(path.name for path in noted)
+
+
+def codes(directory: Path) -> list[str]:
+    inspection = check_library(directory, tokenize=Words(), passage_text=passage_text)
+    assert inspection.ok
+    return [f"{finding.part}:{finding.code}" for finding in inspection.findings]
+
+
+FOREIGN = ["vectors:foreign", "keywords:foreign"]
+BOTH = ["keywords", "vectors.faiss"]
+
+
+def unopened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing reach FAISS or tantivy from disk but what this process has made."""
+
+    def refused(*_: object) -> None:
+        raise AssertionError("a foreign index was opened")
+
+    monkeypatch.setattr("faiss.deserialize_index", refused)
+    monkeypatch.setattr("localrag.library.indexes.tantivy._opened", refused)
+
+
+def test_an_index_that_somebody_else_made_is_never_opened(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, noted = search(library)
+    assert noted == []
+    with somebody_else(tmp_path):
+        forged = filled(tmp_path / "forged", FORGED)
+    for name in ("vectors.faiss", "keywords"):
+        there = library / name
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+        (forged / name).rename(there)
+    assert codes(library) == FOREIGN
+    with monkeypatch.context() as patch:
+        unopened(patch)
+        assert search(library) == (wanted, BOTH)
+    assert search(library) == (wanted, []), "made anew once"
+    assert codes(library) == []
+
+
+def test_one_key_for_two_libraries_does_not_mix_them(library: Path, tmp_path: Path) -> None:
+    wanted, _ = search(library)
+    other = filled(tmp_path / "other", FORGED)
+    for name in ("vectors.faiss", "keywords"):
+        there = library / name
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+        (other / name).rename(there)
+    assert search(library)[0] == wanted
+
+
+def test_an_altered_index_is_damaged_and_not_opened(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = search(library)
+    vectors = library / "vectors.faiss"
+    content = bytearray(vectors.read_bytes())
+    content[30] ^= 1
+    vectors.write_bytes(content)
+    managed = next((library / "keywords").glob("bm25-*/.managed.json"))
+    managed.write_text(json.dumps(["../../../precious"]))
+    inspection = check_library(library, tokenize=Words(), passage_text=passage_text)
+    assert not inspection.ok
+    assert [one.code for one in inspection.findings] == ["unreadable", "unreadable"]
+    unopened(monkeypatch)
+    assert search(library) == (wanted, BOTH)
+
+
+def test_a_file_more_in_an_index_is_noticed(library: Path) -> None:
+    folder = next((library / "keywords").glob("bm25-*"))
+    (folder / f"{'0' * 32}.del").write_bytes(b"")
+    assert search(library)[1] == ["keywords"]
+
+
+def test_a_restored_backup_goes_on_at_once(library: Path, tmp_path: Path) -> None:
+    wanted, _ = search(library)
+    backup = shutil.copytree(library, tmp_path / "backup")
+    shutil.rmtree(library)
+    assert search(backup) == (wanted, [])
+    shutil.copytree(backup, library)
+    assert search(library) == (wanted, [])
+
+
+def test_a_lost_key_loses_nothing(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, _ = search(library)
+    monkeypatch.setenv("LOCALRAG_KEYS", os.environ["LOCALRAG_KEYS"] + "-new")
+    assert codes(library) == FOREIGN
+    assert search(library) == (wanted, BOTH)
+    assert search(library) == (wanted, [])
+
+
+def test_where_no_key_can_be_kept_all_works(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = search(library)
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("LOCALRAG_KEYS", str(tmp_path / "file" / "keys"))
+    assert search(library) == (wanted, BOTH)
+
+
+def test_indexes_of_0_1_are_made_anew_once(library: Path) -> None:
+    wanted, _ = search(library)
+    payload = (library / "vectors.faiss").read_bytes()[:-512]
+    with open_library(library) as opened, opened._catalogue.read() as snapshot:
+        epoch, generation = snapshot.stamp()
+    trailer = {
+        "format": "localrag-vectors-1",
+        "epoch": epoch,
+        "generation": generation,
+        "dimension": 64,
+        "crc32": zlib.crc32(payload),
+    }
+    old = json.dumps(trailer, separators=(",", ":")).encode().ljust(128)
+    (library / "vectors.faiss").write_bytes(payload + old)
+    folder = next((library / "keywords").glob("bm25-*")).name
+    pointer = {"folder": folder, "epoch": epoch, "generation": generation, "terms": "words"}
+    (library / "keywords" / "index.json").write_text(json.dumps(pointer))
+    assert codes(library) == FOREIGN
+    assert search(library) == (wanted, BOTH)
+    assert search(library) == (wanted, [])
+
+
+def test_a_read_only_library_of_somebody_else_is_quick_the_second_time(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = search(library)
+    with somebody_else(tmp_path), write_protected(library, monkeypatch):
+        before = {path: path.lstat().st_mtime_ns for path in library.rglob("*")}
+        assert search(library) == (wanted, [])
+        assert search(library) == (wanted, [])
+        assert {path: path.lstat().st_mtime_ns for path in library.rglob("*")} == before
+        (kept,) = (tmp_path / "mallory" / "cache" / "derived").iterdir()
+        assert {"vectors.faiss", "keywords"} <= {path.name for path in kept.iterdir()}
+        if os.name != "nt":
+            assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+        with monkeypatch.context() as patch:
+            patch.setattr("localrag.library.indexes.following._follow_vectors", None)
+            assert search(library)[0][0] == wanted[0]
+        with open_library(library, create=False) as opened:
+            assert all(one.present and not one.behind for one in opened.status().derived)
+
+
+def test_the_owners_indexes_are_left_alone_by_others(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = search(library)
+    with somebody_else(tmp_path), monkeypatch.context() as account:
+        account.setattr("localrag.library.places._is_ours", lambda _: False)
+        assert search(library)[0] == wanted
+        with open_library(library) as opened:
+            add(opened, document("one more deposit", source="more.txt"))
+            opened.sync()
+    assert search(library)[1] == [], "behind, and not foreign"
+    with somebody_else(tmp_path), monkeypatch.context() as account:
+        account.setattr("localrag.library.places._is_ours", lambda _: False)
+        with open_library(library) as opened:
+            opened.remove(sources=["contract.txt"])
+    assert not (library / "vectors.faiss").exists(), "what was removed is in no file"
+    assert not (library / "keywords").exists()
+    assert len(search(library)[0][0]) == 2
+
+
+# States of the language model
+
+
+def test_a_planted_state_is_never_read(tmp_path: Path) -> None:
+    folder = tmp_path / KV_FOLDER
+    with somebody_else(tmp_path):
+        StateFiles(folder, 10_000, "weights").put(b"tokens", b"900 euros")
+    assert StateFiles(folder, 10_000, "weights").get(b"tokens") is None
+    assert list(folder.iterdir()) == []
+
+
+def test_check_counts_states_that_are_not_ours(library: Path, tmp_path: Path) -> None:
+    folder = library / KV_FOLDER
+    StateFiles(folder, 10_000, "weights").put(b"mine", b"500 euros")
+    assert codes(library) == []
+    with somebody_else(tmp_path):
+        StateFiles(folder, 10_000, "weights").put(b"theirs", b"900 euros")
+    assert codes(library) == ["files:foreign"]
+
+
+def test_states_delete_nothing_but_states(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter").write_text("mine" * 100)
+    os.utime(home / "letter", (1, 1))
+    StateFiles(home, 100, "weights").put(b"tokens", b"state")
+    assert (home / "letter").exists()
+    if os.name != "nt":
+        (tmp_path / KV_FOLDER).symlink_to(home)
+        StateFiles(tmp_path / KV_FOLDER, 100, "weights").put(b"other", b"state")
+        assert len(list(home.iterdir())) == 2
+
+
+@pytest.mark.timeout(60)
+def test_files_that_claim_a_terabyte_are_not_read(library: Path) -> None:
+    wanted, _ = search(library)
+    StateFiles(library / KV_FOLDER, 10_000, "weights").put(b"mine", b"500 euros")
+    names = ("vectors.faiss", "keywords/index.json", "keywords/bm25-*/*.term", "kv/*.kv")
+    for name in names:
+        (path,) = library.glob(name)
+        os.truncate(path, 1 << 40)
+        check_library(library, tokenize=Words(), passage_text=passage_text)
+        assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"none") is None
+        assert search(library)[0] == wanted
+        if name != "kv/*.kv":
+            assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"mine") is not None
+    assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"mine") is None
+
+
+# A group's library
+
+posix = pytest.mark.skipif(os.name == "nt", reason="only on POSIX")
+
+
+def group() -> str:
+    import grp
+
+    return grp.getgrgid(os.getgid()).gr_name
+
+
+@posix
+def test_a_group_shares_indexes_once_each_has_accepted(library: Path, tmp_path: Path) -> None:
+    sharing.share(library, group())
+    wanted, noted = search(library)
+    assert noted == []
+    with somebody_else(tmp_path, "bob"):
+        assert codes(library) == FOREIGN
+        sharing.accept(library)
+        assert codes(library) == []
+        assert search(library) == (wanted, [])
+        with open_library(library) as opened:
+            assert opened.status().shared
+            add(opened, document("one more deposit", source="more.txt"))
+            opened.sync()
+    assert search(library)[1] == []
+    assert codes(library) == []
+    for path in (library, *library.rglob("*")):
+        wanted_mode = 0o2770 if path.is_dir() else 0o660
+        if not path.name.endswith(".lock"):
+            assert stat.S_IMODE(path.stat().st_mode) == wanted_mode, path
+
+
+@posix
+def test_a_key_that_comes_with_a_library_is_not_taken(library: Path, tmp_path: Path) -> None:
+    wanted, _ = search(library)
+    with somebody_else(tmp_path):
+        forged = filled(tmp_path / "forged", FORGED)
+        sharing.share(forged, group())
+        search(forged)
+    for name in ("vectors.faiss", "keywords"):
+        there = library / name
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+        (forged / name).rename(there)
+    (forged / "seal.key").rename(library / "seal.key")
+    assert search(library) == (wanted, BOTH)
+    with open_library(library) as opened:
+        assert not opened.status().shared
+
+
+@posix
+def test_a_shared_library_is_closed_again(library: Path) -> None:
+    sharing.share(library, group())
+    wanted, _ = search(library)
+    sharing.unshare(library)
+    assert not (library / "seal.key").exists()
+    assert search(library) == (wanted, [])
+    for path in (library, *library.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+@posix
+def test_what_cannot_be_shared(library: Path) -> None:
+    with pytest.raises(UsageError, match="no group"):
+        sharing.share(library, "no-such-group-here")
+    with pytest.raises(UsageError, match="no key"):
+        sharing.accept(library)
+
+
+# The key itself
+
+
+def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
+    with somebody_else(tmp_path):
+        first = seals.own_seal()
+        seals._own.cache_clear()
+        assert seals.own_seal().name == first.name
+        path = seals.keys_folder() / "seal.key"
+        assert len(path.read_bytes()) == 32
+        if os.name != "nt":
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+            path.chmod(0o644)
+            seals._own.cache_clear()
+            seals.own_seal()
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.write_bytes(b"short")
+        seals._own.cache_clear()
+        assert seals.own_seal().name != first.name
+        assert len(path.read_bytes()) == 32
+
+
+def test_a_seal_is_over_parts_and_not_over_their_sum() -> None:
+    seal = seals.Seal(b"k" * 32)
+    assert seal.fits(seal.of(b"ab", b"c"), b"ab", b"c")
+    assert not seal.fits(seal.of(b"ab", b"c"), b"a", b"bc")
+    assert not seals.Seal(b"l" * 32).fits(seal.of(b"ab"), b"ab")
+
+
+def test_both_indexes_are_kept_where_both_are_made_at_once(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (library / "vectors.faiss").unlink()
+    (library / "keywords" / "index.json").unlink()
+    filling, go_on = threading.Event(), threading.Event()
+    fill = keywords._fill
+
+    def slowly(*arguments: Any) -> None:
+        filling.set()
+        go_on.wait(10)
+        fill(*arguments)
+
+    monkeypatch.setattr(keywords, "_fill", slowly)
+    with open_library(library, create=False) as opened:
+        first = threading.Thread(target=opened.keywords.current)
+        second = threading.Thread(target=opened.vectors.current)
+        first.start()
+        assert filling.wait(10)
+        second.start()
+        second.join(0.2)
+        go_on.set()
+        first.join()
+        second.join()
+    assert (library / "vectors.faiss").exists()
+    assert codes(library) == []
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only for root")
+def test_root_leaves_nothing_of_its_own_in_somebodys_library(library: Path) -> None:
+    nobody = 65534
+    (library / "write.lock").unlink()
+    for path in (library, *library.rglob("*")):
+        os.chown(path, nobody, nobody)
+    before = sorted(path for path in library.rglob("*") if "-" not in path.name)
+    with open_library(library) as opened:
+        assert opened.is_of_others
+        assert found(opened, QUESTION)[1]
+        add(opened, document("a ferry leaves at nine", source="ferry.txt"))
+        opened.remove(sources=["ships.txt"])
+        assert found(opened, "ferry")[1]
+    assert {path.lstat().st_uid for path in library.rglob("*")} == {nobody}
+    assert set(library.rglob("*")) <= {*before, library / "write.lock"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only on POSIX")
+def test_an_index_that_cannot_be_listed_shuts_nobody_out(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = library / "keywords" / "bm25-00000000"
+    other.mkdir()
+    true = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path == other:
+            raise PermissionError(13, "Permission denied", str(path))
+        return true(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert search(library)[1] == []
+
+
+def test_a_state_longer_than_any_disk_is_not_read_to_its_end(library: Path) -> None:
+    folder = library / KV_FOLDER
+    folder.mkdir()
+    for digit in "0123":
+        state = folder / f"{digit * 40}.kv"
+        state.write_bytes(b"")
+        os.truncate(state, 3 << 30)
+    started = time.monotonic()
+    assert codes(library) == ["files:foreign"]
+    assert time.monotonic() - started < 10
