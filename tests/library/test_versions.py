@@ -116,7 +116,7 @@ def test_an_old_library_is_checked_exported_and_imported(old: Path, tmp_path: Pa
 DIES = """
 import os, sys
 from pathlib import Path
-from localrag.library import migrations
+from localrag.library.catalogue import migrations
 from localrag.library.catalogue.catalogue import Catalogue
 
 def last(connection):
