@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,13 +34,13 @@ from localrag.rag.conversation import Turn
 from localrag.types import Answer, ScoredChunk, Step
 
 if TYPE_CHECKING:
-    from localrag.evaluation.comparisons.modes import Asked, Compared, Tell
-    from localrag.evaluation.comparisons.rerankers import Comparison
+    from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, OnStage
+    from localrag.evaluation.comparisons.pairs import Verdict
+    from localrag.evaluation.comparisons.rerankers import Graded
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
     from localrag.models.embeddings.base import Embedder
     from localrag.rag.conversation import Conversation
-    from localrag.rerankers.base import Reranking
 
 AnyPath = str | os.PathLike[str]
 
@@ -218,51 +218,54 @@ class LocalRAG:
         reference: str = "",
         k: int | None = None,
         progress: Callable[[str], None] = _nothing,
-    ) -> Comparison:
+    ) -> Comparison[Graded]:
         """The same question through every reranker: passages, ranks, answers, times.
 
         With a `reference` answer the language model grades passages and answers by it.
         `progress` hears the name of each reranker as its turn comes. A cross-encoder is
         left out, with a note to `on_note`, where none has been pulled.
         """
-        from localrag.evaluation.comparisons.rerankers import compare
-        from localrag.evaluation.comparisons.rerankers_verdict import ReferenceJudge
+        from localrag.evaluation.comparisons.base import JUDGE, Asked, Comparison, compare
+        from localrag.evaluation.comparisons.rerankers import ReferenceJudge, reranked
 
         engine, tell = self.engine, self._telling(unheard)
+        depth = k = k or self.settings.answer.k
 
         def write(text: str, contexts: Sequence[ScoredChunk]) -> Answer:
             return engine.answer_from(text, lambda *_: list(contexts), rerank=False)
 
         allowed = hosted.sendable(self.settings, self.library)
-        rerankings: list[tuple[str, Reranking | None]] = []
+        variants = []
         for kind in RERANKERS:
             try:
-                rerankings.append((kind, engine.reranking(kind)))
+                reranking = engine.reranking(kind)
             except ModelNotFoundError as error:
                 self._on_note(spoken(error))
-        return compare(
-            question,
-            lambda text, depth: engine.retrieve(text, depth, allowed),
-            rerankings,
-            write,
-            k=k or self.settings.answer.k,
-            judge=ReferenceJudge(engine.model.llm, engine.model.chooser),
-            reference=reference,
-            progress=progress,
-            on_step=tell,
+                continue
+            depth = max(depth, reranking.candidates if reranking else 0)
+            variants.append(reranked(kind, reranking, write, k, tell))
+        model = engine.model
+        compared = compare(
+            [Asked(question, reference)],
+            variants,
+            ReferenceJudge(model.llm, model.chooser),
+            search=lambda text: engine.retrieve(text, depth, allowed),
+            on_stage=lambda stage: None if stage.name == JUDGE else progress(stage.name),
         )
+        return Comparison(tuple(one.name for one in variants), model.llm.name, 1, tuple(compared))
 
     def compare_modes(
         self,
         questions: Sequence[Asked],
         modes: tuple[str, str],
-        tell: Tell = _nothing,
+        on_stage: OnStage = _nothing,
         *,
         k: int | None = None,
-    ) -> Iterator[Compared]:
+    ) -> Generator[Compared[Verdict], None, None]:
         """Each question answered in both modes and judged; each comes as soon as it is done."""
-        from localrag.evaluation.comparisons.modes import compare_modes
-        from localrag.evaluation.comparisons.modes_judge import PairJudge
+        from localrag.evaluation.comparisons.base import compare
+        from localrag.evaluation.comparisons.modes import in_mode
+        from localrag.evaluation.comparisons.pairs import PairJudge
 
         engine, hear = self.engine, self._telling(unheard)
         only = hosted.sendable(self.settings, self.library)
@@ -275,7 +278,9 @@ class LocalRAG:
 
         engine.retrieve(questions[0].question, 1)  # what is loaded now is no answer's time
         judge = PairJudge(engine.model.llm, engine.model.chooser)
-        return compare_modes(questions, modes, write, judge, tell)
+        return compare(
+            questions, [in_mode(mode, write) for mode in modes], judge, on_stage=on_stage
+        )
 
     def standalone(self, question: str, history: Sequence[Turn]) -> str:
         """A follow-up as it is searched for: understood in the light of the last turn."""

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import jinja2
 import pytest
+from jinja2 import nodes
 
 from localrag import errors
 from localrag.messages import interface_language, spoken, tr, translate
@@ -74,6 +76,15 @@ class Module:
                 return False
 
 
+def texts_of_template(source: str) -> list[str | None]:
+    """What a page's template gives to `tr`, None where reading cannot tell."""
+    return [
+        call.args[0].value if isinstance(call.args[0], nodes.Const) else None
+        for call in jinja2.Environment().parse(source).find_all(nodes.Call)
+        if isinstance(call.node, nodes.Name) and call.node.name == "tr"
+    ]
+
+
 def collect() -> tuple[dict[str, str], list[str]]:
     """Template -> where it stands, and the places whose text cannot be read off."""
     found: dict[str, str] = {}
@@ -89,6 +100,13 @@ def collect() -> tuple[dict[str, str], list[str]]:
                 unclear.append(f"{where}: {ast.unparse(node)}")
             for text in texts or []:
                 found.setdefault(text, where)
+    for path in sorted(PACKAGE.rglob("templates/*.html")):
+        where = path.relative_to(PACKAGE).as_posix()
+        for said in texts_of_template(path.read_text(encoding="utf-8")):
+            if said is None:
+                unclear.append(where)
+            else:
+                found.setdefault(said, where)
     return found, unclear
 
 
@@ -129,6 +147,8 @@ def test_the_collection_reads_every_shape_and_names_what_it_cannot_read() -> Non
     found = sorted(text for part in texts for text in part or [])
     assert found == ["five", "four", "one", "three", "two"]
     assert texts.count(None) == 2
+    page = "{% set x = tr('six') %}<a title=\"{{ tr('seven', n=1) }}\">{{ tr(x) }}{{ other('8') }}"
+    assert texts_of_template(page) == ["six", "seven", None]
 
 
 def test_every_text_can_be_read_off_the_source() -> None:

@@ -84,8 +84,8 @@ def ask(
 ) -> None:
     """Ask and print."""
     from localrag.api import Asking, LocalRAG
-    from localrag.cli.render import answer_json
     from localrag.config.settings import load_settings
+    from localrag.presentation.records import plain
 
     settings = load_settings()
     if (strict or budget) and (mode or settings.answer.mode) != "self-rag":
@@ -103,7 +103,7 @@ def ask(
         library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
     ) as rag:
         if as_json:
-            emit_json(answer_json(rag.ask(question, **asked)))
+            emit_json(plain(rag.ask(question, **asked)))
         else:
             print_answer(rag, question, asked, explain=explain)
 

@@ -18,7 +18,7 @@ def chat(explain: bool, library: Path, as_json: bool) -> None:
     """Read questions until the end of input; with `--json`, one object for each."""
     from localrag.api import Asking, LocalRAG
     from localrag.cli.ask import print_answer
-    from localrag.cli.render import answer_json
+    from localrag.presentation.records import plain
     from localrag.rag.conversation import Turn
 
     with LocalRAG.open(library, create=False, on_damage=note_rebuilding) as rag:
@@ -30,7 +30,7 @@ def chat(explain: bool, library: Path, as_json: bool) -> None:
                 note(tr("Understood as: {question}", question=searched))
             if as_json:
                 answer = rag.ask(searched)
-                emit_json({"asked": question, **answer_json(answer)})
+                emit_json({"asked": question, **plain(answer)})
             else:
                 answer = print_answer(rag, searched, Asking(), explain=explain)
             history = (*history, Turn(searched, answer.text))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 import click
 
 from localrag.cli.output import (
     MODES,
+    Item,
     emit_json,
     json_option,
     library_option,
@@ -18,13 +21,16 @@ from localrag.cli.output import (
     stdout_console,
 )
 from localrag.messages import tr
-from localrag.presentation.steps import decision
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from localrag.evaluation.comparisons.rerankers import Comparison, Way
+    from localrag.api import LocalRAG
+    from localrag.evaluation.comparisons.base import Asked, Compared, Stage, Way
+    from localrag.evaluation.comparisons.pairs import Verdict
+    from localrag.presentation.comparisons import Shown
 
 
 def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, str] | None:
@@ -99,35 +105,38 @@ def compare(
             tr("--questions needs --modes, and the reference answers stand in the file.")
         )
     if page:
-        check_page(page)
-    if modes:
-        from localrag.cli.compare_modes import run
-        from localrag.evaluation.comparisons.modes import asked_with, read_questions
-
-        questions = read_questions(file) if file else [asked_with(question or "", reference)]
-        run(library, questions, modes, k=k, page=page, as_json=as_json)
-        return
+        _check_page(page)
     from localrag.api import LocalRAG
+    from localrag.evaluation.comparisons.base import Comparison, asked_with, read_questions
+    from localrag.presentation.comparisons import of_modes, of_rerankers, render_page
+    from localrag.system.files import write_output
 
-    assert question is not None  # noqa: S101 - checked above
+    questions = read_questions(file) if file else [asked_with(question or "", reference)]
+    stopped: BaseException | None = None
     with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
-        comparison = rag.compare(
-            question,
-            reference=reference.strip(),
-            k=k,
-            progress=lambda name: note(tr("Reranking: {name} …", name=name)),
-        )
+        if modes:
+            done, stopped = _in_modes(rag, questions, modes, k)
+            shown = of_modes(Comparison(modes, rag.model.llm.name, len(questions), tuple(done)))
+        else:
+            compared = rag.compare(
+                question or "",
+                reference=reference.strip(),
+                k=k,
+                progress=lambda name: note(tr("Reranking: {name} …", name=name)),
+            )
+            shown = of_rerankers(compared)
     if page:
-        from localrag.evaluation.comparisons.rerankers_page import render_page
-
-        write_page(page, render_page(comparison))
+        write_output(page, render_page(shown))
+        note(tr("The page is in {path}.", path=page))
     if as_json:
-        emit_json(comparison_json(comparison))
+        emit_json(shown.record())
     elif not page:
-        _print(stdout_console(), comparison)
+        _print(stdout_console(), shown)
+    if stopped is not None:
+        raise stopped
 
 
-def check_page(path: Path) -> None:
+def _check_page(path: Path) -> None:
     """Raise `UsageError` where no page can be written, before a long run and not after it."""
     from localrag.errors import UsageError
     from localrag.system.files import check_output
@@ -143,85 +152,111 @@ def check_page(path: Path) -> None:
         ) from error
 
 
-def write_page(path: Path, html: str) -> None:
-    """Write a page and say where it is."""
-    from localrag.system.files import write_output
+def _in_modes(
+    rag: LocalRAG, questions: Sequence[Asked], modes: tuple[str, str], k: int | None
+) -> tuple[list[Compared[Verdict]], BaseException | None]:
+    """What was done, and what stopped or failed the run where something was done before that."""
+    from localrag.cli.eval_work import duration
+    from localrag.errors import LocalragError
+    from localrag.evaluation.comparisons.base import JUDGE
+    from localrag.presentation.comparisons import name_of
 
-    write_output(path, html)
-    note(tr("The page is in {path}.", path=path))
+    def say_stage(stage: Stage) -> None:
+        name = tr("judging") if stage.name == JUDGE else name_of(stage.name)
+        note(
+            tr(
+                "question {number} of {all}: {name} …",
+                number=stage.number,
+                all=len(questions),
+                name=name,
+            )
+        )
+
+    note(tr("Reading …"))
+    done: list[Compared[Verdict]] = []
+    try:
+        with closing(rag.compare_modes(questions, modes, say_stage, k=k)) as comparing:
+            started = time.monotonic()
+            for compared in comparing:
+                done.append(compared)
+                if len(done) < len(questions):
+                    left = (time.monotonic() - started) / len(done) * (len(questions) - len(done))
+                    note(
+                        tr(
+                            "{done} of {asked} questions, {time} left",
+                            done=len(done),
+                            asked=len(questions),
+                            time=duration(left),
+                        )
+                    )
+    except (KeyboardInterrupt, LocalragError) as error:
+        if not done:
+            raise
+        return done, error
+    return done, None
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """A comparison as JSON."""
-    from localrag.cli.render import hit_json
+def _print(console: Console, shown: Shown) -> None:
+    from rich.text import Text
 
-    return {
-        "question": comparison.question,
-        "language": comparison.language,
-        "reference": comparison.reference,
-        "search_seconds": round(comparison.search_seconds, 3),
-        "candidates": [hit_json(candidate) for candidate in comparison.candidates],
-        "ways": [_way_json(way) for way in comparison.ways],
-        "grades": [asdict(one) for one in comparison.grades],
-        "verdict": comparison.verdict,
-        "verdict_seconds": round(comparison.verdict_seconds, 3),
-    }
+    from localrag.presentation.comparisons import verdict_heads, verdict_rows
 
-
-def _way_json(way: Way) -> dict[str, Any]:
-    from localrag.cli.render import answer_json, hit_json
-
-    return {
-        "name": way.name,
-        "passages": [
-            {"rank": rank, "rank_before": placed.before} | hit_json(placed.context)
-            for rank, placed in enumerate(way.passages, start=1)
-        ],
-        "answer": answer_json(way.answer),
-        "rerank_seconds": round(way.rerank_seconds, 3),
-        "answer_seconds": round(way.answer_seconds, 3),
-        "remark": decision(way.rerank, "en") if way.rerank else "",
-        "same_answer_as": way.same_answer_as,
-    }
+    for number, one in enumerate(shown.comparison.questions, start=1):
+        console.print()
+        console.print(Text(f"{number}. {as_name(one.asked.question)}", style="bold"))
+        if one.asked.reference:
+            label = tr("Reference answer")
+            console.print(Text(f"{label}: {as_name(one.asked.reference)}", style="dim"))
+        for way in one.ways:
+            _print_way(console, way)
+        if not one.candidates:
+            console.print(_table(verdict_heads(), verdict_rows(one)))
+    console.print()
+    for section in shown.sections:
+        console.print(Text(section.heading, style="bold"))
+        for line in section.lines:
+            console.print(Text("  " + line))
 
 
-def _print(console: Console, comparison: Comparison) -> None:
-    from pathlib import PurePath
+def _print_way(console: Console, way: Way) -> None:
+    from rich.text import Text
 
+    from localrag.cli.render import marked_text
+    from localrag.presentation import comparisons as words
+
+    def place(source: str, page: int) -> str:
+        return tr("{name}, p. {page}", name=PurePath(source).name, page=page)
+
+    answer = way.answer
+    title = Text(words.capitalised(words.name_of(way.name)), style="bold cyan")
+    about = f"  {words.times(way)} · {words.outcome(way.outcome)}"
+    console.print(title.append(about, style="dim"))
+    console.print(Text(marked_text(answer) if answer.support else answer.text))
+    if way.passages:
+        rows = []
+        for rank, placed in enumerate(way.passages, start=1):
+            chunk = placed.context.chunk
+            where = place(placed.context.source, chunk.first_page)
+            shown = f"{where}: {words.excerpt(chunk.text, 120)}"
+            rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", shown))
+        heads = tr("Rank"), tr("Before"), tr("Score"), tr("Passage")
+        console.print(_table(heads, rows))
+    else:
+        for citation in answer.citations:
+            where = place(citation.source, citation.page)
+            console.print(Item(Text(f"[{citation.marker}] {where}", style="cyan")))
+    if line := words.remark(way):
+        console.print(Text(line, style="dim"))
+
+
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+    """One line a row, cut off where the terminal ends."""
     from rich.table import Table
     from rich.text import Text
 
-    for way in comparison.ways:
-        times = tr(
-            "reranking {rerank:.1f} s, answer {answer:.1f} s",
-            rerank=way.rerank_seconds,
-            answer=way.answer_seconds,
-        )
-        if way.same_answer_as:
-            times = tr(
-                "reranking {rerank:.1f} s; same passages in the same order as “{other}”, so the "
-                "same answer",
-                rerank=way.rerank_seconds,
-                other=way.same_answer_as,
-            )
-        console.print()
-        console.print(Text(way.name, style="bold cyan").append(f"  {times}", style="dim"))
-        console.print(Text(way.answer.text))
-        table = Table(box=None, header_style="dim", pad_edge=False, show_edge=False)
-        for heading in (tr("Rank"), tr("Before"), tr("Score"), tr("Passage")):
-            table.add_column(heading, no_wrap=True, overflow="ellipsis")
-        for rank, placed in enumerate(way.passages, start=1):
-            context = placed.context
-            name = tr(
-                "{name}, p. {page}",
-                name=PurePath(context.source).name,
-                page=context.chunk.first_page,
-            )
-            excerpt = " ".join(context.chunk.text.split())[:120]
-            row = (str(rank), str(placed.before), f"{context.score:.3f}", f"{name}: {excerpt}")
-            table.add_row(*(Text(as_name(cell)) for cell in row))
-        console.print(table)
-    if comparison.verdict:
-        console.print()
-        console.print(Text(tr("Compared with the reference answer"), style="bold"))
-        console.print(Text(comparison.verdict))
+    table = Table(box=None, header_style="dim", pad_edge=False, show_edge=False)
+    for head in heads:
+        table.add_column(head, no_wrap=True, overflow="ellipsis")
+    for cells in rows:
+        table.add_row(*(Text(as_name(cell)) for cell in cells))
+    return table

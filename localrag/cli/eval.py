@@ -133,8 +133,8 @@ def run(
     from localrag.errors import UsageError
     from localrag.evaluation.dataset import evenly, read_dataset
     from localrag.evaluation.remembered import CallStore
-    from localrag.evaluation.reports.report import report_json
     from localrag.evaluation.scoring import JUDGED
+    from localrag.presentation.reports import report_json
 
     inputs = [dataset, *configs, *filter(None, [judge]), *_files_of(documents)]
     _check_outputs(inputs, page, table)
@@ -198,7 +198,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     from localrag.evaluation.judging.gold_set import gold_items
     from localrag.evaluation.judging.judge import Judge
     from localrag.evaluation.remembered import CallStore
-    from localrag.evaluation.reports.report import trust_json
+    from localrag.presentation.reports import trust_json
 
     settings = work.settings_of(judge)
     folder = cache or work.cache_folder()
@@ -321,7 +321,7 @@ def make(
 
 def _write_page(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
-    from localrag.evaluation.reports.page import render_page
+    from localrag.presentation.reports import render_page
     from localrag.system.files import write_output
 
     try:
@@ -364,7 +364,7 @@ def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None
 
 def _write_table(path: Path, report: Report) -> None:
     from localrag.errors import UsageError
-    from localrag.evaluation.reports.csv_table import write_csv
+    from localrag.presentation.csv_table import write_csv
     from localrag.system.files import write_output
 
     try:

@@ -23,7 +23,7 @@ WORST = 5
 
 def print_report(report: Report) -> None:
     """The table of metrics, what the runs differ in, how far to trust it, the worst cases."""
-    from localrag.evaluation.reports.wording import remarks
+    from localrag.presentation.reports import remarks
 
     console = stdout_console()
     # More than two do not stand side by side in a terminal of 80 columns.
@@ -84,7 +84,7 @@ def _table(*columns: str) -> Table:
 
 def print_trust(trust: Trust) -> None:
     """The judge's agreement with the labelled set."""
-    from localrag.evaluation.reports.wording import trust_remarks
+    from localrag.presentation.reports import trust_remarks
 
     console = stdout_console()
     table = _table(tr("Metric"))
@@ -129,8 +129,8 @@ def _cell(summary: Summary) -> str:
 def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[EvaluatedRun, ...]) -> None:
     from rich.text import Text
 
-    from localrag.evaluation.reports.advice import bad_cases, explain
-    from localrag.evaluation.reports.wording import trial
+    from localrag.evaluation.reports.advice import bad_cases
+    from localrag.presentation.reports import explain, trial
 
     cases = bad_cases(run, others)
     if not cases:

@@ -314,10 +314,10 @@ def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
     from localrag.evaluation.dataset import Sample
     from localrag.evaluation.judging.judge import Judge
     from localrag.evaluation.remembered import CallStore, RememberedModel
-    from localrag.evaluation.reports.page import render_page
-    from localrag.evaluation.reports.report import Report, report_json
+    from localrag.evaluation.reports.report import Report
     from localrag.evaluation.runs import answers, evaluate
     from localrag.evaluation.scoring import Scorer
+    from localrag.presentation.reports import render_page, report_json
 
     def unheard(done: int, total: int, left: float | None) -> None:
         """Nobody watches the progress."""

@@ -1,18 +1,17 @@
-"""How passages and answers look to a person, and as JSON."""
+"""How passages and answers look to a person."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from localrag.cli.output import Item
 from localrag.messages import tr
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
-from localrag.types import Answer, LeftOut, Rating, ScoredChunk, Step
+from localrag.types import Answer, LeftOut, Rating, ScoredChunk
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,67 +26,6 @@ def pages(context: ScoredChunk) -> str:
     """`3` or `3-4`."""
     first, last = context.chunk.first_page, context.chunk.last_page
     return str(first) if first == last else f"{first}-{last}"
-
-
-def hit_json(context: ScoredChunk) -> dict[str, Any]:
-    """One passage as JSON, with the rank that each leg gave."""
-    chunk = context.chunk
-    return {
-        "source": context.source,
-        "page": chunk.first_page,
-        "last_page": chunk.last_page,
-        "heading": chunk.heading,
-        "score": context.score,
-        "text": chunk.text,
-        "ranks": {rank.leg: {"rank": rank.rank, "score": rank.score} for rank in context.ranks},
-        "chunk_id": chunk.id,
-    }
-
-
-def step_json(step: Step) -> dict[str, Any]:
-    """A step of a trace as JSON."""
-    return {
-        "name": step.kind,
-        "decision": decision(step, "en"),
-        "values": dict(step.values),
-        "score": step.score,
-        "seconds": round(step.seconds, 3),
-    }
-
-
-def answer_json(answer: Answer) -> dict[str, Any]:
-    """An answer as JSON."""
-    return {
-        "question": answer.question,
-        "answer": answer.text,
-        "language": answer.language,
-        "grounded": answer.grounded,
-        "citations": [
-            {
-                "marker": citation.marker,
-                "source": citation.source,
-                "page": citation.page,
-                "quote": citation.quote,
-            }
-            for citation in answer.citations
-        ],
-        "contexts": [hit_json(context) for context in answer.contexts],
-        "trace": [step_json(step) for step in answer.trace],
-        "seconds": round(answer.seconds, 3),
-        "support": [
-            {
-                "text": answer.text[sentence.start : sentence.end],
-                "rating": sentence.rating,
-                "share": round(sentence.share, 3),
-            }
-            for sentence in answer.support
-        ],
-        "metrics": asdict(answer.metrics) if answer.metrics else None,
-        "left_out": [
-            {"source": each.source, "page": each.page, "text": each.text}
-            for each in answer.left_out
-        ],
-    }
 
 
 _MARKS: dict[Rating, str] = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}

@@ -55,8 +55,9 @@ def search(
 ) -> None:
     """Search and print."""
     from localrag.api import LocalRAG
-    from localrag.cli.render import hit_json, print_hits, step_json
+    from localrag.cli.render import print_hits
     from localrag.config.settings import load_settings
+    from localrag.presentation.records import plain
     from localrag.presentation.steps import step_line
 
     overrides: dict[str, object] = {"retrieval.mode": mode} if mode else {}
@@ -74,9 +75,7 @@ def search(
             on_step=steps.append,
         )
     if as_json:
-        found = [hit_json(hit) for hit in hits]
-        trace = [step_json(step) for step in steps]
-        emit_json({"question": question, "hits": found, "trace": trace})
+        emit_json({"question": question, "hits": plain(hits), "trace": plain(steps)})
         return
     for step in steps:
         if step.kind != "rerank":  # what it has to say was said when it happened

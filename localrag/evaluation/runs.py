@@ -51,9 +51,9 @@ class Summary:
     name: str
     mean: float | None
     interval: tuple[float, float] | None
-    scored: int
     unreadable: int
     undefined: int
+    scored: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from evaluation.mode_answers import compared, self_rag, standard
 from localrag import api
 from localrag.cli.group import cli
 from localrag.errors import BackendError
-from localrag.evaluation.comparisons.modes import Asked, Compared, Stage
+from localrag.evaluation.comparisons.base import Asked, Compared, Stage
+from localrag.evaluation.comparisons.pairs import Verdict
 
 
 class Rag:
@@ -40,7 +41,7 @@ class Rag:
 
     def compare_modes(
         self, questions: Sequence[Asked], modes: tuple[str, str], tell: Any, *, k: int | None
-    ) -> Iterator[Compared]:
+    ) -> Iterator[Compared[Verdict]]:
         self.k = k
         for number, asked in enumerate(questions, start=1):
             for name in (*modes, "judge"):

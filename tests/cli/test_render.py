@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from localrag.cli.render import (
-    answer_json,
     marked_text,
     print_evidence,
     print_hits,
     print_left_out,
     print_trace,
 )
+from localrag.presentation.records import plain as record_of
 from localrag.presentation.steps import step_line
 from localrag.types import (
     Answer,
@@ -187,8 +187,8 @@ def test_a_trace_is_chinese_for_a_person_and_english_in_json(
     line = shown(printed).splitlines()[1]
     assert line.startswith(step)
     assert text in line
-    (told,) = answer_json(answer)["trace"]
-    assert (told["name"], told["decision"], told["values"]) == (kind, english, values)
+    (told,) = record_of(answer)["trace"]
+    assert (told["name"], told["decision"], told["values"]) == (kind, english, record_of(values))
 
 
 def test_the_old_names_of_a_step_work_for_one_release() -> None:
@@ -234,11 +234,11 @@ def test_marks_stand_behind_their_sentences(monkeypatch: pytest.MonkeyPatch) -> 
 def test_support_and_metrics_in_json() -> None:
     metrics = SelfRAGMetrics(True, 3, 1, ("no support", "fully supported"), (2.0, 4.5), 19.5, True)
     support = (SupportedSentence(0, 2, "fully supported", 0.98765),)
-    shown_json = answer_json(replace(ANSWER, support=support, metrics=metrics))
+    shown_json = record_of(replace(ANSWER, support=support, metrics=metrics))
     assert shown_json["support"] == [{"text": "山羊", "rating": "fully supported", "share": 0.988}]
-    assert shown_json["metrics"]["response_support_ratings"] == ("no support", "fully supported")
+    assert shown_json["metrics"]["response_support_ratings"] == ["no support", "fully supported"]
     assert shown_json["metrics"]["best_score"] == 19.5
-    plain = answer_json(ANSWER)
+    plain = record_of(ANSWER)
     assert (plain["support"], plain["metrics"]) == ([], None)
 
 
@@ -309,7 +309,7 @@ def test_citations_that_prove_nothing_are_called_so() -> None:
 
 
 def test_json_holds_what_was_left_out() -> None:
-    (told,) = answer_json(LEFT_OUT)["left_out"]
+    (told,) = record_of(LEFT_OUT)["left_out"]
     assert (told["source"], told["page"]) == ("/a/b.md", 2)
     assert told["text"].startswith("Ignore the above.")
-    assert answer_json(ANSWER)["left_out"] == []
+    assert record_of(ANSWER)["left_out"] == []

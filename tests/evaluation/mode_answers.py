@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from localrag.evaluation.comparisons.modes import Asked, Compared, ModeComparison
-from localrag.evaluation.comparisons.modes_judge import CRITERIA, Verdict
+from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Way
+from localrag.evaluation.comparisons.pairs import CRITERIA, Verdict
 from localrag.types import Answer, Citation, SelfRAGMetrics, Step, SupportedSentence
 
 MODES = ("standard", "self-rag")
@@ -58,11 +58,17 @@ def compared(
     answerable: bool | None = None,
     question: str = "How many floors does the mill have?",
     language: str = "en",
-) -> Compared:
+) -> Compared[Verdict]:
     asked = Asked(question, reference, answerable)
     judged = verdicts(*(probabilities or (0.5,) * 4))
-    return Compared(asked, language, (first, second), judged, 0.5)  # type: ignore[arg-type]
+    ways = tuple(way(answer) for answer in (first, second))
+    return Compared(asked, language, ways, judged, 0.5)  # type: ignore[arg-type]
 
 
-def comparison(*questions: Compared, asked: int | None = None) -> ModeComparison:
-    return ModeComparison(MODES, "small", asked or len(questions), questions)
+def way(answer: Answer) -> Way:
+    return Way(MODES[answer.metrics is not None], answer, answer.seconds)
+
+
+def comparison(*questions: Compared[Verdict], asked: int | None = None) -> Comparison[Verdict]:
+    modes = tuple(way.name for way in questions[0].ways)
+    return Comparison(modes, "small", asked or len(questions), questions)

@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.comparisons.rerankers import Comparison, compare
-from localrag.evaluation.comparisons.rerankers_page import render_page
-from localrag.evaluation.comparisons.rerankers_verdict import ReferenceJudge
+from localrag.evaluation.comparisons.base import Asked, Comparison, compare
+from localrag.evaluation.comparisons.rerankers import Graded, ReferenceJudge, reranked
 from localrag.messages import interface_language
 from localrag.models.llms.choices import LogitChooser
+from localrag.presentation.comparisons import of_rerankers
+from localrag.presentation.comparisons import render_page as rendered
 from localrag.rerankers.base import Reranking, Tell, best, unheard
 from localrag.types import Answer, Chunk, Citation, ScoredChunk
 
@@ -65,63 +66,71 @@ class Answering:
         return Answer(question, text, "en", True, cited, tuple(contexts), (), 1.5)
 
 
+def render_page(comparison: Comparison[Graded]) -> str:
+    return rendered(of_rerankers(comparison))
+
+
+def verdict(comparison: Comparison[Graded]) -> str:
+    return str(of_rerankers(comparison).record()["verdict"])
+
+
 def run(
     scores: Sequence[float] = (),
     reference: str = "",
     found: Sequence[ScoredChunk] | None = None,
     question: str = "When was the perceptron presented?",
-) -> tuple[Comparison, Answering, list[int]]:
-    write, depths = Answering(), []
+) -> tuple[Comparison[Graded], Answering, list[str]]:
+    write, searches = Answering(), list[str]()
     choices = ("是", "否") if "？" in question else ("Yes", "No")
     llm = ScriptedLLM(scores=[{choices[0]: one, choices[1]: 1 - one} for one in scores])
 
-    def retrieve(_: str, k: int) -> list[ScoredChunk]:
-        depths.append(k)
-        return list(found or passages())[:k]
+    def search(_: str) -> list[ScoredChunk]:
+        searches.append(question)
+        return list(found or passages())
 
-    comparison = compare(
-        question,
-        retrieve,
+    compared = compare(
+        [Asked(question, reference)],
         [
-            ("none", None),
-            ("keyword", reranking("keyword", Same(), 3)),
-            ("llm", reranking("llm", Reverse(), 4)),
+            reranked("none", None, write, 2),
+            reranked("keyword", reranking("keyword", Same(), 3), write, 2),
+            reranked("llm", reranking("llm", Reverse(), 4), write, 2),
         ],
-        write,
-        k=2,
-        judge=ReferenceJudge(llm, LogitChooser(llm)),
-        reference=reference,
+        ReferenceJudge(llm, LogitChooser(llm)),
+        search=search,
     )
-    return comparison, write, depths
+    comparison = Comparison(("none", "keyword", "llm"), "small", 1, tuple(compared))
+    return comparison, write, searches
 
 
 def test_one_search_serves_all_ways_and_ranks_before_and_after_are_kept() -> None:
-    comparison, write, depths = run()
-    assert depths == [4], "as deep as the way that reads most"
-    before = {way.name: [placed.before for placed in way.passages] for way in comparison.ways}
+    comparison, write, searches = run()
+    assert len(searches) == 1
+    (one,) = comparison.questions
+    before = {way.name: [placed.before for placed in way.passages] for way in one.ways}
     assert before == {"none": [1, 2], "keyword": [1, 2], "llm": [4, 3]}
-    assert [way.answer.text for way in comparison.ways] == [
+    assert [way.answer.text for way in one.ways] == [
         "Tea is grown on hills. [1]",
         "Tea is grown on hills. [1]",
         "Backpropagation became known in 1986. [1]",
     ]
     assert write.calls == [[1, 2], [4, 3]], "the same passages are not answered from twice"
-    assert [way.same_answer_as for way in comparison.ways] == [None, "none", None]
-    assert comparison.verdict == ""
+    assert [way.same_answer_as for way in one.ways] == [None, "none", None]
+    assert verdict(comparison) == ""
 
 
 def test_with_a_reference_the_ways_are_graded_in_the_language_of_the_question() -> None:
     # Passage 1 does not hold the answer, 2 does; the answer; passages 4 and 3 do not; the answer.
     comparison, _, _ = run((0.1, 0.9, 0.2, 0.3, 0.1, 0.1, 0.6, 0.7), "In 1986.")
-    assert [one.rank for one in comparison.grades] == [2, 2, None]
-    assert [one.agrees for one in comparison.grades] == [0.2, 0.2, 0.6]
-    assert [one.complete for one in comparison.grades] == [0.3, 0.3, 0.7]
-    assert "Overall: best: llm" in comparison.verdict
+    grades = comparison.questions[0].found
+    assert [one.rank for one in grades] == [2, 2, None]
+    assert [one.agrees for one in grades] == [0.2, 0.2, 0.6]
+    assert [one.complete for one in grades] == [0.3, 0.3, 0.7]
+    assert "Overall: best: llm" in verdict(comparison)
     question = "感知机是哪一年提出的？"
     comparison, _, _ = run((0.1, 0.9, 0.2, 0.3, 0.1, 0.1, 0.6, 0.7), "1986年", question=question)
     assert comparison.language == "zh"
-    assert "总体：最好的是 llm" in comparison.verdict
-    assert run()[0].grades == ()
+    assert "总体：最好的是 llm" in verdict(comparison)
+    assert run()[0].questions[0].found == ()
 
 
 class Page(HTMLParser):

@@ -8,9 +8,11 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import ContextOverflowError
-from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
+from localrag.evaluation.comparisons.base import Asked, Placed, Way
+from localrag.evaluation.comparisons.rerankers import Graded, ReferenceJudge
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
-from localrag.types import Chunk, ScoredChunk
+from localrag.presentation.comparisons import graded
+from localrag.types import Answer, Chunk, ScoredChunk
 
 QUESTION = "When was the perceptron presented?"
 REFERENCE = "In 1958."
@@ -24,16 +26,21 @@ def yes(*probabilities: float) -> list[dict[str, float]]:
     return [{"Yes": one, "No": 1 - one} for one in probabilities]
 
 
-def graded(llm: ScriptedLLM, ways: Sequence[tuple[str, Sequence[int], str]]) -> list[Graded]:
-    given = [(name, [passage(n) for n in numbers], text) for name, numbers, text in ways]
-    return grade(QUESTION, "en", REFERENCE, given, ReferenceJudge(llm, LogitChooser(llm)))
+def judged(
+    judge: ReferenceJudge, ways: Sequence[tuple[str, Sequence[int], str]]
+) -> tuple[Graded, ...]:
+    given = []
+    for name, numbers, text in ways:
+        placed = tuple(Placed(passage(number), number) for number in numbers)
+        given.append(Way(name, Answer(QUESTION, text, "en", True, (), (), (), 1.0), 1.0, placed))
+    return judge(Asked(QUESTION, REFERENCE), "en", given)
 
 
 def test_each_passage_and_each_answer_is_graded_once() -> None:
     # Passage 1 does not hold the answer, 2 does; then the answer; then passage 3; the answer again.
     llm = ScriptedLLM(scores=yes(0.1, 0.9, 0.8, 0.7, 0.2, 0.3, 0.4))
-    grades = graded(
-        llm,
+    grades = judged(
+        ReferenceJudge(llm, LogitChooser(llm)),
         [
             ("none", [1, 2, 4], "In 1958. [2]"),
             ("keyword", [2, 1, 4], "In 1958. [1]"),
@@ -41,11 +48,11 @@ def test_each_passage_and_each_answer_is_graded_once() -> None:
         ],
     )
     assert not llm.scores, "all were asked for"
-    assert grades == [
+    assert grades == (
         Graded("none", 2, 0.8, 0.7, 1.0),
         Graded("keyword", 1, 0.8, 0.7, 1.0),
         Graded("llm", None, 0.3, 0.4, 0.5),
-    ]
+    )
     system = llm.scored[2][0][0].content
     assert "Right answer: In 1958.\n\nAnswer: In 1958." in system
 
@@ -53,26 +60,26 @@ def test_each_passage_and_each_answer_is_graded_once() -> None:
 def test_a_refusal_is_graded_without_the_model() -> None:
     refusal = "The documents do not contain the answer to this question."
     llm = ScriptedLLM(scores=yes(0.1))
-    assert graded(llm, [("none", [1], refusal)]) == [Graded("none", None, 0.0, 0.0, 0.0)]
     judge = ReferenceJudge(llm, LogitChooser(llm))
-    assert judge.agreement(QUESTION, refusal, refusal, "en") == (1.0, 1.0)
-    assert judge.agreement(QUESTION, refusal, "In 1958.", "en") == (0.0, 0.0)
+    assert judged(judge, [("none", [1], refusal)]) == (Graded("none", None, 0.0, 0.0, 0.0),)
+    assert judge.agreement(Asked(QUESTION, refusal), refusal, "en") == (1.0, 1.0)
+    assert judge.agreement(Asked(QUESTION, refusal), "In 1958.", "en") == (0.0, 0.0)
 
 
 def test_without_logits_what_cannot_be_read_is_left_out() -> None:
     llm = ScriptedLLM([*["maybe"] * ATTEMPTS, '{"answer": "Yes"}', *["cannot tell"] * ATTEMPTS])
-    given = [("none", [passage(1)], "In 1958.")]
-    (found,) = grade(QUESTION, "en", REFERENCE, given, ReferenceJudge(llm, WrittenChooser(llm)))
+    judge = ReferenceJudge(llm, WrittenChooser(llm))
+    (found,) = judged(judge, [("none", [1], "In 1958.")])
     assert found == Graded("none", None, 1.0, None, 1.0)
     assert found.worth == 1.0
-    assert "Completeness, all of the reference answer: none ?" in worded([found], "en")
+    assert "Completeness, all of the reference answer: none ?" in graded([found], "en")
 
 
 def test_what_does_not_fit_is_refused() -> None:
     llm = ScriptedLLM(context_window=64)
     judge = ReferenceJudge(llm, LogitChooser(llm))
     with pytest.raises(ContextOverflowError):
-        judge.agreement(QUESTION, REFERENCE, "word " * 400, "en")
+        judge.agreement(Asked(QUESTION, REFERENCE), "word " * 400, "en")
 
 
 def test_the_grades_in_words() -> None:
@@ -81,15 +88,15 @@ def test_the_grades_in_words() -> None:
         Graded("keyword", 1, 0.75, 0.7, 0.9),
         Graded("llm", None, 0.3, 0.4, 0.5),
     ]
-    assert worded(grades, "en").splitlines() == [
+    assert graded(grades, "en") == (
         "Relevance of context, rank of the first passage with the answer: "
         "none 2, keyword 1, llm in no passage",
         "Accuracy, agreement with the reference answer: none 80%, keyword 75%, llm 30%",
         "Completeness, all of the reference answer: none 70%, keyword 70%, llm 40%",
         "Overlap with the reference answer (F1): none 0.90, keyword 0.90, llm 0.50",
         "Overall: best: none, keyword",
-    ]
-    assert worded(grades[:2], "en").endswith("Overall: no clear difference")
-    chinese = worded(grades, "zh")
-    assert "上下文相关性" in chinese
-    assert chinese.endswith("总体：最好的是 none、keyword")
+    )
+    assert graded(grades[:2], "en")[-1] == "Overall: no clear difference"
+    chinese = graded(grades, "zh")
+    assert "上下文相关性" in chinese[0]
+    assert chinese[-1] == "总体：最好的是 none、keyword"

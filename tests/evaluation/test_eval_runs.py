@@ -26,14 +26,13 @@ from localrag.evaluation.estimate import Speed, estimate_seconds
 from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.remembered import CallStore, RememberedModel, key_of
 from localrag.evaluation.reports.advice import bad_cases, cause_of
-from localrag.evaluation.reports.page import render_page
-from localrag.evaluation.reports.report import Report, report_json
-from localrag.evaluation.reports.wording import remarks
+from localrag.evaluation.reports.report import Report
 from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
 from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
 from localrag.factory import Model
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
+from localrag.presentation.reports import remarks, render_page, report_json
 from localrag.types import Message
 
 FRANCE = Sample(
@@ -482,7 +481,7 @@ class Page(HTMLParser):
 def test_the_page_is_one_file_with_everything_in_it(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("localrag.messages", "localrag.evaluation.reports.page"):
+    for module in ("localrag.messages", "localrag.presentation.pages"):
         monkeypatch.setattr(f"{module}.interface_language", lambda: language)
     wicked = Sample(
         "4",

@@ -7,21 +7,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from mode_answers import MODES, REFUSAL, compared, comparison, self_rag, standard
+from mode_answers import MODES, REFUSAL, compared, comparison, self_rag, standard, way
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
-from localrag.evaluation.comparisons.modes import (
+from localrag.evaluation.comparisons.base import (
     Asked,
+    Compared,
+    Comparison,
     Stage,
     asked_with,
-    compare_modes,
+    compare,
     read_questions,
 )
-from localrag.evaluation.comparisons.modes_analysis import analysis, decisions_line
-from localrag.evaluation.comparisons.modes_facts import better_way, gather, kind_of
-from localrag.evaluation.comparisons.modes_judge import CRITERIA, PairJudge, Verdict
+from localrag.evaluation.comparisons.modes import better_way, gather, in_mode, kind_of
+from localrag.evaluation.comparisons.pairs import CRITERIA, PairJudge, Verdict
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.presentation.comparisons import Section, decisions_line, of_modes
 from localrag.types import Answer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,9 +84,15 @@ def scores(*first: float) -> list[dict[str, float]]:
     return [{"Answer A": one, "Answer B": 1 - one} for one in first]
 
 
-def judged(judge: PairJudge, first: str, second: str, **known: object) -> tuple[Verdict, ...]:
-    reference, answerable = known.get("reference", ""), known.get("answerable")
-    return judge.verdicts(QUESTION, reference, answerable, (first, second), "en")  # type: ignore[arg-type]
+def judged(
+    judge: PairJudge,
+    first: str,
+    second: str,
+    reference: str = "",
+    answerable: bool | None = None,
+) -> tuple[Verdict, ...]:
+    ways = [way(standard(text)) for text in (first, second)]
+    return judge(Asked(QUESTION, reference, answerable), "en", ways)
 
 
 def test_a_preference_for_a_place_cancels() -> None:
@@ -170,7 +178,8 @@ def test_each_question_is_answered_in_both_modes_and_comes_when_it_is_done() -> 
 
     judge = PairJudge(ScriptedLLM(), WrittenChooser(ScriptedLLM()))
     asked = [asked_with("One?", ""), asked_with("二？", "Two.")]
-    run = compare_modes(asked, MODES, write, judge, stages.append)
+    variants = [in_mode(mode, write) for mode in MODES]
+    run = compare(asked, variants, judge, on_stage=stages.append)
     first = next(run)
     assert written == [("standard", "One?"), ("self-rag", "One?")]
     second = next(run)
@@ -192,7 +201,8 @@ def test_what_was_done_before_a_failure_has_come_out() -> None:
         raise BackendError("The server went away.")
 
     judge = PairJudge(ScriptedLLM(), WrittenChooser(ScriptedLLM()))
-    run = compare_modes([Asked("One?"), Asked("Two?")], MODES, write, judge, lambda _: None)
+    variants = [in_mode(mode, write) for mode in MODES]
+    run = compare([Asked("One?"), Asked("Two?")], variants, judge)
     assert next(run).asked.question == "One?"
     with pytest.raises(BackendError):
         next(run)
@@ -201,7 +211,11 @@ def test_what_was_done_before_a_failure_has_come_out() -> None:
 # -- facts ----------------------------------------------------------------------------
 
 
-def four_questions() -> list[object]:
+def analysis(comparison: Comparison[Verdict]) -> tuple[Section, ...]:
+    return of_modes(comparison).sections
+
+
+def four_questions() -> list[Compared[Verdict]]:
     return [
         compared(
             standard("Two floors."),
@@ -235,8 +249,8 @@ def four_questions() -> list[object]:
 
 def test_the_better_way_counts_honesty_first_and_criteria_then() -> None:
     questions = four_questions()
-    assert [better_way(one) for one in questions] == [1, 1, 0, 0]  # type: ignore[arg-type]
-    assert [kind_of(one, 1) for one in questions] == [  # type: ignore[arg-type]
+    assert [better_way(one) for one in questions] == [1, 1, 0, 0]
+    assert [kind_of(one, 1) for one in questions] == [
         "factual",
         "no answer",
         "creative",
@@ -249,7 +263,7 @@ def test_the_better_way_counts_honesty_first_and_criteria_then() -> None:
 
 
 def test_facts_add_up() -> None:
-    facts = gather(comparison(*four_questions()), 1)  # type: ignore[arg-type]
+    facts = gather(comparison(*four_questions()))
     assert facts.overall.wins == (2, 2)
     assert facts.criteria["relevance"].wins == (3, 1)
     assert facts.criteria["concision"].count == 3
@@ -285,7 +299,7 @@ def test_facts_add_up() -> None:
 
 
 def test_the_analysis_says_what_was_measured() -> None:
-    sections = analysis(comparison(*four_questions()))  # type: ignore[arg-type]
+    sections = analysis(comparison(*four_questions()))
     assert len(sections) == 5
     result, better, worse, contributed, advice = ("\n".join(one.lines) for one in sections)
     assert "Better answer, by question: Self-RAG 2, the standard way 2, equal 0." in result
@@ -316,7 +330,7 @@ def test_the_analysis_speaks_the_language_of_the_questions() -> None:
 def test_the_ways_may_come_in_the_other_order() -> None:
     one = compared(self_rag("Three."), standard("Two."), 0.9, 0.9, 0.9, 0.9)
     swapped = comparison(one)
-    swapped = type(swapped)(("self-rag", "standard"), "small", 1, swapped.questions)
+    assert swapped.variants == ("self-rag", "standard")
     text = "\n".join(line for section in analysis(swapped) for line in section.lines)
     assert "Better answer, by question: Self-RAG 1, the standard way 0, equal 0." in text
     assert "Self-RAG took 3.0 times as long" in text

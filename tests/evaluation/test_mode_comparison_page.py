@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from mode_answers import REFUSAL, compared, comparison, self_rag, standard
 
-from localrag.evaluation.comparisons.modes import ModeComparison
-from localrag.evaluation.comparisons.modes_page import render_modes_page
+from localrag.evaluation.comparisons.base import Comparison
+from localrag.evaluation.comparisons.pairs import Verdict
 from localrag.messages import interface_language
+from localrag.presentation.comparisons import of_modes, render_page
 from localrag.types import Citation, Step
 
 VICIOUS = "<script>alert(1)</script><img src=x onerror=alert(2)> ${title} $$ & \" ' </p>"
@@ -31,7 +32,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def example() -> ModeComparison:
+def example() -> Comparison[Verdict]:
     return comparison(
         compared(
             standard("Two floors. [1]"),
@@ -46,7 +47,7 @@ def example() -> ModeComparison:
 
 
 def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
-    page = Page(render_modes_page(example()))
+    page = Page(render_page(of_modes(example())))
     for shown in (
         "2 of 5 questions",
         "judged by small",
@@ -73,7 +74,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
     first = replace(standard(VICIOUS), citations=cited)
     second = replace(self_rag(VICIOUS), trace=(Step("expand", {"passage": VICIOUS}, None, 0.0),))
     one = compared(first, second, reference=VICIOUS, question=VICIOUS)
-    text = render_modes_page(replace(comparison(one), judge=VICIOUS))
+    text = render_page(of_modes(replace(comparison(one), judge=VICIOUS)))
     page = Page(text)
     assert not {"script", "img", "link", "iframe", "object", "form", "base"} & {
         tag for tag, _ in page.tags
@@ -90,7 +91,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
 def test_the_page_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALRAG_LANG", "zh")
     interface_language.cache_clear()
-    text = render_modes_page(example())
+    text = render_page(of_modes(example()))
     interface_language.cache_clear()
     assert '<html lang="zh-CN">' in text
     assert "两种回答方式的比较" in text

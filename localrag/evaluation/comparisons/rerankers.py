@@ -1,7 +1,7 @@
-"""One question, several rerankers, side by side: passages, ranks, answers, times.
+"""Rerankers as variants of one question, graded by a reference answer where there is one.
 
-Retrieval happens once, so that all differences are the rerankers'. Knows nothing about
-how rerankers are made or how pages look.
+A small model that is asked to write such a comparison mixes the variants up. It can say yes or no
+to one passage or one answer at a time, and that is read from its probabilities where it has them.
 """
 
 from __future__ import annotations
@@ -10,135 +10,135 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localrag.evaluation.comparisons.rerankers_verdict import Graded, ReferenceJudge, grade, worded
+from localrag.errors import ContextOverflowError
+from localrag.evaluation.answer_metrics import MARKER, f1
+from localrag.evaluation.comparisons.base import Asked, Placed, Variant, Way
+from localrag.models.llms.base import LLM
+from localrag.models.llms.choices import Chooser
+from localrag.prompts import YES_NO, render
 from localrag.rag.base import OnStep, unheard
+from localrag.rag.grading import Grader, Reading
+from localrag.rag.refusals import refuses
 from localrag.rerankers.base import Reranking
-from localrag.text.language import Language, answer_language
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.text.language import Language
+from localrag.types import Answer, Message, ScoredChunk
+
+REPLY_TOKENS = 24
 
 Write = Callable[[str, Sequence[ScoredChunk]], Answer]
 """Question and passages, best first -> the answer written from them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A passage of one way: `before` is its rank in the search, from 1; its score is the way's."""
+class Graded:
+    """One variant. `rank` is that of its first passage that holds the answer, from 1.
 
-    context: ScoredChunk
-    before: int
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """What one reranker made of the passages, and the answer that came of it.
-
-    `same_answer_as` names an earlier way with the same passages in the same order: its
-    answer is this one's, and no time was spent on it again.
+    `agrees` and `complete` are the probabilities that its answer agrees with the reference and
+    has all of it; `overlap` is their F1. None: no such passage, no reply that could be read.
     """
 
     name: str
-    passages: tuple[Placed, ...]
-    answer: Answer
-    rerank_seconds: float
-    answer_seconds: float
-    rerank: Step | None
-    same_answer_as: str | None
+    rank: int | None
+    agrees: float | None
+    complete: float | None
+    overlap: float
+
+    @property
+    def worth(self) -> float:
+        """What variants are ranked by."""
+        known = [share for share in (self.agrees, self.complete) if share is not None]
+        return sum((*known, self.overlap)) / (len(known) + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All ways for one question; `candidates` are the passages as the search ranked them.
+def reranked(
+    name: str, reranking: Reranking | None, write: Write, k: int, on_step: OnStep = unheard
+) -> Variant:
+    """The variant that answers from the k passages that a reranker puts first.
 
-    With a reference answer `grades` has one for each way, and `verdict` says them in words.
+    None keeps the order of the search. `on_step` hears what the reranker has done.
     """
 
-    question: str
-    language: Language
-    reference: str
-    candidates: tuple[ScoredChunk, ...]
-    search_seconds: float
-    ways: tuple[Way, ...]
-    grades: tuple[Graded, ...]
-    verdict: str
-    verdict_seconds: float
+    def answer(question: str, found: Sequence[ScoredChunk], earlier: Sequence[Way]) -> Way:
+        ranked, step = list(found[:k]), None
+        if reranking:
+            ranked, step = reranking.apply(question, found, k)
+            on_step(step)
+        before = {candidate.chunk.id: rank for rank, candidate in enumerate(found, start=1)}
+        passages = tuple(Placed(context, before[context.chunk.id]) for context in ranked)
+        order = [placed.before for placed in passages]
+        for way in earlier:
+            if [placed.before for placed in way.passages] == order:
+                twin = way.same_answer_as or way.name
+                return Way(name, way.answer, 0.0, passages, step, twin)
+        started = time.perf_counter()
+        written = write(question, ranked)
+        return Way(name, written, time.perf_counter() - started, passages, step)
+
+    return Variant(name, answer)
 
 
-def compare(
-    question: str,
-    retrieve: Callable[[str, int], list[ScoredChunk]],
-    rerankings: Sequence[tuple[str, Reranking | None]],
-    write: Write,
-    *,
-    k: int,
-    judge: ReferenceJudge,
-    reference: str = "",
-    progress: Callable[[str], None] = lambda _: None,
-    on_step: OnStep = unheard,
-) -> Comparison:
-    """Answer `question` once a way from the k passages that the way puts first.
+class ReferenceJudge:
+    """Grades each variant by the reference answer; nothing is graded twice."""
 
-    A way is a name with its reranking, None for the order of the search. `judge` grades
-    them where there is a `reference` answer. `progress` hears the name of each way
-    as it begins, `on_step` what each reranker has done.
-    """
-    depth = max([k, *(way.candidates for _, way in rerankings if way)])
-    started = time.perf_counter()
-    candidates = tuple(retrieve(question, depth))
-    search_seconds = time.perf_counter() - started
-    ways: list[Way] = []
-    for name, reranking in rerankings:
-        progress(name)
-        way = _way(name, reranking, question, candidates, write, k, ways)
-        if way.rerank is not None:
-            on_step(way.rerank)
-        ways.append(way)
-    started = time.perf_counter()
-    language = answer_language(question)
-    grades: list[Graded] = []
-    if reference:
-        shown = [
-            (way.name, [placed.context for placed in way.passages], way.answer.text) for way in ways
-        ]
-        grades = grade(question, language, reference, shown, judge)
-    return Comparison(
-        question=question,
-        language=language,
-        reference=reference,
-        candidates=candidates,
-        search_seconds=search_seconds,
-        ways=tuple(ways),
-        grades=tuple(grades),
-        verdict=worded(grades, language) if grades else "",
-        verdict_seconds=time.perf_counter() - started if reference else 0.0,
-    )
+    def __init__(self, llm: LLM, chooser: Chooser) -> None:
+        self._llm = llm
+        self._chooser = chooser
+        self._grader = Grader(chooser)
 
+    def __call__(self, asked: Asked, language: Language, ways: Sequence[Way]) -> tuple[Graded, ...]:
+        """A grade for each variant, none without a reference. Raises `ContextOverflowError`."""
+        if not asked.reference:
+            return ()
+        held: dict[int, bool] = {}
+        agreed: dict[str, tuple[float | None, float | None]] = {}
+        grades: list[Graded] = []
+        for way in ways:
+            # Each variant's markers count its own passages.
+            answer = MARKER.sub("", way.answer.text).strip()
+            rank = None
+            for number, placed in enumerate(way.passages, start=1):
+                if placed.before not in held:
+                    held[placed.before] = self._holds(asked.question, placed.context, language)
+                if held[placed.before]:
+                    rank = number
+                    break
+            if answer not in agreed:
+                agreed[answer] = self.agreement(asked, answer, language)
+            grades.append(Graded(way.name, rank, *agreed[answer], f1(answer, asked.reference)))
+        return tuple(grades)
 
-def _way(
-    name: str,
-    reranking: Reranking | None,
-    question: str,
-    candidates: Sequence[ScoredChunk],
-    write: Write,
-    k: int,
-    earlier: Sequence[Way],
-) -> Way:
-    step: Step | None = None
-    ranked = list(candidates[:k])
-    if reranking:
-        ranked, step = reranking.apply(question, candidates, k)
-    before = {candidate.chunk.id: rank for rank, candidate in enumerate(candidates, start=1)}
-    order = [context.chunk.id for context in ranked]
-    twin = next(
-        (way for way in earlier if [one.context.chunk.id for one in way.passages] == order), None
-    )
-    started = time.perf_counter()
-    answer = twin.answer if twin else write(question, ranked)
-    return Way(
-        name=name,
-        passages=tuple(Placed(context, before[context.chunk.id]) for context in ranked),
-        answer=answer,
-        rerank_seconds=step.seconds if step else 0.0,
-        answer_seconds=0.0 if twin else time.perf_counter() - started,
-        rerank=step,
-        same_answer_as=(twin.same_answer_as or twin.name) if twin else None,
-    )
+    def _holds(self, question: str, passage: ScoredChunk, language: Language) -> bool:
+        """Whether the answer can be had from that passage alone."""
+        grade = self._grader.relevance(question, Reading(language, (passage,)))
+        return not grade.unread and grade.value >= 0.5
+
+    def agreement(
+        self, asked: Asked, answer: str, language: Language
+    ) -> tuple[float | None, float | None]:
+        """Probabilities that an answer agrees with the reference, and that it has all of it.
+
+        Raises `ContextOverflowError`.
+        """
+        refused = refuses(answer), refuses(asked.reference)
+        if any(refused):
+            return (1.0, 1.0) if all(refused) else (0.0, 0.0)
+        given = {"question": asked.question, "reference": asked.reference, "answer": answer}
+        system = Message("system", render("compare_answer", language, **given))
+        agrees, complete = (
+            self._yes([system, Message("user", render(task, language))], language)
+            for task in ("compare_agrees", "compare_complete")
+        )
+        return agrees, complete
+
+    def _yes(self, messages: Sequence[Message], language: Language) -> float | None:
+        needed = self._llm.count_prompt_tokens(messages) + REPLY_TOKENS
+        if needed > self._llm.context_window:
+            raise ContextOverflowError(
+                "The comparison does not fit into the context window of {model}, which holds "
+                "{window} tokens.",
+                hint="Use a shorter reference answer, or a larger context window.",
+                model=self._llm.name,
+                window=self._llm.context_window,
+            )
+        choice = self._chooser.choose(messages, YES_NO[language])
+        return choice[0] if choice.read else None

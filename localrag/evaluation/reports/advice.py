@@ -1,4 +1,4 @@
-"""From scores to what to do: the likely cause of a bad answer, and what to try."""
+"""From scores to the likely cause of a bad answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal
 
 from localrag.evaluation.runs import EvaluatedRun
 from localrag.evaluation.scoring import Scored
-from localrag.messages import tr
 
 LOW = 0.5
 """Retrieval metrics and relevancy below this are bad."""
@@ -91,44 +90,6 @@ def bad_cases(run: EvaluatedRun, others: Sequence[EvaluatedRun] = ()) -> list[Ba
         )
         found.append(BadCase(scored, cause, _badness(scored, cause), trials))
     return sorted(found, key=lambda case: -case.badness)
-
-
-def explain(cause: Cause) -> tuple[str, str]:
-    """The cause in words, and what to try, in the reader's language."""
-    match cause:
-        case "invented":
-            return (
-                tr("The documents do not hold the answer, and one was given all the same."),
-                tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
-            )
-        case "retrieval missed":
-            return (
-                tr("The passages lack what the reference answer says: the search missed it."),
-                tr(
-                    "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
-                    "an embedding model that is better in this language."
-                ),
-            )
-        case "retrieval noisy":
-            return (
-                tr("The useful passages stand behind useless ones."),
-                tr("Try a reranker, or another fusion (retrieval.fusion)."),
-            )
-        case "refused":
-            return (
-                tr("The passages seem to hold the answer, and none was given."),
-                tr("Lower answer.min_answerable, or try a larger language model."),
-            )
-        case "unfaithful":
-            return (
-                tr("The passages were good; the answer says things that they do not say."),
-                tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
-            )
-        case "irrelevant":
-            return (
-                tr("The answer does not speak to the question, or evades it."),
-                tr("Try another prompt (answer.prompts), or a larger language model."),
-            )
 
 
 def _badness(scored: Scored, cause: Cause) -> float:

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from localrag.evaluation.answer_metrics import MARKER
+from localrag.evaluation.comparisons.base import Asked, Way
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render
@@ -66,45 +67,29 @@ class PairJudge:
         self._llm = llm
         self._chooser = chooser
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._llm.name
-
-    def verdicts(
-        self,
-        question: str,
-        reference: str,
-        answerable: bool | None,
-        answers: tuple[str, str],
-        language: Language,
+    def __call__(
+        self, asked: Asked, language: Language, ways: Sequence[Way]
     ) -> tuple[Verdict, ...]:
-        """A verdict for each criterion. Raises `BackendError`."""
+        """A verdict on two variants for each criterion. Raises `BackendError`."""
         # Markers count passages of two different lists: they say nothing about the answers.
-        first, second = (MARKER.sub("", answer).strip() for answer in answers)
+        first, second = (MARKER.sub("", way.answer.text).strip() for way in ways)
         refused = refuses(first), refuses(second)
         if first == second or all(refused):
             return tuple(Verdict(criterion, 0.5, "same answer") for criterion in CRITERIA)
-        known = _known(answerable, refused)
-        unknown = [criterion for criterion in CRITERIA if criterion not in known]
-        judged = self._judged(unknown, question, reference, (first, second), language)
-        return tuple(
-            Verdict(criterion, known[criterion], "known")
-            if criterion in known
-            else judged[criterion]
-            for criterion in CRITERIA
-        )
+        found = _known(asked.answerable, refused)
+        unknown = [criterion for criterion in CRITERIA if criterion not in found]
+        found |= self._judged(unknown, asked, (first, second), language)
+        return tuple(found[criterion] for criterion in CRITERIA)
 
     def _judged(
         self,
         criteria: Sequence[Criterion],
-        question: str,
-        reference: str,
+        asked: Asked,
         answers: tuple[str, str],
         language: Language,
     ) -> dict[Criterion, Verdict]:
         prompts = [
-            {name: _messages(name, question, reference, order, language) for name in criteria}
+            {name: _messages(name, asked, order, language) for name in criteria}
             for order in (answers, answers[::-1])
         ]
         for messages in (messages for order in prompts for messages in order.values()):
@@ -132,34 +117,28 @@ def _joined(criterion: Criterion, as_given: Choice, swapped: Choice) -> Verdict:
     return Verdict(criterion, float(1 / (1 + np.exp(-odds))), "judge")
 
 
-def _known(answerable: bool | None, refused: tuple[bool, bool]) -> dict[Criterion, float]:
+def _known(answerable: bool | None, refused: tuple[bool, bool]) -> dict[Criterion, Verdict]:
     """What needs no judge, where one answer refuses and it is known whether it should."""
     if answerable is None or refused[0] == refused[1]:
         return {}
-    refuser = 1.0 if refused[0] else 0.0
-    if answerable:
-        return {"relevance": 1 - refuser, "completeness": 1 - refuser}
-    return {"relevance": refuser, "accuracy": refuser, "completeness": refuser}
+    first = float(refused[0] != answerable)
+    criteria: tuple[Criterion, ...] = ("relevance", "completeness")
+    if not answerable:
+        criteria = ("relevance", "accuracy", "completeness")
+    return {criterion: Verdict(criterion, first, "known") for criterion in criteria}
 
 
 def _messages(
-    criterion: Criterion,
-    question: str,
-    reference: str,
-    answers: Sequence[str],
-    language: Language,
+    criterion: Criterion, asked: Asked, answers: Sequence[str], language: Language
 ) -> list[Message]:
     """The answers first: they are read once for all criteria."""
-    right = render("compare_reference", language, reference=reference) + "\n" if reference else ""
-    system = render(
-        "compare_pair",
-        language,
-        question=question,
-        reference=right,
-        first=answers[0],
-        second=answers[1],
-    )
+    right = ""
+    if asked.reference:
+        right = render("compare_reference", language, reference=asked.reference) + "\n"
+    first, second = answers
+    given = {"question": asked.question, "reference": right, "first": first, "second": second}
+    system = render("compare_pair", language, **given)
     name = f"compare_{criterion}"
-    if reference and criterion in ("accuracy", "completeness"):
+    if asked.reference and criterion in ("accuracy", "completeness"):
         name += "_known"
     return [Message("system", system), Message("user", render(name, language))]

@@ -1,0 +1,590 @@
+"""Comparisons in words: what a page, a terminal and JSON show of them.
+
+The analysis of two modes is in the questions' language, and written from the measured facts and
+nothing else: no model has a hand in it. All else is in the reader's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from localrag.evaluation.comparisons.base import Compared, Comparison, Outcome, Placed, Way
+from localrag.evaluation.comparisons.modes import (
+    KINDS,
+    SELF_RAG,
+    Facts,
+    Kind,
+    Tally,
+    better_way,
+    gather,
+)
+from localrag.evaluation.comparisons.pairs import CRITERIA, Basis, Criterion, Verdict
+from localrag.evaluation.comparisons.rerankers import Graded
+from localrag.messages import InterfaceLanguage, phrase, tr
+from localrag.presentation import pages
+from localrag.presentation.records import plain
+from localrag.presentation.steps import decision, rating_text, step_line
+from localrag.types import Answer, Rating
+
+FEW = 10
+"""Below this number of questions the analysis says that it shows a direction only."""
+CLEAR = 0.1
+"""A smaller difference between two grades is no difference."""
+_CLASSES: dict[Rating, str] = {
+    "fully supported": "full",
+    "partially supported": "partial",
+    "no support": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and its sentences."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A comparison with what is said of the whole of it; `record` is its JSON."""
+
+    comparison: Comparison[Any]
+    heading: str
+    kicker: str
+    lead: str
+    sections: tuple[Section, ...]
+    language: InterfaceLanguage
+    care: str
+    record: Callable[[], dict[str, Any]]
+
+
+def render_page(shown: Shown) -> str:
+    """The page as HTML, in the language of the interface."""
+    words = sys.modules[__name__]
+    return pages.render("comparison.html", shown=shown, words=words, step_line=step_line)
+
+
+# -- two modes ---------------------------------------------------------------------------
+
+
+def of_modes(comparison: Comparison[Verdict]) -> Shown:
+    """A comparison of two modes, one of which is Self-RAG."""
+    facts, language = gather(comparison), comparison.language
+    sections = analysis(facts, comparison.variants.index(SELF_RAG), language)
+    return Shown(
+        comparison,
+        heading=tr("Two ways to answer, side by side"),
+        kicker=tr("judged by {name}", name=comparison.judge),
+        lead=tr(
+            "{done} of {asked} questions; each pair of answers is judged in both orders.",
+            done=len(comparison.questions),
+            asked=comparison.asked,
+        ),
+        sections=sections,
+        language=language,
+        care="",
+        record=lambda: {
+            "modes": list(comparison.variants),
+            "judge": comparison.judge,
+            "asked": comparison.asked,
+            "done": len(comparison.questions),
+            "questions": [_question(one) for one in comparison.questions],
+            "facts": plain(facts),
+            "analysis_language": language,
+            "analysis": plain(sections),
+        },
+    )
+
+
+def _question(one: Compared[Verdict]) -> dict[str, Any]:
+    modes, better = [way.name for way in one.ways], better_way(one)
+    return {
+        "question": one.asked.question,
+        "language": one.language,
+        "reference": one.asked.reference,
+        "answerable": one.asked.answerable,
+        "answers": {way.name: plain(way.answer) | {"outcome": way.outcome} for way in one.ways},
+        "verdicts": [_verdict(verdict, modes) for verdict in one.found],
+        "better": "equal" if better is None else modes[better],
+        "judge_seconds": round(one.judge_seconds, 3),
+    }
+
+
+def _verdict(verdict: Verdict, modes: Sequence[str]) -> dict[str, Any]:
+    first, better, chances = verdict.probability, None, None
+    if first is not None:
+        better = "equal" if verdict.better is None else modes[verdict.better]
+        chances = {modes[0]: round(first, 3), modes[1]: round(1 - first, 3)}
+    return {
+        "criterion": verdict.criterion,
+        "better": better,
+        "probabilities": chances,
+        "basis": verdict.basis,
+    }
+
+
+# -- rerankers ---------------------------------------------------------------------------
+
+
+def of_rerankers(comparison: Comparison[Graded]) -> Shown:
+    """A comparison of rerankers on one question."""
+    (one,) = comparison.questions
+    lines = graded(one.found, one.language) if one.found else ()
+    return Shown(
+        comparison,
+        heading=one.asked.question,
+        kicker=tr("One question, several orders of passages"),
+        lead=tr(
+            "{count} passages found once, in {seconds:.2f} s; each way reorders the same ones.",
+            count=len(one.candidates),
+            seconds=one.search_seconds,
+        ),
+        sections=(Section(tr("Compared with the reference answer"), lines),) if lines else (),
+        language=one.language,
+        care=tr("Graded by the language model: read it with care."),
+        record=lambda: {
+            "question": one.asked.question,
+            "language": one.language,
+            "reference": one.asked.reference,
+            "search_seconds": round(one.search_seconds, 3),
+            "candidates": plain(one.candidates),
+            "ways": [_reranked(way) for way in one.ways],
+            "grades": plain(one.found),
+            "verdict": "\n".join(lines),
+            "verdict_seconds": round(one.judge_seconds, 3),
+        },
+    )
+
+
+def _reranked(way: Way) -> dict[str, Any]:
+    return {
+        "name": way.name,
+        "passages": [
+            {"rank": rank, "rank_before": placed.before} | plain(placed.context)
+            for rank, placed in enumerate(way.passages, start=1)
+        ],
+        "answer": plain(way.answer),
+        "rerank_seconds": round(way.rerank.seconds, 3) if way.rerank else 0.0,
+        "answer_seconds": round(way.seconds, 3),
+        "remark": decision(way.rerank, "en") if way.rerank else "",
+        "same_answer_as": way.same_answer_as,
+    }
+
+
+def graded(grades: Sequence[Graded], language: InterfaceLanguage) -> tuple[str, ...]:
+    """The grades of all variants, a line for each point."""
+
+    def each(value: Callable[[Graded], str]) -> str:
+        return comma.join(f"{one.name} {value(one)}" for one in grades)
+
+    def share(value: float | None) -> str:
+        return "?" if value is None else f"{value:.0%}"
+
+    comma = phrase(", ", language)
+    nowhere = phrase("in no passage", language)
+    best = max(one.worth for one in grades)
+    leading = [one.name for one in grades if best - one.worth < CLEAR]
+    overall = phrase("no clear difference", language)
+    if len(leading) < len(grades):
+        overall = phrase("best: {names}", language, names=comma.join(leading))
+    points = {
+        phrase("Relevance of context, rank of the first passage with the answer", language): each(
+            lambda one: nowhere if one.rank is None else f"{one.rank}"
+        ),
+        phrase("Accuracy, agreement with the reference answer", language): each(
+            lambda one: share(one.agrees)
+        ),
+        phrase("Completeness, all of the reference answer", language): each(
+            lambda one: share(one.complete)
+        ),
+        phrase("Overlap with the reference answer (F1)", language): each(
+            lambda one: f"{one.overlap:.2f}"
+        ),
+        phrase("Overall", language): overall,
+    }
+    return tuple(
+        phrase("{name}: {text}", language, name=name, text=text) for name, text in points.items()
+    )
+
+
+# -- one question ------------------------------------------------------------------------
+
+
+def name_of(variant: str, language: InterfaceLanguage | None = None) -> str:
+    """What a variant is called in a text."""
+    names = {SELF_RAG: "Self-RAG", "standard": phrase("the standard way", language)}
+    return names.get(variant, variant)
+
+
+def capitalised(name: str) -> str:
+    """A name at the beginning of a line."""
+    return name[:1].upper() + name[1:]
+
+
+def criterion_name(criterion: Criterion, language: InterfaceLanguage | None = None) -> str:
+    """What a criterion is called in a text."""
+    names: dict[Criterion, str] = {
+        "relevance": phrase("relevance", language),
+        "accuracy": phrase("factual accuracy", language),
+        "completeness": phrase("completeness", language),
+        "concision": phrase("concision", language),
+    }
+    return names[criterion]
+
+
+def outcome(kind: Outcome) -> str:
+    """What an answer is."""
+    names: dict[Outcome, str] = {
+        "from documents": tr("with citations"),
+        "refused": tr("says that the documents do not contain the answer"),
+        "without documents": tr("not grounded in the documents"),
+    }
+    return names[kind]
+
+
+def times(way: Way) -> str:
+    """What it took."""
+    seconds = way.rerank.seconds if way.rerank else 0.0
+    if way.same_answer_as:
+        return tr(
+            "reranking {rerank:.1f} s; same passages in the same order as “{other}”, so the "
+            "same answer",
+            rerank=seconds,
+            other=way.same_answer_as,
+        )
+    if way.passages:
+        return tr(
+            "reranking {rerank:.1f} s, answer {answer:.1f} s", rerank=seconds, answer=way.seconds
+        )
+    return tr("{seconds:.1f} s", seconds=way.seconds)
+
+
+def remark(way: Way) -> str:
+    """What the reranker did, or Self-RAG decided; "" where there is neither."""
+    return decision(way.rerank) if way.rerank else decisions_line(way.answer)
+
+
+def decisions_line(answer: Answer) -> str:
+    """What Self-RAG decided on one question; "" for an answer without its metrics."""
+    metrics = answer.metrics
+    if metrics is None:
+        return ""
+    if not metrics.retrieval_needed:
+        return tr("documents not needed, none read")
+    line = tr(
+        "documents needed; {relevant} of {found} passages relevant",
+        relevant=metrics.relevant_documents,
+        found=metrics.documents_retrieved,
+    )
+    if metrics.response_support_ratings:
+        line += tr(
+            "; answers graded: {count}, best score {score:.1f}",
+            count=len(metrics.response_support_ratings),
+            score=metrics.best_score,
+        )
+    if not metrics.used_retrieval:
+        line += tr("; none held, so not from the documents")
+    elif answer.support:
+        line += tr(
+            "; {full} of {all} sentences fully supported",
+            full=sum(each.rating == "fully supported" for each in answer.support),
+            all=len(answer.support),
+        )
+    return line
+
+
+def verdict_heads() -> tuple[str, ...]:
+    """The columns of `verdict_rows`."""
+    return tr("Criterion"), tr("Better"), tr("By")
+
+
+def verdict_rows(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
+    """Who is better at what, how sure that is, and who says so."""
+    bases: dict[Basis, str] = {
+        "judge": tr("the language model, in both orders"),
+        "same answer": tr("both say the same"),
+        "known": tr("the reference answer"),
+        "too long": tr("too long for the model's context window"),
+        "unreadable": tr("the model's reply could not be read"),
+    }
+    for verdict in one.found:
+        shown = tr("not judged") if verdict.probability is None else tr("equal")
+        if verdict.probability is not None and verdict.better is not None:
+            shown = name_of(one.ways[verdict.better].name)
+            if verdict.basis == "judge":
+                sure = max(verdict.probability, 1 - verdict.probability)
+                shown = tr("{name} ({share:.0%})", name=shown, share=sure)
+        yield capitalised(criterion_name(verdict.criterion)), shown, bases[verdict.basis]
+
+
+def rated(answer: Answer) -> Iterator[dict[str, str]]:
+    """The answer in parts: `rating` and `kind` (its class) of each sentence that was checked."""
+    end = 0
+    for sentence in answer.support:
+        yield {"text": answer.text[end : sentence.start], "rating": ""}
+        yield {
+            "text": answer.text[sentence.start : sentence.end],
+            "rating": rating_text(sentence.rating),
+            "kind": _CLASSES[sentence.rating],
+        }
+        end = sentence.end
+    yield {"text": answer.text[end:], "rating": ""}
+
+
+def moved(rank: int, placed: Placed) -> dict[str, str]:
+    """How far a passage went: colour, arrow and number say the same."""
+    places = placed.before - rank
+    if not places:
+        return {"kind": "same", "sign": "="}
+    kind, arrow = ("up", "▲") if places > 0 else ("down", "▼")
+    return {"kind": kind, "sign": f"{arrow}{abs(places)}"}
+
+
+def ranks(one: Compared[Graded]) -> Iterator[dict[str, Any]]:
+    """Of each passage that any variant chose, its rank in the search and with each of them."""
+    places = [
+        {placed.before: rank for rank, placed in enumerate(way.passages, start=1)}
+        for way in one.ways
+    ]
+    for before, context in enumerate(one.candidates, start=1):
+        found = [ranked.get(before) for ranked in places]
+        if any(found):
+            yield {"before": before, "ranks": found, "context": context}
+
+
+def one_line(text: str) -> str:
+    """A text without its line breaks."""
+    return " ".join(text.split())
+
+
+def excerpt(text: str, length: int = 160) -> str:
+    """The beginning of a text, on one line."""
+    line = one_line(text)
+    return line if len(line) <= length else line[:length] + "…"
+
+
+# -- the analysis of two modes -----------------------------------------------------------
+
+
+def analysis(facts: Facts, own: int, language: InterfaceLanguage) -> tuple[Section, ...]:
+    """When which way is better and why, what the decisions did, and what to use when.
+
+    `own` is the place of Self-RAG.
+    """
+    return (
+        Section(phrase("Result", language), tuple(_result(facts, own, language))),
+        Section(
+            phrase("Where Self-RAG is better, and why", language),
+            tuple(_better(facts, own, language)),
+        ),
+        Section(
+            phrase("Where the standard way is better, and why", language),
+            tuple(_better(facts, 1 - own, language)),
+        ),
+        Section(
+            phrase("What the decisions of Self-RAG contributed", language),
+            tuple(_contributed(facts, language)),
+        ),
+        Section(phrase("What to use when", language), tuple(_advice(facts, own, language))),
+    )
+
+
+def _result(facts: Facts, own: int, language: InterfaceLanguage) -> Iterator[str]:
+    counted = {phrase("better answer, by question", language): facts.overall}
+    counted |= {criterion_name(name, language): facts.criteria[name] for name in CRITERIA}
+    for name, tally in counted.items():
+        if tally.count:
+            yield phrase(
+                "{name}: Self-RAG {own}, the standard way {other}, equal {equal}.",
+                language,
+                name=capitalised(name),
+                **_wins(tally, own),
+            )
+    if facts.unread:
+        yield phrase(
+            "Verdicts that could not be read, or did not fit: {count}.",
+            language,
+            count=facts.unread,
+        )
+    mine, other = facts.ways[own], facts.ways[1 - own]
+    yield phrase(
+        "Seconds a question: Self-RAG {own:.1f}, the standard way {other:.1f}; Self-RAG took "
+        "{ratio:.1f} times as long.",
+        language,
+        own=mine.seconds,
+        other=other.seconds,
+        ratio=_ratio(facts, own),
+    )
+    if mine.f1 is not None and other.f1 is not None:
+        yield phrase(
+            "Overlap with the reference answers (F1): Self-RAG {own:.2f}, the standard way "
+            "{other:.2f}.",
+            language,
+            own=mine.f1,
+            other=other.f1,
+        )
+    if any(mine.unanswerable.values()):
+        yield phrase(
+            "Questions that the documents do not answer: {count}. Said so: Self-RAG {own}, "
+            "the standard way {other}. Answered, marked as not from the documents: Self-RAG "
+            "{own_marked}, the standard way {other_marked}.",
+            language,
+            **_outcomes(mine.unanswerable, other.unanswerable),
+        )
+    if any(mine.answerable.values()):
+        yield phrase(
+            "Questions that the documents answer: {count}. Refused all the same: Self-RAG "
+            "{own}, the standard way {other}. Answered, but not from the documents: Self-RAG "
+            "{own_marked}, the standard way {other_marked}.",
+            language,
+            **_outcomes(mine.answerable, other.answerable),
+        )
+    if facts.overall.count < FEW:
+        yield phrase("So few questions show a direction, no more.", language)
+
+
+def _better(facts: Facts, way: int, language: InterfaceLanguage) -> Iterator[str]:
+    numbers, reasons = facts.better[way], facts.reasons[way]
+    if not numbers:
+        yield phrase("At none of these questions.", language)
+        return
+    comma = phrase(", ", language)
+    yield phrase(
+        "At {count} of {all} questions (number {numbers}).",
+        language,
+        count=len(numbers),
+        all=facts.overall.count,
+        numbers=comma.join(map(str, numbers)),
+    )
+    if reasons["honest"]:
+        yield phrase(
+            "By saying that the documents lack the answer, or that it is not from them, where "
+            "the other did not: {count}.",
+            language,
+            count=reasons["honest"],
+        )
+    if reasons["found"]:
+        yield phrase(
+            "By answering from the documents, where the other did not: {count}.",
+            language,
+            count=reasons["found"],
+        )
+    judged = [
+        phrase(
+            "{name} ({count})",
+            language,
+            name=criterion_name(criterion, language),
+            count=reasons[criterion],
+        )
+        for criterion in CRITERIA
+        if reasons[criterion]
+    ]
+    if judged:
+        points = comma.join(judged)
+        yield phrase("By the judge's verdicts on {points}.", language, points=points)
+
+
+def _contributed(facts: Facts, language: InterfaceLanguage) -> Iterator[str]:
+    told = asdict(facts.decisions) | {"all": facts.overall.count}
+    yield phrase(
+        "Retrieval decision: documents not needed for {not_needed} of {all} questions.",
+        language,
+        **told,
+    )
+    if told["not_needed_wrongly"]:
+        yield phrase(
+            "That was wrong for {not_needed_wrongly}: the documents hold the answer.",
+            language,
+            **told,
+        )
+    if told["passages"]:
+        yield phrase(
+            "Relevance: {relevant} of {passages} passages were kept; the answers were written "
+            "without the rest.",
+            language,
+            **told,
+        )
+    if told["none_relevant"]:
+        yield phrase("Questions without a relevant passage: {none_relevant}.", language, **told)
+    if told["none_relevant_rightly"] or told["none_relevant_wrongly"]:
+        yield phrase(
+            "Rightly so, as the documents lack the answer: {none_relevant_rightly}. Wrongly: "
+            "{none_relevant_wrongly}.",
+            language,
+            **told,
+        )
+    if told["candidates"]:
+        yield phrase(
+            "Support: answers from the documents that were graded: {candidates}; questions at "
+            "which none of them held: {rejected}.",
+            language,
+            **told,
+        )
+    if told["sentences"]:
+        yield phrase(
+            "Sentences of the final answers that were checked: {sentences}; marked as not "
+            "supported: {unsupported}.",
+            language,
+            **told,
+        )
+    yield phrase("Deciding and checking took {check_share:.0%} of its time.", language, **told)
+
+
+def _advice(facts: Facts, own: int, language: InterfaceLanguage) -> Iterator[str]:
+    names: dict[Kind, str] = {
+        "factual": phrase("factual questions", language),
+        "no answer": phrase("questions that the documents do not answer", language),
+        "creative": phrase("creative requests and opinions", language),
+    }
+    for kind in KINDS:
+        text = _advised(facts.kinds[kind], own, _ratio(facts, own), language)
+        yield phrase("{name}: {text}", language, name=capitalised(names[kind]), text=text)
+
+
+def _advised(tally: Tally, place: int, ratio: float, language: InterfaceLanguage) -> str:
+    wins = _wins(tally, place)
+    if not tally.count:
+        return phrase("none was asked, so nothing was measured.", language)
+    if wins["own"] > wins["other"]:
+        return phrase("Self-RAG (better at {own} of {all}, worse at {other}).", language, **wins)
+    if wins["other"] > wins["own"]:
+        return phrase(
+            "the standard way (better at {other} of {all}, worse at {own}).", language, **wins
+        )
+    if ratio > 1:
+        return phrase(
+            "the standard way: no difference over {all} (better {other}, worse {own}), and "
+            "it is faster.",
+            language,
+            **wins,
+        )
+    return phrase(
+        "Self-RAG: no difference over {all} (better {own}, worse {other}), and it is faster.",
+        language,
+        **wins,
+    )
+
+
+def _wins(tally: Tally, own: int) -> dict[str, int]:
+    wins = tally.wins
+    return {"own": wins[own], "other": wins[1 - own], "equal": tally.equal, "all": tally.count}
+
+
+def _outcomes(own: dict[Outcome, int], other: dict[Outcome, int]) -> dict[str, int]:
+    return {
+        "count": sum(own.values()),
+        "own": own["refused"],
+        "other": other["refused"],
+        "own_marked": own["without documents"],
+        "other_marked": other["without documents"],
+    }
+
+
+def _ratio(facts: Facts, own: int) -> float:
+    """How many times as long Self-RAG took."""
+    other = facts.ways[1 - own].seconds
+    return facts.ways[own].seconds / other if other else 1.0

@@ -1,0 +1,42 @@
+"""Pages of one file: no other file, no script, no address outside.
+
+Everything that comes from documents, models or the command line is text here and never markup,
+and what is not seen is shown as `printable` shows it; the pages' own policy forbids scripts and
+requests besides.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path, PurePath
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from localrag.messages import interface_language, tr
+from localrag.printable import as_text
+
+
+def render(template: str, /, **values: object) -> str:
+    """The page as HTML, in the language of the interface."""
+    language = "zh-CN" if interface_language() == "zh" else "en"
+    return _environment().get_template(template).render(values, language=language)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["tr"] = tr
+    environment.filters["file_name"] = lambda path: PurePath(path).name
+    return environment
+
+
+def _shown(value: object) -> object:
+    """What an expression leaves to be escaped: markup of our own is escaped already."""
+    return value if hasattr(value, "__html__") else as_text(value)

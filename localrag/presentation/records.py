@@ -1,0 +1,82 @@
+"""Records as plain data for JSON: as a record has its fields, but for those with a shape of theirs.
+
+What may change its looks from version to version stays out: only keys that are here are promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import singledispatch
+from typing import Any
+
+from localrag.presentation.steps import decision
+from localrag.types import Answer, ScoredChunk, Step
+
+
+@singledispatch
+def plain(value: object) -> Any:
+    """Dicts, lists and scalars; a room with records of its own shape registers them here."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+@plain.register
+def _(hit: ScoredChunk) -> dict[str, Any]:
+    """One passage, with the rank that each leg gave."""
+    chunk = hit.chunk
+    return {
+        "source": hit.source,
+        "page": chunk.first_page,
+        "last_page": chunk.last_page,
+        "heading": chunk.heading,
+        "score": hit.score,
+        "text": chunk.text,
+        "ranks": {rank.leg: {"rank": rank.rank, "score": rank.score} for rank in hit.ranks},
+        "chunk_id": chunk.id,
+    }
+
+
+@plain.register
+def _(step: Step) -> dict[str, Any]:
+    return {
+        "name": step.kind,
+        "decision": decision(step, "en"),
+        "values": plain(step.values),
+        "score": step.score,
+        "seconds": round(step.seconds, 3),
+    }
+
+
+@plain.register
+def _(answer: Answer) -> dict[str, Any]:
+    return {
+        "question": answer.question,
+        "answer": answer.text,
+        "language": answer.language,
+        "grounded": answer.grounded,
+        "citations": _without_ids(answer.citations),
+        "contexts": plain(answer.contexts),
+        "trace": plain(answer.trace),
+        "seconds": round(answer.seconds, 3),
+        "support": [
+            {
+                "text": answer.text[sentence.start : sentence.end],
+                "rating": sentence.rating,
+                "share": round(sentence.share, 3),
+            }
+            for sentence in answer.support
+        ],
+        "metrics": plain(answer.metrics),
+        "left_out": _without_ids(answer.left_out),
+    }
+
+
+def _without_ids(records: tuple[object, ...]) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in plain(record).items() if key != "chunk_id"}
+        for record in records
+    ]

@@ -1,0 +1,332 @@
+"""An evaluation in the reader's language: sentences, plots, the page; and as JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from localrag.evaluation.dataset import Context
+from localrag.evaluation.judging.calibration import MetricTrust, Trust
+from localrag.evaluation.judging.judge import Judged
+from localrag.evaluation.reports.advice import Cause, Trial, bad_cases
+from localrag.evaluation.reports.report import Report
+from localrag.evaluation.runs import Difference, EvaluatedRun, Summary, differences
+from localrag.evaluation.scoring import Score, Scored
+from localrag.messages import tr
+from localrag.presentation import pages
+from localrag.presentation.plots import COLOURS, Markup, Row, chart
+from localrag.presentation.records import plain
+
+
+def render_page(report: Report) -> str:
+    """The page as HTML, in the language of the interface."""
+    first = report.runs[0]
+    return pages.render(
+        "report.html",
+        words=sys.modules[__name__],
+        report=report,
+        metrics=list(zip(*(run.summaries() for run in report.runs), strict=True)),
+        untrusted=report.untrusted(),
+        plots=list(_plots(report.runs)),
+        cases=bad_cases(first, report.runs[1:]),
+        colours=COLOURS,
+    )
+
+
+def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
+    means: dict[str, list[Row]] = {}
+    scores: dict[str, list[Row]] = {}
+    for number, run in enumerate(runs):
+        for one in run.summaries():
+            shown = "–" if one.mean is None else f"{one.mean:.2f}  n={one.scored}"
+            means.setdefault(one.name, []).append(Row(number, shown, one.mean, one.interval))
+            dots = [
+                (value, f"{scored.sample.question}: {value:.2f}")
+                for scored in run.scored
+                if (value := scored.scores[one.name].value) is not None
+            ]
+            scores.setdefault(one.name, []).append(Row(number, dots=dots))
+    title = tr("Means with their 95% intervals")
+    yield title, chart(title, means.items())
+    title = tr("Every question's score")
+    yield title, chart(title, scores.items())
+    known = [
+        sorted(one.response.seconds for one in run.scored if one.response.seconds is not None)
+        for run in runs
+    ]
+    if slowest := max((seconds[-1] for seconds in known if seconds), default=0.0):
+        title = tr("Seconds to answer, with the median")
+        times = []
+        for number, (run, seconds) in enumerate(zip(runs, known, strict=True)):
+            median = f"{seconds[len(seconds) // 2]:.1f} s" if seconds else ""
+            dots = [(one / slowest, f"{one:.1f} s") for one in seconds]
+            times.append((run.name, [Row(number, median, dots=dots)]))
+        yield title, chart(title, times, ((0.0, "0 s"), (1.0, f"{slowest:.1f} s")))
+
+
+def remarks(report: Report) -> list[str]:
+    """How far to trust the numbers, and what the runs differ in."""
+    said: list[str] = []
+    if report.judge:
+        said.append(tr("Judge: {name}", name=report.judge))
+        if report.trust is None:
+            said.append(not_calibrated())
+        if untrusted := report.untrusted():
+            said.append(_untrusted(untrusted))
+        if report.own_work:
+            said.append(
+                tr(
+                    "The answers of {name} were written by the model that judges them; "
+                    "models are lenient with their own work.",
+                    name=tr(", ").join(report.own_work),
+                )
+            )
+    found = differences(report.runs)
+    said += [difference(one) for one in found if one.ranked]
+    undecided: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        if not one.ranked:
+            pair = min(one.better, one.worse), max(one.better, one.worse)
+            undecided.setdefault(pair, []).append(one.metric)
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for pair, names in undecided.items():
+        alike.setdefault(tuple(names), []).append(pair)
+    for metrics, pairs in alike.items():
+        said.append(
+            tr(
+                "Not ranked by {metrics}, for the difference there is within chance: {pairs}.",
+                metrics=tr(", ").join(metrics),
+                pairs=tr("; ").join(tr("{one} and {other}", one=a, other=b) for a, b in pairs),
+            )
+        )
+    if len(report.runs) > 2 and found:
+        said.append(
+            tr(
+                "With so many pairs some would differ by chance: the intervals of differences are "
+                "widened for that (Bonferroni)."
+            )
+        )
+    return said
+
+
+def trust_remarks(trust: Trust) -> list[str]:
+    """What the table of a calibration does not say: the order of answers, and what not to trust."""
+    said: list[str] = []
+    for one in trust.metrics:
+        if one.ordering is not None and one.ordering_interval is not None:
+            low, high = one.ordering_interval
+            said.append(
+                tr(
+                    "{metric}: the right answer scores above the wrong or evasive one in "
+                    "{share:.0%} of the pairs [{low:.2f}, {high:.2f}].",
+                    metric=one.metric,
+                    share=one.ordering,
+                    low=low,
+                    high=high,
+                )
+            )
+    if untrusted := [one.metric for one in trust.metrics if not one.trusted]:
+        said.append(_untrusted(untrusted))
+    return said
+
+
+def _untrusted(metrics: Sequence[str]) -> str:
+    return tr(
+        "This judge does not clearly beat chance on {metrics}: do not rely on them.",
+        metrics=tr(", ").join(metrics),
+    )
+
+
+def difference(one: Difference) -> str:
+    """Which of two runs is better, by how much."""
+    low, high = one.interval
+    return tr(
+        "{metric}: {better} is better than {worse} by {mean:.3f} [{low:.3f}, {high:.3f}].",
+        metric=one.metric,
+        better=one.better,
+        worse=one.worse,
+        mean=one.mean,
+        low=low,
+        high=high,
+    )
+
+
+def trial(one: Trial) -> str:
+    """What another run made of a bad case."""
+    return tr(
+        "Tried: {metric} is {after:.2f} with {run}, and was {before:.2f}.",
+        metric=one.metric,
+        after=one.after,
+        before=one.before,
+        run=one.run,
+    )
+
+
+def explain(cause: Cause) -> tuple[str, str]:
+    """The cause in words, and what to try, in the reader's language."""
+    match cause:
+        case "invented":
+            return (
+                tr("The documents do not hold the answer, and one was given all the same."),
+                tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
+            )
+        case "retrieval missed":
+            return (
+                tr("The passages lack what the reference answer says: the search missed it."),
+                tr(
+                    "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
+                    "an embedding model that is better in this language."
+                ),
+            )
+        case "retrieval noisy":
+            return (
+                tr("The useful passages stand behind useless ones."),
+                tr("Try a reranker, or another fusion (retrieval.fusion)."),
+            )
+        case "refused":
+            return (
+                tr("The passages seem to hold the answer, and none was given."),
+                tr("Lower answer.min_answerable, or try a larger language model."),
+            )
+        case "unfaithful":
+            return (
+                tr("The passages were good; the answer says things that they do not say."),
+                tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
+            )
+        case "irrelevant":
+            return (
+                tr("The answer does not speak to the question, or evades it."),
+                tr("Try another prompt (answer.prompts), or a larger language model."),
+            )
+
+
+def not_calibrated() -> str:
+    """What to do where nobody has measured the judge."""
+    return tr(
+        "Not calibrated: `localrag eval calibrate` measures how far this judge can be trusted."
+    )
+
+
+def counts(one: Summary) -> str:
+    """Of how many questions a mean is."""
+    return tr(
+        "{scored} scored, {unreadable} unreadable, {undefined} not defined",
+        scored=one.scored,
+        unreadable=one.unreadable,
+        undefined=one.undefined,
+    )
+
+
+def value(score: Score) -> str:
+    """A score that is defined."""
+    return tr("unreadable") if score.value is None else f"{score.value:.2f}"
+
+
+def grade(score: Score) -> str:
+    """How good a score is, as a class of the page."""
+    if score.value is None:
+        return "unread"
+    return "good" if score.value >= 0.75 else "middling" if score.value >= 0.5 else "bad"
+
+
+def place(context: Context) -> str:
+    """Where a passage stands; "" where that is not known."""
+    name = PurePath(context.source).name
+    if not (name and context.first_page):
+        return name
+    return tr("{name}, p. {page}", name=name, page=context.first_page)
+
+
+def trust_heads() -> tuple[str, ...]:
+    """The columns of `trust_rows`."""
+    heads = tr("Metric"), tr("Items"), tr("Accuracy"), "Cohen κ", "ECE"
+    return (*heads, tr("Unreadable"), tr("Trust"))
+
+
+def trust_rows(trust: Trust) -> Iterator[tuple[str, ...]]:
+    """A calibration as a table, a row a metric."""
+    for one in trust.metrics:
+        low, high = one.kappa_interval
+        yield (
+            one.metric,
+            str(one.items),
+            f"{one.accuracy:.2f}",
+            f"{one.kappa:.2f} [{low:.2f}, {high:.2f}]",
+            "–" if one.calibration_error is None else f"{one.calibration_error:.2f}",
+            str(one.unreadable),
+            tr("yes") if one.trusted else tr("no"),
+        )
+
+
+# -- JSON --------------------------------------------------------------------------------
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report as plain data; `metrics` are those of the first run."""
+    first = report.runs[0]
+    calibration = None
+    if report.trust is not None:
+        calibration = trust_json(report.trust) | {"untrustworthy": list(report.untrusted())}
+    return {
+        "dataset": report.dataset,
+        "questions": len(first.scored),
+        "judge": report.judge or None,
+        "judge_seconds": round(report.judge_seconds, 1),
+        "calibration": calibration,
+        "metrics": plain(first.summaries()),
+        "runs": [
+            {
+                "name": run.name,
+                "metrics": plain(run.summaries()),
+                "bad_cases": [
+                    {"id": case.scored.sample.id, "cause": case.cause, "tried": plain(case.trials)}
+                    for case in bad_cases(run, [one for one in report.runs if one is not run])
+                ],
+                "questions": [_scored(scored) for scored in run.scored],
+            }
+            for run in report.runs
+        ],
+        "differences": [plain(one) | {"ranked": one.ranked} for one in differences(report.runs)],
+        "wrote_the_answers_itself": list(report.own_work),
+    }
+
+
+def trust_json(trust: Trust) -> dict[str, Any]:
+    """A calibration as plain data."""
+    return {"judge": trust.judge, "metrics": [_metric_trust(one) for one in trust.metrics]}
+
+
+def _metric_trust(one: MetricTrust) -> dict[str, Any]:
+    table: dict[str, Any] = plain(one)
+    ordering = {key: table.pop(key) for key in ("ordering", "ordering_interval")}
+    table = {"name": table.pop("metric")} | table
+    table |= {"accuracy_by_kind": table.pop("by_kind"), "trusted": one.trusted}
+    return table if one.ordering is None else table | ordering
+
+
+def _scored(scored: Scored) -> dict[str, Any]:
+    sample, response, evidence = scored.sample, scored.response, scored.evidence
+    return {
+        "id": sample.id,
+        "question": sample.question,
+        "references": list(sample.references),
+        "answerable": sample.answerable,
+        "answer": response.answer,
+        "refused": scored.refused,
+        "seconds": response.seconds,
+        "scores": plain(scored.scores),
+        "contexts": plain(response.contexts or ()),
+        "statements": [_judged(one) for one in evidence.statements],
+        "reference_statements": [_judged(one) for one in evidence.reference],
+        "useful_contexts": [plain(one.finding) for one in evidence.contexts],
+        "citations": [_judged(one) for one in evidence.citations],
+        "asked": [{"question": text, "cosine": cosine} for text, cosine in evidence.asked],
+        "evasive": evidence.evasive.verdict if evidence.evasive else None,
+    }
+
+
+def _judged(one: Judged) -> dict[str, Any]:
+    finding: dict[str, Any] = plain(one.finding)
+    return {"text": one.text} | finding
