@@ -9,6 +9,7 @@ from __future__ import annotations
 import locale
 import os
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,8 @@ from localrag.errors import LocalragError
 from localrag.printable import filled
 
 InterfaceLanguage = Literal["en", "zh"]
+Say = Callable[..., str]
+"""Translates a template for some reader and fills in its named values."""
 
 
 @cache
@@ -54,6 +57,15 @@ def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object)
     `reader` None is the person at this machine.
     """
     return filled(translate(template, reader), values)
+
+
+def speaker(reader: InterfaceLanguage | None) -> Say:
+    """What speaks to one reader: `speaker("zh")("{count} files", count=3)`."""
+
+    def say(template: str, /, **values: object) -> str:
+        return phrase(template, reader, **values)
+
+    return say
 
 
 def tr(template: str, /, **values: object) -> str:

@@ -8,13 +8,14 @@ import string
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import jinja2
 import pytest
 from jinja2 import nodes
 
-from localrag import errors
+from localrag import errors, types
 from localrag.messages import interface_language, spoken, tr, translate
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
@@ -34,12 +35,21 @@ class Module:
         self._tree = ast.parse(source)
         self._names: dict[str, str] = {}
         self._constants: dict[str, ast.expr] = {}
+        self._kinds: dict[str, tuple[str, ...]] = {}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.ImportFrom) and node.module in (
                 "localrag.messages",
                 "localrag.errors",
             ):
                 self._names |= {a.asname or a.name: a.name for a in node.names}
+            if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Name):
+                kinds = get_args(getattr(types, node.annotation.id, None))
+                if node.annotation.id == "Say":
+                    self._names[node.arg] = "phrase"
+                elif all(isinstance(kind, str) for kind in kinds):
+                    self._kinds.setdefault(node.arg, kinds)
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("speaker("):
+                self._names |= {ast.unparse(target): "phrase" for target in node.targets}
         for statement in self._tree.body:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 self._constants[statement.targets[0].id] = statement.value
@@ -61,6 +71,8 @@ class Module:
                 return None if None in parts else [t for part in parts for t in part or []]
             case ast.Name(id=name) if name in self._constants:
                 return self.texts(self._constants[name])
+            case ast.Name(id=name) if self._kinds.get(name):
+                return list(self._kinds[name])
             case ast.Attribute(attr="message" | "hint"):
                 return []  # what an error brought along was found where it was raised
             case _:
@@ -70,6 +82,8 @@ class Module:
         match function:
             case ast.Name(id=name):
                 return self._names.get(name) in SPEAKERS
+            case ast.Call(func=ast.Name(id="speaker")):
+                return True
             case ast.Attribute(value=ast.Name(id="messages" | "errors"), attr=name):
                 return name in SPEAKERS
             case _:
@@ -142,10 +156,18 @@ def test_the_collection_reads_every_shape_and_names_what_it_cannot_read() -> Non
         "text.translate(table)\n"
         "tr(anything)\n"
         "tr(f'{built}')\n"
+        "say = speaker('zh')\n"
+        "say('eight')\n"
+        "def f(words: Say):\n"
+        "    words('nine')\n"
+        "def g(rating: Rating):\n"
+        "    speaker(None)(rating)\n"
     )
     texts = [module.texts(node) for node in module.spoken()]
     found = sorted(text for part in texts for text in part or [])
-    assert found == ["five", "four", "one", "three", "two"]
+    assert found == sorted(
+        ["one", "two", "three", "four", "five", "eight", "nine", *get_args(types.Rating)]
+    )
     assert texts.count(None) == 2
     page = "{% set x = tr('six') %}<a title=\"{{ tr('seven', n=1) }}\">{{ tr(x) }}{{ other('8') }}"
     assert texts_of_template(page) == ["six", "seven", None]

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import RERANKERS, emit_json, json_option, note, stdout_console
+from localrag.cli.output import (
+    RERANKERS,
+    emit_json,
+    json_option,
+    named_output,
+    note,
+    stdout_console,
+)
 from localrag.messages import tr
 from localrag.presentation.steps import note_text
 
@@ -222,7 +229,6 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
 
 def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
     """nDCG@10 of each run with its 95% interval and p50; ours stand out by their colour."""
-    from localrag.errors import UsageError
     from localrag.presentation.plots import STYLE, Row, chart
     from localrag.system.files import write_output
 
@@ -231,12 +237,5 @@ def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
         mean, ours = run.mean("nDCG@10"), run.name == "default" or "+" in run.name
         value = f"{mean:.4f}   {run.milliseconds(50):.1f} ms"
         rows.append((run.name, [Row(int(ours), value, mean, run.interval("nDCG@10"))]))
-    try:
+    with named_output(path):
         write_output(path, chart(f"{title}: nDCG@10", rows, style=STYLE).text)
-    except OSError as error:
-        raise UsageError(
-            "The picture cannot be written to {path}: {reason}.",
-            hint="Give the path of a file in a folder that exists.",
-            path=path,
-            reason=error.strerror,
-        ) from error

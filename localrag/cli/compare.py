@@ -16,6 +16,7 @@ from localrag.cli.output import (
     emit_json,
     json_option,
     library_option,
+    named_output,
     note,
     note_rebuilding,
     stdout_console,
@@ -104,12 +105,14 @@ def compare(
         raise click.UsageError(
             tr("--questions needs --modes, and the reference answers stand in the file.")
         )
-    if page:
-        _check_page(page)
+    from localrag.system.files import check_output, write_output
+
+    if page:  # before a long run and not after it
+        with named_output(page):
+            check_output(page)
     from localrag.api import LocalRAG
     from localrag.evaluation.comparisons.base import Comparison, asked_with, read_questions
     from localrag.presentation.comparisons import of_modes, of_rerankers, render_page
-    from localrag.system.files import write_output
 
     questions = read_questions(file) if file else [asked_with(question or "", reference)]
     stopped: BaseException | None = None
@@ -126,7 +129,8 @@ def compare(
             )
             shown = of_rerankers(compared)
     if page:
-        write_output(page, render_page(shown))
+        with named_output(page):
+            write_output(page, render_page(shown))
         note(tr("The page is in {path}.", path=page))
     if as_json:
         emit_json(shown.record())
@@ -134,22 +138,6 @@ def compare(
         _print(stdout_console(), shown)
     if stopped is not None:
         raise stopped
-
-
-def _check_page(path: Path) -> None:
-    """Raise `UsageError` where no page can be written, before a long run and not after it."""
-    from localrag.errors import UsageError
-    from localrag.system.files import check_output
-
-    try:
-        check_output(path)
-    except OSError as error:
-        raise UsageError(
-            "The page cannot be written to {path}: {reason}.",
-            hint="Give the path of a file in a folder that exists.",
-            path=path,
-            reason=error.strerror,
-        ) from error
 
 
 def _in_modes(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note
+from localrag.cli.output import emit_json, json_option, library_option, named_output, note
 from localrag.messages import tr
 from localrag.printable import as_json
 
@@ -320,19 +320,11 @@ def make(
 
 
 def _write_page(path: Path, report: Report) -> None:
-    from localrag.errors import UsageError
     from localrag.presentation.reports import render_page
     from localrag.system.files import write_output
 
-    try:
+    with named_output(path):
         write_output(path, render_page(report))
-    except OSError as error:
-        raise UsageError(
-            "The page cannot be written to {path}: {reason}.",
-            hint="Give the path of a file in a folder that exists.",
-            path=path,
-            reason=error.strerror,
-        ) from error
     note(tr("The page is in {path}.", path=path))
 
 
@@ -363,20 +355,12 @@ def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None
 
 
 def _write_table(path: Path, report: Report) -> None:
-    from localrag.errors import UsageError
     from localrag.presentation.csv_table import write_csv
     from localrag.system.files import write_output
 
-    try:
-        table = StringIO(newline="")
-        write_csv(report, table)
+    table = StringIO(newline="")
+    write_csv(report, table)
+    with named_output(path):
         # With a mark at the beginning, without which Excel takes Chinese for Latin letters.
         write_output(path, table.getvalue().encode("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(
-            "The table cannot be written to {path}: {reason}.",
-            hint="Give the path of a file in a folder that exists.",
-            path=path,
-            reason=error.strerror,
-        ) from error
     note(tr("The table is in {path}.", path=path))

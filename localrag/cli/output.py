@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
@@ -156,6 +157,22 @@ def stdout_console() -> Console:
 def stderr_console() -> Console:
     """A console for progress and notes, which never mix with results."""
     return _console_class()(file=_inner(sys.stderr), **_PLAIN)
+
+
+@contextmanager
+def named_output(path: Path) -> Iterator[None]:
+    """Check or write a file that the user named: where that fails, say why and what to do."""
+    from localrag.errors import UsageError
+
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            "{path} cannot be written: {reason}.",
+            hint="Give the path of a file in a folder that exists.",
+            path=path,
+            reason=error.strerror,
+        ) from error
 
 
 def note_rebuilding(path: Path) -> None:

@@ -23,7 +23,7 @@ from localrag.evaluation.comparisons.modes import (
 )
 from localrag.evaluation.comparisons.pairs import CRITERIA, Basis, Criterion, Verdict
 from localrag.evaluation.comparisons.rerankers import Graded
-from localrag.messages import InterfaceLanguage, phrase, tr
+from localrag.messages import InterfaceLanguage, Say, speaker, tr
 from localrag.presentation import pages
 from localrag.presentation.records import plain
 from localrag.presentation.steps import decision, rating_text, step_line
@@ -177,6 +177,7 @@ def _reranked(way: Way) -> dict[str, Any]:
 
 def graded(grades: Sequence[Graded], language: InterfaceLanguage) -> tuple[str, ...]:
     """The grades of all variants, a line for each point."""
+    say = speaker(language)
 
     def each(value: Callable[[Graded], str]) -> str:
         return comma.join(f"{one.name} {value(one)}" for one in grades)
@@ -184,39 +185,31 @@ def graded(grades: Sequence[Graded], language: InterfaceLanguage) -> tuple[str, 
     def share(value: float | None) -> str:
         return "?" if value is None else f"{value:.0%}"
 
-    comma = phrase(", ", language)
-    nowhere = phrase("in no passage", language)
+    comma = say(", ")
+    nowhere = say("in no passage")
     best = max(one.worth for one in grades)
     leading = [one.name for one in grades if best - one.worth < CLEAR]
-    overall = phrase("no clear difference", language)
+    overall = say("no clear difference")
     if len(leading) < len(grades):
-        overall = phrase("best: {names}", language, names=comma.join(leading))
+        overall = say("best: {names}", names=comma.join(leading))
     points = {
-        phrase("Relevance of context, rank of the first passage with the answer", language): each(
+        say("Relevance of context, rank of the first passage with the answer"): each(
             lambda one: nowhere if one.rank is None else f"{one.rank}"
         ),
-        phrase("Accuracy, agreement with the reference answer", language): each(
-            lambda one: share(one.agrees)
-        ),
-        phrase("Completeness, all of the reference answer", language): each(
-            lambda one: share(one.complete)
-        ),
-        phrase("Overlap with the reference answer (F1)", language): each(
-            lambda one: f"{one.overlap:.2f}"
-        ),
-        phrase("Overall", language): overall,
+        say("Accuracy, agreement with the reference answer"): each(lambda one: share(one.agrees)),
+        say("Completeness, all of the reference answer"): each(lambda one: share(one.complete)),
+        say("Overlap with the reference answer (F1)"): each(lambda one: f"{one.overlap:.2f}"),
+        say("Overall"): overall,
     }
-    return tuple(
-        phrase("{name}: {text}", language, name=name, text=text) for name, text in points.items()
-    )
+    return tuple(say("{name}: {text}", name=name, text=text) for name, text in points.items())
 
 
 # -- one question ------------------------------------------------------------------------
 
 
-def name_of(variant: str, language: InterfaceLanguage | None = None) -> str:
+def name_of(variant: str, say: Say = tr) -> str:
     """What a variant is called in a text."""
-    names = {SELF_RAG: "Self-RAG", "standard": phrase("the standard way", language)}
+    names = {SELF_RAG: "Self-RAG", "standard": say("the standard way")}
     return names.get(variant, variant)
 
 
@@ -225,13 +218,13 @@ def capitalised(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def criterion_name(criterion: Criterion, language: InterfaceLanguage | None = None) -> str:
+def criterion_name(criterion: Criterion, say: Say = tr) -> str:
     """What a criterion is called in a text."""
     names: dict[Criterion, str] = {
-        "relevance": phrase("relevance", language),
-        "accuracy": phrase("factual accuracy", language),
-        "completeness": phrase("completeness", language),
-        "concision": phrase("concision", language),
+        "relevance": say("relevance"),
+        "accuracy": say("factual accuracy"),
+        "completeness": say("completeness"),
+        "concision": say("concision"),
     }
     return names[criterion]
 
@@ -275,25 +268,20 @@ def decisions_line(answer: Answer) -> str:
         return ""
     if not metrics.retrieval_needed:
         return tr("documents not needed, none read")
+    told = asdict(metrics) | {
+        "count": len(metrics.response_support_ratings),
+        "full": sum(each.rating == "fully supported" for each in answer.support),
+        "all": len(answer.support),
+    }
     line = tr(
-        "documents needed; {relevant} of {found} passages relevant",
-        relevant=metrics.relevant_documents,
-        found=metrics.documents_retrieved,
+        "documents needed; {relevant_documents} of {documents_retrieved} passages relevant", **told
     )
-    if metrics.response_support_ratings:
-        line += tr(
-            "; answers graded: {count}, best score {score:.1f}",
-            count=len(metrics.response_support_ratings),
-            score=metrics.best_score,
-        )
+    if told["count"]:
+        line += tr("; answers graded: {count}, best score {best_score:.1f}", **told)
     if not metrics.used_retrieval:
         line += tr("; none held, so not from the documents")
     elif answer.support:
-        line += tr(
-            "; {full} of {all} sentences fully supported",
-            full=sum(each.rating == "fully supported" for each in answer.support),
-            all=len(answer.support),
-        )
+        line += tr("; {full} of {all} sentences fully supported", **told)
     return line
 
 
@@ -375,197 +363,159 @@ def analysis(facts: Facts, own: int, language: InterfaceLanguage) -> tuple[Secti
 
     `own` is the place of Self-RAG.
     """
+    say = speaker(language)
     return (
-        Section(phrase("Result", language), tuple(_result(facts, own, language))),
+        Section(say("Result"), tuple(_result(facts, own, say))),
+        Section(say("Where Self-RAG is better, and why"), tuple(_better(facts, own, say))),
         Section(
-            phrase("Where Self-RAG is better, and why", language),
-            tuple(_better(facts, own, language)),
+            say("Where the standard way is better, and why"), tuple(_better(facts, 1 - own, say))
         ),
-        Section(
-            phrase("Where the standard way is better, and why", language),
-            tuple(_better(facts, 1 - own, language)),
-        ),
-        Section(
-            phrase("What the decisions of Self-RAG contributed", language),
-            tuple(_contributed(facts, language)),
-        ),
-        Section(phrase("What to use when", language), tuple(_advice(facts, own, language))),
+        Section(say("What the decisions of Self-RAG contributed"), tuple(_contributed(facts, say))),
+        Section(say("What to use when"), tuple(_advice(facts, own, say))),
     )
 
 
-def _result(facts: Facts, own: int, language: InterfaceLanguage) -> Iterator[str]:
-    counted = {phrase("better answer, by question", language): facts.overall}
-    counted |= {criterion_name(name, language): facts.criteria[name] for name in CRITERIA}
+def _result(facts: Facts, own: int, say: Say) -> Iterator[str]:
+    counted = {say("better answer, by question"): facts.overall}
+    counted |= {criterion_name(name, say): facts.criteria[name] for name in CRITERIA}
     for name, tally in counted.items():
         if tally.count:
-            yield phrase(
+            yield say(
                 "{name}: Self-RAG {own}, the standard way {other}, equal {equal}.",
-                language,
                 name=capitalised(name),
                 **_wins(tally, own),
             )
     if facts.unread:
-        yield phrase(
-            "Verdicts that could not be read, or did not fit: {count}.",
-            language,
-            count=facts.unread,
-        )
+        yield say("Verdicts that could not be read, or did not fit: {count}.", count=facts.unread)
     mine, other = facts.ways[own], facts.ways[1 - own]
-    yield phrase(
+    yield say(
         "Seconds a question: Self-RAG {own:.1f}, the standard way {other:.1f}; Self-RAG took "
         "{ratio:.1f} times as long.",
-        language,
         own=mine.seconds,
         other=other.seconds,
         ratio=_ratio(facts, own),
     )
     if mine.f1 is not None and other.f1 is not None:
-        yield phrase(
+        yield say(
             "Overlap with the reference answers (F1): Self-RAG {own:.2f}, the standard way "
             "{other:.2f}.",
-            language,
             own=mine.f1,
             other=other.f1,
         )
     if any(mine.unanswerable.values()):
-        yield phrase(
+        yield say(
             "Questions that the documents do not answer: {count}. Said so: Self-RAG {own}, "
             "the standard way {other}. Answered, marked as not from the documents: Self-RAG "
             "{own_marked}, the standard way {other_marked}.",
-            language,
             **_outcomes(mine.unanswerable, other.unanswerable),
         )
     if any(mine.answerable.values()):
-        yield phrase(
+        yield say(
             "Questions that the documents answer: {count}. Refused all the same: Self-RAG "
             "{own}, the standard way {other}. Answered, but not from the documents: Self-RAG "
             "{own_marked}, the standard way {other_marked}.",
-            language,
             **_outcomes(mine.answerable, other.answerable),
         )
     if facts.overall.count < FEW:
-        yield phrase("So few questions show a direction, no more.", language)
+        yield say("So few questions show a direction, no more.")
 
 
-def _better(facts: Facts, way: int, language: InterfaceLanguage) -> Iterator[str]:
+def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
     numbers, reasons = facts.better[way], facts.reasons[way]
     if not numbers:
-        yield phrase("At none of these questions.", language)
+        yield say("At none of these questions.")
         return
-    comma = phrase(", ", language)
-    yield phrase(
+    comma = say(", ")
+    yield say(
         "At {count} of {all} questions (number {numbers}).",
-        language,
         count=len(numbers),
         all=facts.overall.count,
         numbers=comma.join(map(str, numbers)),
     )
     if reasons["honest"]:
-        yield phrase(
+        yield say(
             "By saying that the documents lack the answer, or that it is not from them, where "
             "the other did not: {count}.",
-            language,
             count=reasons["honest"],
         )
     if reasons["found"]:
-        yield phrase(
+        yield say(
             "By answering from the documents, where the other did not: {count}.",
-            language,
             count=reasons["found"],
         )
     judged = [
-        phrase(
-            "{name} ({count})",
-            language,
-            name=criterion_name(criterion, language),
-            count=reasons[criterion],
-        )
+        say("{name} ({count})", name=criterion_name(criterion, say), count=reasons[criterion])
         for criterion in CRITERIA
         if reasons[criterion]
     ]
     if judged:
         points = comma.join(judged)
-        yield phrase("By the judge's verdicts on {points}.", language, points=points)
+        yield say("By the judge's verdicts on {points}.", points=points)
 
 
-def _contributed(facts: Facts, language: InterfaceLanguage) -> Iterator[str]:
+def _contributed(facts: Facts, say: Say) -> Iterator[str]:
     told = asdict(facts.decisions) | {"all": facts.overall.count}
-    yield phrase(
-        "Retrieval decision: documents not needed for {not_needed} of {all} questions.",
-        language,
-        **told,
+    yield say(
+        "Retrieval decision: documents not needed for {not_needed} of {all} questions.", **told
     )
     if told["not_needed_wrongly"]:
-        yield phrase(
-            "That was wrong for {not_needed_wrongly}: the documents hold the answer.",
-            language,
-            **told,
-        )
+        yield say("That was wrong for {not_needed_wrongly}: the documents hold the answer.", **told)
     if told["passages"]:
-        yield phrase(
+        yield say(
             "Relevance: {relevant} of {passages} passages were kept; the answers were written "
             "without the rest.",
-            language,
             **told,
         )
     if told["none_relevant"]:
-        yield phrase("Questions without a relevant passage: {none_relevant}.", language, **told)
+        yield say("Questions without a relevant passage: {none_relevant}.", **told)
     if told["none_relevant_rightly"] or told["none_relevant_wrongly"]:
-        yield phrase(
+        yield say(
             "Rightly so, as the documents lack the answer: {none_relevant_rightly}. Wrongly: "
             "{none_relevant_wrongly}.",
-            language,
             **told,
         )
     if told["candidates"]:
-        yield phrase(
+        yield say(
             "Support: answers from the documents that were graded: {candidates}; questions at "
             "which none of them held: {rejected}.",
-            language,
             **told,
         )
     if told["sentences"]:
-        yield phrase(
+        yield say(
             "Sentences of the final answers that were checked: {sentences}; marked as not "
             "supported: {unsupported}.",
-            language,
             **told,
         )
-    yield phrase("Deciding and checking took {check_share:.0%} of its time.", language, **told)
+    yield say("Deciding and checking took {check_share:.0%} of its time.", **told)
 
 
-def _advice(facts: Facts, own: int, language: InterfaceLanguage) -> Iterator[str]:
+def _advice(facts: Facts, own: int, say: Say) -> Iterator[str]:
     names: dict[Kind, str] = {
-        "factual": phrase("factual questions", language),
-        "no answer": phrase("questions that the documents do not answer", language),
-        "creative": phrase("creative requests and opinions", language),
+        "factual": say("factual questions"),
+        "no answer": say("questions that the documents do not answer"),
+        "creative": say("creative requests and opinions"),
     }
     for kind in KINDS:
-        text = _advised(facts.kinds[kind], own, _ratio(facts, own), language)
-        yield phrase("{name}: {text}", language, name=capitalised(names[kind]), text=text)
+        text = _advised(facts, kind, own, say)
+        yield say("{name}: {text}", name=capitalised(names[kind]), text=text)
 
 
-def _advised(tally: Tally, place: int, ratio: float, language: InterfaceLanguage) -> str:
-    wins = _wins(tally, place)
+def _advised(facts: Facts, kind: Kind, own: int, say: Say) -> str:
+    tally = facts.kinds[kind]
     if not tally.count:
-        return phrase("none was asked, so nothing was measured.", language)
-    if wins["own"] > wins["other"]:
-        return phrase("Self-RAG (better at {own} of {all}, worse at {other}).", language, **wins)
-    if wins["other"] > wins["own"]:
-        return phrase(
-            "the standard way (better at {other} of {all}, worse at {own}).", language, **wins
-        )
-    if ratio > 1:
-        return phrase(
-            "the standard way: no difference over {all} (better {other}, worse {own}), and "
-            "it is faster.",
-            language,
-            **wins,
-        )
-    return phrase(
-        "Self-RAG: no difference over {all} (better {own}, worse {other}), and it is faster.",
-        language,
-        **wins,
+        return say("none was asked, so nothing was measured.")
+    differ = tally.wins[own] != tally.wins[1 - own]
+    best = own if _ratio(facts, own) <= 1 else 1 - own
+    if differ:
+        best = 0 if tally.wins[0] > tally.wins[1] else 1
+    values = {"better": tally.wins[best], "worse": tally.wins[1 - best], "all": tally.count}
+    name = name_of(SELF_RAG if best == own else "standard", say)
+    if differ:
+        return say("{name} (better at {better} of {all}, worse at {worse}).", name=name, **values)
+    return say(
+        "{name}: no difference over {all} (better {better}, worse {worse}), and it is faster.",
+        name=name,
+        **values,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
@@ -113,20 +114,17 @@ def remarks(report: Report) -> list[str]:
 
 def trust_remarks(trust: Trust) -> list[str]:
     """What the table of a calibration does not say: the order of answers, and what not to trust."""
-    said: list[str] = []
-    for one in trust.metrics:
-        if one.ordering is not None and one.ordering_interval is not None:
-            low, high = one.ordering_interval
-            said.append(
-                tr(
-                    "{metric}: the right answer scores above the wrong or evasive one in "
-                    "{share:.0%} of the pairs [{low:.2f}, {high:.2f}].",
-                    metric=one.metric,
-                    share=one.ordering,
-                    low=low,
-                    high=high,
-                )
-            )
+    said = [
+        tr(
+            "{metric}: the right answer scores above the wrong or evasive one in {ordering:.0%} of "
+            "the pairs [{low:.2f}, {high:.2f}].",
+            low=one.ordering_interval[0],
+            high=one.ordering_interval[1],
+            **asdict(one),
+        )
+        for one in trust.metrics
+        if one.ordering_interval is not None
+    ]
     if untrusted := [one.metric for one in trust.metrics if not one.trusted]:
         said.append(_untrusted(untrusted))
     return said
@@ -144,62 +142,49 @@ def difference(one: Difference) -> str:
     low, high = one.interval
     return tr(
         "{metric}: {better} is better than {worse} by {mean:.3f} [{low:.3f}, {high:.3f}].",
-        metric=one.metric,
-        better=one.better,
-        worse=one.worse,
-        mean=one.mean,
         low=low,
         high=high,
+        **asdict(one),
     )
 
 
 def trial(one: Trial) -> str:
     """What another run made of a bad case."""
-    return tr(
-        "Tried: {metric} is {after:.2f} with {run}, and was {before:.2f}.",
-        metric=one.metric,
-        after=one.after,
-        before=one.before,
-        run=one.run,
-    )
+    return tr("Tried: {metric} is {after:.2f} with {run}, and was {before:.2f}.", **asdict(one))
 
 
 def explain(cause: Cause) -> tuple[str, str]:
     """The cause in words, and what to try, in the reader's language."""
-    match cause:
-        case "invented":
-            return (
-                tr("The documents do not hold the answer, and one was given all the same."),
-                tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
-            )
-        case "retrieval missed":
-            return (
-                tr("The passages lack what the reference answer says: the search missed it."),
-                tr(
-                    "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
-                    "an embedding model that is better in this language."
-                ),
-            )
-        case "retrieval noisy":
-            return (
-                tr("The useful passages stand behind useless ones."),
-                tr("Try a reranker, or another fusion (retrieval.fusion)."),
-            )
-        case "refused":
-            return (
-                tr("The passages seem to hold the answer, and none was given."),
-                tr("Lower answer.min_answerable, or try a larger language model."),
-            )
-        case "unfaithful":
-            return (
-                tr("The passages were good; the answer says things that they do not say."),
-                tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
-            )
-        case "irrelevant":
-            return (
-                tr("The answer does not speak to the question, or evades it."),
-                tr("Try another prompt (answer.prompts), or a larger language model."),
-            )
+    causes: dict[Cause, tuple[str, str]] = {
+        "invented": (
+            tr("The documents do not hold the answer, and one was given all the same."),
+            tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
+        ),
+        "retrieval missed": (
+            tr("The passages lack what the reference answer says: the search missed it."),
+            tr(
+                "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
+                "an embedding model that is better in this language."
+            ),
+        ),
+        "retrieval noisy": (
+            tr("The useful passages stand behind useless ones."),
+            tr("Try a reranker, or another fusion (retrieval.fusion)."),
+        ),
+        "refused": (
+            tr("The passages seem to hold the answer, and none was given."),
+            tr("Lower answer.min_answerable, or try a larger language model."),
+        ),
+        "unfaithful": (
+            tr("The passages were good; the answer says things that they do not say."),
+            tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
+        ),
+        "irrelevant": (
+            tr("The answer does not speak to the question, or evades it."),
+            tr("Try another prompt (answer.prompts), or a larger language model."),
+        ),
+    }
+    return causes[cause]
 
 
 def not_calibrated() -> str:
@@ -211,12 +196,7 @@ def not_calibrated() -> str:
 
 def counts(one: Summary) -> str:
     """Of how many questions a mean is."""
-    return tr(
-        "{scored} scored, {unreadable} unreadable, {undefined} not defined",
-        scored=one.scored,
-        unreadable=one.unreadable,
-        undefined=one.undefined,
-    )
+    return tr("{scored} scored, {unreadable} unreadable, {undefined} not defined", **asdict(one))
 
 
 def value(score: Score) -> str:

@@ -179,9 +179,5 @@ def read_questions(path: Path) -> list[Asked]:
         ) from error
     questions = [Asked(line.strip()) for line in lines if line.strip()]
     if not questions:
-        raise UsageError(
-            "There is no question in {path}.",
-            hint=_HINT,
-            path=path,
-        )
+        raise UsageError("There is no question in {path}.", hint=_HINT, path=path)
     return questions
