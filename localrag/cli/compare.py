@@ -216,7 +216,7 @@ def _print_way(console: Console, way: Way) -> None:
         return tr("{name}, p. {page}", name=PurePath(source).name, page=page)
 
     answer = way.answer
-    title = Text(words.capitalised(words.name_of(way.name)), style="bold cyan")
+    title = Text(words.title(way.name), style="bold cyan")
     about = f"  {words.times(way)} · {words.outcome(way.outcome)}"
     console.print(title.append(about, style="dim"))
     console.print(Text(marked_text(answer) if answer.support else answer.text))

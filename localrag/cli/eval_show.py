@@ -84,35 +84,14 @@ def _table(*columns: str) -> Table:
 
 def print_trust(trust: Trust) -> None:
     """The judge's agreement with the labelled set."""
-    from localrag.presentation.reports import trust_remarks
+    from localrag.presentation.reports import trust_heads, trust_remarks, trust_rows
 
     console = stdout_console()
-    table = _table(tr("Metric"))
-    for heading in (
-        tr("Items"),
-        tr("Accuracy"),
-        "Cohen κ",
-        "ECE",
-        tr("Right"),
-        tr("Subtly wrong"),
-        tr("Unsupported"),
-        tr("Unreadable"),
-        tr("Trust"),
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in trust.metrics:
-        low, high = one.kappa_interval
-        error = one.calibration_error
-        table.add_row(
-            one.metric,
-            str(one.items),
-            f"{one.accuracy:.2f}",
-            f"{one.kappa:.2f} [{low:.2f}, {high:.2f}]",
-            "-" if error is None else f"{error:.2f}",
-            *(f"{one.by_kind[kind]:.2f}" for kind in ("right", "subtly wrong", "unsupported")),
-            str(one.unreadable),
-            tr("yes") if one.trusted else tr("no"),
-        )
+    table = _table()
+    for number, heading in enumerate(trust_heads()):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
+    for cells in trust_rows(trust):
+        table.add_row(*cells)
     console.print(as_name(trust.judge))
     console.print(table)
     for text in trust_remarks(trust):

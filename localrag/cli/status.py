@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from localrag.library.records import LibraryStatus
 
 
+_LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", "metadata")
+
+
 @click.command(help=tr("Show what is in the library."))
 @click.option("--documents", is_flag=True, help=tr("List every document."))
 @library_option
@@ -32,6 +35,8 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
         records = rag.library.documents() if documents or as_json else []
     encryption = at_rest.protections(library, ask=sys.platform != "linux")
     if as_json:
+        from localrag.presentation.records import picked
+
         emit_json(
             {
                 "library": str(found.directory),
@@ -46,27 +51,12 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
                     "dimension": found.embedding.dimension,
                 },
                 "generation": found.generation,
-                "indexes": [
-                    {"name": one.name, "present": one.present, "behind": one.behind}
-                    for one in found.derived
-                ],
+                "indexes": [picked(one, "name", "present", "behind") for one in found.derived],
                 "writer": found.writer,
                 "shared": found.shared,
                 "without_modes": found.without_modes,
                 "encryption": at_rest.as_json(encryption),
-                "list": [
-                    {
-                        "id": record.id,
-                        "title": record.title,
-                        "sources": list(record.sources),
-                        "pages": record.pages,
-                        "chunks": record.chunks,
-                        "language": record.language,
-                        "added_at": record.added_at,
-                        "metadata": dict(record.metadata),
-                    }
-                    for record in records
-                ],
+                "list": [picked(record, *_LISTED) for record in records],
             }
         )
         return

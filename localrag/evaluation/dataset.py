@@ -95,9 +95,10 @@ def evenly(samples: list[Sample], count: int | None) -> list[Sample]:
     return [samples[place * len(samples) // count] for place in range(count)]
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+def read_text(path: Path) -> str:
+    """What stands in a file. Raises `UsageError` where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             "{path} cannot be read: {reason}.",
@@ -105,6 +106,10 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             path=path,
             reason=error.strerror if isinstance(error, OSError) else error,
         ) from error
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    text = read_text(path)
     if path.suffix.lower() == ".csv":
         try:
             # Not splitlines(): U+2028 and the like may stand inside a cell.

@@ -136,8 +136,8 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
     lines = graded(one.found, one.language) if one.found else ()
     return Shown(
         comparison,
-        heading=one.asked.question,
-        kicker=tr("One question, several orders of passages"),
+        heading=tr("One question, several orders of passages"),
+        kicker=tr("judged by {name}", name=comparison.judge) if lines else "",
         lead=tr(
             "{count} passages found once, in {seconds:.2f} s; each way reorders the same ones.",
             count=len(one.candidates),
@@ -211,6 +211,12 @@ def name_of(variant: str, say: Say = tr) -> str:
     """What a variant is called in a text."""
     names = {SELF_RAG: "Self-RAG", "standard": say("the standard way")}
     return names.get(variant, variant)
+
+
+def title(variant: str) -> str:
+    """The heading of a variant: a reranker's name stays as it is written."""
+    name = name_of(variant)
+    return variant if name == variant else capitalised(name)
 
 
 def capitalised(name: str) -> str:

@@ -38,30 +38,25 @@ def write_csv(report: Report, file: TextIO) -> None:
     Columns: run, id, question, answerable, reference, answer, refused, seconds, sources of the
     passages (one a line, with the page), and each metric, empty where it is not defined.
     """
-    metrics = [summary.name for summary in report.runs[0].summaries()]
-    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(
-        [
-            *("run", "id", "question", "answerable", "reference", "answer"),
-            *("refused", "seconds", "sources", *metrics),
-        ]
-    )
-    for run in report.runs:
-        for one in run.scored:
-            sample, response = one.sample, one.response
-            sources = "\n".join(
+    rows: list[dict[str, str | float | bool | None]] = [
+        {
+            "run": run.name,
+            "id": one.sample.id,
+            "question": one.sample.question,
+            "answerable": one.sample.answerable,
+            "reference": " / ".join(one.sample.references),
+            "answer": one.response.answer,
+            "refused": one.refused,
+            "seconds": one.response.seconds,
+            "sources": "\n".join(
                 f"{context.source} {context.first_page or ''}".strip()
-                for context in response.contexts or ()
-            )
-            values = [
-                *(run.name, sample.id, sample.question, sample.answerable),
-                *(
-                    " / ".join(sample.references),
-                    response.answer,
-                    one.refused,
-                    response.seconds,
-                    sources,
-                ),
-                *(one.scores[metric].value for metric in metrics),
-            ]
-            writer.writerow([cell(value) for value in values])
+                for context in one.response.contexts or ()
+            ),
+        }
+        | {metric: score.value for metric, score in one.scores.items()}
+        for run in report.runs
+        for one in run.scored
+    ]
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(rows[0])
+    writer.writerows([cell(value) for value in row.values()] for row in rows)

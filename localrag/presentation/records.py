@@ -58,7 +58,9 @@ def _(answer: Answer) -> dict[str, Any]:
         "answer": answer.text,
         "language": answer.language,
         "grounded": answer.grounded,
-        "citations": _without_ids(answer.citations),
+        "citations": [
+            picked(citation, "marker", "source", "page", "quote") for citation in answer.citations
+        ],
         "contexts": plain(answer.contexts),
         "trace": plain(answer.trace),
         "seconds": round(answer.seconds, 3),
@@ -71,12 +73,10 @@ def _(answer: Answer) -> dict[str, Any]:
             for sentence in answer.support
         ],
         "metrics": plain(answer.metrics),
-        "left_out": _without_ids(answer.left_out),
+        "left_out": [picked(each, "source", "page", "text") for each in answer.left_out],
     }
 
 
-def _without_ids(records: tuple[object, ...]) -> list[dict[str, Any]]:
-    return [
-        {key: value for key, value in plain(record).items() if key != "chunk_id"}
-        for record in records
-    ]
+def picked(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record, in this order."""
+    return {name: plain(getattr(record, name)) for name in names}

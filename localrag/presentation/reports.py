@@ -221,8 +221,9 @@ def place(context: Context) -> str:
 
 def trust_heads() -> tuple[str, ...]:
     """The columns of `trust_rows`."""
+    kinds = tr("Right"), tr("Subtly wrong"), tr("Unsupported")
     heads = tr("Metric"), tr("Items"), tr("Accuracy"), "Cohen κ", "ECE"
-    return (*heads, tr("Unreadable"), tr("Trust"))
+    return (*heads, *kinds, tr("Unreadable"), tr("Trust"))
 
 
 def trust_rows(trust: Trust) -> Iterator[tuple[str, ...]]:
@@ -235,6 +236,7 @@ def trust_rows(trust: Trust) -> Iterator[tuple[str, ...]]:
             f"{one.accuracy:.2f}",
             f"{one.kappa:.2f} [{low:.2f}, {high:.2f}]",
             "–" if one.calibration_error is None else f"{one.calibration_error:.2f}",
+            *(f"{one.by_kind[kind]:.2f}" for kind in ("right", "subtly wrong", "unsupported")),
             str(one.unreadable),
             tr("yes") if one.trusted else tr("no"),
         )

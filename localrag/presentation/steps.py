@@ -32,8 +32,7 @@ def scored(step: Step, language: InterfaceLanguage | None = None) -> str:
 def step_line(step: Step, language: InterfaceLanguage | None = None) -> str:
     """A step on a line of its own."""
     part, text = step_name(step.kind, language), scored(step, language)
-    say = speaker(language)
-    return say("{part}: {text}", part=part, text=text)
+    return speaker(language)("{part}: {text}", part=part, text=text)
 
 
 def note_text(note: Note, language: InterfaceLanguage | None = None) -> str:
@@ -43,26 +42,25 @@ def note_text(note: Note, language: InterfaceLanguage | None = None) -> str:
     match note.kind:
         case "grades unread":
             return say(
-                "The model gave no grade for {count} of {all} passages; "
+                "The model gave no grade for {unread} of {total} passages; "
                 "their similarity was used instead.",
-                count=values["unread"],
-                all=values["total"],
+                **values,
             )
         case "language not served" if values["language"] == "zh":
             return say(
-                "The reranker {names} does not serve Chinese; the order of the search is kept.",
-                names=values["reranker"],
+                "The reranker {reranker} does not serve Chinese; the order of the search is kept.",
+                **values,
             )
         case "language not served":
             return say(
-                "The reranker {names} does not serve English; the order of the search is kept.",
-                names=values["reranker"],
+                "The reranker {reranker} does not serve English; the order of the search is kept.",
+                **values,
             )
         case "private left out":
             return say(
-                "{count} passages of private documents were left out: they do not go to the "
+                "{left_out} passages of private documents were left out: they do not go to the "
                 "hosted model.",
-                count=values["left_out"],
+                **values,
             )
 
 
@@ -75,24 +73,17 @@ def _decision(step: Step, say: Say) -> str:
     values = step.values
     match step.kind:
         case "retrieve" if "too_long" in values:
-            count = values["too_long"]
-            return say("{count} passages are longer than the window", count=count)
+            return say("{too_long} passages are longer than the window", **values)
         case "retrieve":
-            return say("{count} passages", count=values["passages"])
+            return say("{passages} passages", **values)
         case "filter":
-            left, total = values["allowed"], values["total"]
-            return say("{left} of {total} passages", left=left, total=total)
+            return say("{allowed} of {total} passages", **values)
         case "private":
-            return say("{count} passages left out", count=values["left_out"])
+            return say("{left_out} passages left out", **values)
         case "expand":
             return _expansion(step, say)
         case "rerank":
-            return say(
-                "{name}: {kept} of {read} passages",
-                name=values["reranker"],
-                kept=values["kept"],
-                read=values["read"],
-            )
+            return say("{reranker}: {kept} of {read} passages", **values)
         case "answerable":
             return say("yes") if values["answer"] else say("no")
         case "write":
@@ -106,20 +97,20 @@ def _decision(step: Step, say: Say) -> str:
         case "retrieval decision":
             return say("documents are not needed")
         case "relevance" if values["relevant"]:
-            return say("passage {number} relevant", number=values["passage"])
+            return say("passage {passage} relevant", **values)
         case "relevance":
-            return say("passage {number} irrelevant", number=values["passage"])
+            return say("passage {passage} irrelevant", **values)
         case "support" | "support of a sentence":
             rating: Rating = values["rating"]  # type: ignore[assignment]
             return say(rating)
         case "utility":
             return say("useful, 1 to 5")
         case "choose":
-            return say("answer {number}", number=values["answer"])
+            return say("answer {answer}", **values)
         case "budget":
             return _skipped(step, say)
         case "instructions":
-            return say("{count} sentences left out", count=values["left_out"])
+            return say("{left_out} sentences left out", **values)
 
 
 def _expansion(step: Step, say: Say) -> str:
@@ -134,27 +125,26 @@ def _expansion(step: Step, say: Say) -> str:
 
 
 def _written(step: Step, say: Say) -> str:
-    passages, cut_short = step.values.get("passages"), step.values.get("cut_short")
-    if passages is None:
-        return say("done")
-    if not passages:
-        if cut_short:
-            return say("without the documents, cut short")
-        return say("without the documents")
-    if cut_short:
-        return say("from {count} passages, cut short", count=passages)
-    return say("from {count} passages", count=passages)
+    values = step.values
+    match values.get("passages"), bool(values.get("cut_short")):
+        case None, _:
+            return say("done")
+        case 0, cut_short:
+            return say("without the documents, cut short" if cut_short else "without the documents")
+        case _, True:
+            return say("from {passages} passages, cut short", **values)
+    return say("from {passages} passages", **values)
 
 
 def _skipped(step: Step, say: Say) -> str:
-    count = step.values.get("count")
-    match step.values["skipped"]:
+    values = step.values
+    match values["skipped"]:
         case "passages":
-            return say("{count} passages were not read", count=count)
+            return say("{count} passages were not read", **values)
         case "answers":
-            return say("{count} more answers were not tried", count=count)
+            return say("{count} more answers were not tried", **values)
         case "sentences":
-            return say("{count} sentences were not checked", count=count)
+            return say("{count} sentences were not checked", **values)
         case "utility":
             return say("usefulness was not graded")
     return say("no time was left to write an answer")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from localrag.errors import UsageError
-from localrag.evaluation.dataset import read_dataset
+from localrag.evaluation.dataset import read_dataset, read_text
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language, answer_language
 from localrag.types import Answer, ScoredChunk, Step
@@ -168,15 +168,7 @@ def read_questions(path: Path) -> list[Asked]:
             asked_with(sample.question, sample.reference or sample.answer or "", sample.answerable)
             for sample in read_dataset(path)
         ]
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            "{path} cannot be read: {reason}.",
-            hint=_HINT,
-            path=path,
-            reason=error.strerror if isinstance(error, OSError) else error,
-        ) from error
+    lines = read_text(path).split("\n")
     questions = [Asked(line.strip()) for line in lines if line.strip()]
     if not questions:
         raise UsageError("There is no question in {path}.", hint=_HINT, path=path)
