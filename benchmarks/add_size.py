@@ -32,6 +32,7 @@ from localrag.documents.chunking import SentenceChunker, passage_text
 from localrag.indexing import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
+from localrag.presentation.plots import element, picture, text
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 
@@ -194,32 +195,26 @@ def plot(rows: list[dict[str, Any]]) -> str:
         return x, bottom - step * (math.log10(row["processor"]) - low_y)
 
     width = left + step * (high_x - low_x) + 120
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 60}" '
-        f'viewBox="0 0 {width} {bottom + 60}" font-family="sans-serif" font-size="13">',
-        f'<rect width="{width}" height="{bottom + 60}" fill="white"/>',
-        '<text x="20" y="26" font-size="16">localrag add: processor seconds by file size</text>',
-    ]
+    parts = [text(20, 26, "localrag add: processor seconds by file size")]
     for power in range(low_x, high_x + 1):
         x = left + step * (power - low_x)
-        parts.append(f'<path d="M{x} {top}V{bottom}" stroke="#ddd"/>')
-        parts.append(
-            f'<text x="{x}" y="{bottom + 20}" text-anchor="middle">{10**power:g} MB</text>'
-        )
+        parts.append(element("path", d=f"M{x} {top}V{bottom}", stroke="#ddd"))
+        parts.append(text(x, bottom + 20, f"{10**power:g} MB", "middle"))
     for power in range(low_y, high_y + 1):
         y = bottom - step * (power - low_y)
-        parts.append(f'<path d="M{left} {y}H{left + step * (high_x - low_x)}" stroke="#ddd"/>')
-        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{10**power:g} s</text>')
+        end = left + step * (high_x - low_x)
+        parts.append(element("path", d=f"M{left} {y}H{end}", stroke="#ddd"))
+        parts.append(text(left - 8, y + 4, f"{10**power:g} s", "end"))
     for kind, colour in COLOURS.items():
         points = [at(row) for row in rows if row["kind"] == kind]
         if not points:
             continue
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in points]
+        parts.append(element("polyline", points=line, fill="none", stroke=colour))
+        parts += [element("circle", cx=x, cy=y, r=4, fill=colour) for x, y in points]
         x, y = points[-1]
-        parts.append(f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" fill="{colour}">{kind}</text>')
-    return "\n".join([*parts, "</svg>", ""])
+        parts.append(text(x + 10, y + 4, kind, fill=colour))
+    return picture("localrag add", width, bottom + 60, parts, font_size=13).text + "\n"
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from localrag import factory
 from localrag.config.settings import Settings
 from localrag.evaluation.retrieval.metrics import bootstrap_interval
+from localrag.presentation.plots import element, picture, text
 from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
 from localrag.types import Answer, Chunk, Message, ScoredChunk
@@ -246,20 +247,15 @@ def trade_off(results: list[dict[str, Any]]) -> str:
     def place(x: float, y: float) -> tuple[float, float]:
         return edge + x * (width - 2 * edge), height - edge - y * (height - 2 * edge)
 
-    def label(x: float, y: float, text: str, more: str = 'text-anchor="middle"') -> str:
-        return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{text}</text>'
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
+    parts = []
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         (x, bottom), (left, y) = place(tick, 0), place(0, tick)
-        parts.append(label(x, bottom + 16, f"{tick:g}"))
-        parts.append(label(left - 6, y + 4, f"{tick:g}", 'text-anchor="end"'))
+        parts += [
+            text(x, bottom + 16, f"{tick:g}", "middle"),
+            text(left - 6, y + 4, f"{tick:g}", "end"),
+        ]
         top, end = place(0, 1)[1], place(1, 0)[0]
-        parts.append(f'<path d="M{x},{bottom}V{top}M{left},{y}H{end}" stroke="#ddd"/>')
+        parts.append(element("path", d=f"M{x},{bottom}V{top}M{left},{y}H{end}", stroke="#ddd"))
     colours = {"standard": "#1f77b4", "self-rag": "#d62728"}
     for mode, sweep in sweeps().items():
         for each in sweep:
@@ -268,15 +264,15 @@ def trade_off(results: list[dict[str, Any]]) -> str:
                 [value(row, noise, mode, each) for row in results for noise in ("0.4", "0.8")]
             )
             x, y = place(float(refused), float(correct))
-            dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill-opacity=".6"'
-            parts.append(f'{dot} fill="{colours[mode]}"/>')
+            dot = element("circle", cx=x, cy=y, r=3.5, fill=colours[mode], fill_opacity=0.6)
+            parts.append(dot)
     for at, (mode, colour) in enumerate(colours.items()):
         where = edge + 10, height - edge - 10 - 16 * at
-        parts.append(label(*where, mode, f'fill="{colour}"'))
-    parts.append(label(width / 2, height - 10, "refused, only irrelevant passages"))
-    turned = f'transform="rotate(-90 14 {height / 2})" text-anchor="middle"'
-    parts.append(label(14, height / 2, "right, noise 0.4 and 0.8", turned))
-    return "\n".join([*parts, "</svg>"])
+        parts.append(text(*where, mode, "middle", fill=colour))
+    parts.append(text(width / 2, height - 10, "refused, only irrelevant passages", "middle"))
+    turned = f"rotate(-90 14 {height / 2})"
+    parts.append(text(14, height / 2, "right, noise 0.4 and 0.8", "middle", transform=turned))
+    return picture("RGB", width, height, parts, font_size=11).text
 
 
 if __name__ == "__main__":

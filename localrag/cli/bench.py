@@ -229,7 +229,7 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
 
 def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
     """nDCG@10 of each run with its 95% interval and p50; ours stand out by their colour."""
-    from localrag.presentation.plots import STYLE, Row, chart
+    from localrag.presentation.plots import Row, chart
     from localrag.system.files import write_output
 
     rows = []
@@ -238,4 +238,4 @@ def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
         value = f"{mean:.4f}   {run.milliseconds(50):.1f} ms"
         rows.append((run.name, [Row(int(ours), value, mean, run.interval("nDCG@10"))]))
     with named_output(path):
-        write_output(path, chart(f"{title}: nDCG@10", rows, style=STYLE).text)
+        write_output(path, chart(f"{title}: nDCG@10", rows, font_size=14).text)

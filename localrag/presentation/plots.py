@@ -1,7 +1,7 @@
 """SVG drawings, and one chart of them: marks in rows on a scale that all share.
 
-Texts are escaped here. Colours are the page's own (classes run0, run1, ...), or those of
-`STYLE` in a picture that stands alone.
+Texts are escaped here. Colours are the page's own (classes run0, run1, ...); those that stand
+beside them are for a picture that stands alone, with a size of its font.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from dataclasses import dataclass
 
 from localrag.printable import as_html
 
-COLOURS = 8
-"""Of the page, for as many runs; then they begin again."""
-STYLE = (
-    "text{font:14px sans-serif}.soft{fill:#555}.grid{stroke:#ddd}.line{stroke-width:3}"
-    ".run0{fill:#2f6f9f;stroke:#2f6f9f}.run1{fill:#b5651d;stroke:#b5651d}"
-)
+_INKS = ["#1f5fa8", "#b5651d", "#2e7d5b", "#7a4aa0", "#a3264f", "#5f6b2d", "#0f7f8c", "#6b6f78"]
+COLOURS = len(_INKS)
+"""For as many runs; then they begin again."""
 SHARES = tuple((share, f"{share:g}") for share in (0.0, 0.25, 0.5, 0.75, 1.0))
 """Ticks of a scale from 0 to 1."""
 _LEFT, _SCALE, _ROW, _GAP, _RIGHT = 190, 420, 20, 14, 150
@@ -62,15 +59,15 @@ def text(x: float, y: float, content: object, anchor: str = "start", **more: obj
 
 
 def picture(
-    title: str, width: float, height: float, parts: Iterable[Markup], style: str = ""
+    title: str, width: float, height: float, parts: Iterable[Markup], font_size: int = 0
 ) -> Markup:
-    """The parts as one picture: in a page, or, with a `style`, a white document of its own."""
+    """The parts as one picture: in a page, or, with a size, a white document of its own."""
     inner = "\n".join(part.text for part in parts)
-    size: dict[str, object] = {}
-    if style:
-        head = f"{element('style', style).text}\n"
-        inner = head + element("rect", width=width, height=height, fill="white").text + "\n" + inner
-        size = {"width": width, "height": height}
+    alone: dict[str, object] = {}
+    if font_size:
+        inner = element("rect", width=width, height=height, fill="white").text + "\n" + inner
+        font = {"font_family": "sans-serif", "font_size": font_size}
+        alone = {"width": width, "height": height, **font}
     return element(
         "svg",
         Markup(f"\n{inner}\n"),
@@ -78,7 +75,7 @@ def picture(
         role="img",
         aria_label=title,
         viewBox=f"0 0 {width:.0f} {height:.0f}",
-        **size,
+        **alone,
     )
 
 
@@ -86,10 +83,10 @@ def chart(
     title: str,
     groups: Iterable[tuple[str, Sequence[Row]]],
     ticks: Iterable[tuple[float, str]] = SHARES,
-    style: str = "",
+    font_size: int = 0,
 ) -> Markup:
     """Groups of rows by name, one below the other; a picture that stands alone has its title."""
-    top = 46.0 if style else 16.0
+    top = 46.0 if font_size else 16.0
     parts: list[Markup] = []
     y = top
     for name, rows in groups:
@@ -98,29 +95,32 @@ def chart(
             parts += _marks(row, y)
             y += _ROW
         y += _GAP
-    behind = [text(20, 26, title)] if style else []
+    behind = [text(20, 26, title)] if font_size else []
     for place, label in ticks:
         x = _x(place)
-        behind.append(element("path", class_="grid", d=f"M{x:.1f} {top - 8:.1f}V{y:.1f}"))
+        behind.append(
+            element("path", class_="grid", stroke="#ddd", d=f"M{x:.1f} {top - 8:.1f}V{y:.1f}")
+        )
         behind.append(text(x, y + 12, label, "middle", class_="soft"))
-    return picture(title, _LEFT + _SCALE + _RIGHT, y + 20, [*behind, *parts], style)
+    return picture(title, _LEFT + _SCALE + _RIGHT, y + 20, [*behind, *parts], font_size)
 
 
 def _marks(row: Row, y: float) -> Iterable[Markup]:
-    colour, middle = f"run{row.colour % COLOURS}", y + _ROW / 2
+    number = row.colour % COLOURS
+    colour, ink, middle = f"run{number}", _INKS[number], y + _ROW / 2
     if row.interval:
-        low, high = map(_x, row.interval)
-        yield element("path", class_=f"{colour} line", d=f"M{low:.1f} {middle:.1f}H{high:.1f}")
+        line = f"M{_x(row.interval[0]):.1f} {middle:.1f}H{_x(row.interval[1]):.1f}"
+        yield element("path", class_=f"{colour} line", stroke=ink, stroke_width=3, d=line)
     if row.mean is not None:
-        yield element("circle", class_=colour, cx=_x(row.mean), cy=middle, r=5)
+        yield element("circle", class_=colour, fill=ink, cx=_x(row.mean), cy=middle, r=5)
     stacked: dict[int, int] = {}
     for place, said in row.dots:
         step = round(60 * place)
         stacked[step] = stacked.get(step, 0) + 1
         # Dots that would cover each other move up a little, and then stay.
         up = 3 * min(stacked[step], _SEEN)
-        kind, x = f"{colour} dot", _x(step / 60)
-        yield element("circle", element("title", said), class_=kind, cx=x, cy=y + 19 - up, r=3.2)
+        kind, x, title = f"{colour} dot", _x(step / 60), element("title", said)
+        yield element("circle", title, class_=kind, fill=ink, cx=x, cy=y + 19 - up, r=3.2)
     for step, count in stacked.items():
         if count > _SEEN:
             yield text(_x(step / 60) + 7, y + _ROW - 6, f"×{count}", class_="soft")

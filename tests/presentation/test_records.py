@@ -1,0 +1,188 @@
+"""Keys of JSON and their order, which people's programs read."""
+
+from __future__ import annotations
+
+import json
+
+from evaluation.mode_answers import compared, comparison, self_rag, standard
+
+from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Placed, Way
+from localrag.evaluation.comparisons.rerankers import Graded
+from localrag.evaluation.dataset import Context, Sample
+from localrag.evaluation.judging.calibration import MetricTrust, Trust
+from localrag.evaluation.judging.judge import Finding, Judged
+from localrag.evaluation.reports.report import Report
+from localrag.evaluation.runs import EvaluatedRun
+from localrag.evaluation.scoring import Evidence, Response, Score, Scored
+from localrag.presentation.comparisons import of_modes, of_rerankers
+from localrag.presentation.records import plain
+from localrag.presentation.reports import report_json, trust_json
+from localrag.types import Answer, Chunk, Citation, LegRank, ScoredChunk, Step
+
+HIT = ["source", "page", "last_page", "heading", "score", "text", "ranks", "chunk_id"]
+ANSWER = [
+    *("question", "answer", "language", "grounded", "citations", "contexts", "trace", "seconds"),
+    *("support", "metrics", "left_out"),
+]
+FINDING = ["verdict", "probability", "reason"]
+FOUND = ScoredChunk(
+    Chunk(7, "d", 0, "Tea.", "Hills", 2, 3, 0, 4), 0.5, "tea.md", (LegRank("dense", 1, 0.9),)
+)
+
+
+def test_an_answer() -> None:
+    step = Step("retrieve", {"passages": 1}, None, 0.12345)
+    cited = (Citation(1, 7, "tea.md", 2, "Tea."),)
+    shown = plain(Answer("q", "Tea. [1]", "en", True, cited, (FOUND,), (step,), 1.23456))
+    assert list(shown) == ANSWER
+    assert list(shown["contexts"][0]) == HIT
+    assert shown["contexts"][0]["ranks"] == {"dense": {"rank": 1, "score": 0.9}}
+    assert shown["citations"] == [{"marker": 1, "source": "tea.md", "page": 2, "quote": "Tea."}]
+    assert shown["trace"] == [
+        {
+            "name": "retrieve",
+            "decision": "1 passages",
+            "values": {"passages": 1},
+            "score": None,
+            "seconds": 0.123,
+        }
+    ]
+    assert shown["seconds"] == 1.235
+    graded = plain(self_rag("Tea."))
+    assert list(graded["support"][0]) == ["text", "rating", "share"]
+    assert list(graded["metrics"]) == [
+        *("retrieval_needed", "documents_retrieved", "relevant_documents"),
+        *("response_support_ratings", "utility_ratings", "best_score", "used_retrieval"),
+    ]
+
+
+def test_a_comparison_of_rerankers() -> None:
+    answer = Answer("q", "Tea.", "en", True, (), (FOUND,), (), 1.0)
+    step = Step("rerank", {"reranker": "llm", "kept": 1, "read": 4}, None, 0.25)
+    way = Way("llm", answer, 1.5, (Placed(FOUND, 4),), step, "none")
+    grade = Graded("llm", None, 0.5, None, 0.25)
+    one = Compared(Asked("q", "Tea."), "en", (way,), (grade,), 0.5, (FOUND,), 0.125)
+    shown = of_rerankers(Comparison(("llm",), "small", 1, (one,))).record()
+    assert list(shown) == [
+        *("question", "language", "reference", "search_seconds", "candidates", "ways", "grades"),
+        *("verdict", "verdict_seconds"),
+    ]
+    (told,) = shown["ways"]
+    assert list(told["passages"][0]) == ["rank", "rank_before", *HIT]
+    assert (told["passages"][0]["rank"], told["passages"][0]["rank_before"]) == (1, 4)
+    assert {key: value for key, value in told.items() if key not in ("passages", "answer")} == {
+        "name": "llm",
+        "rerank_seconds": 0.25,
+        "answer_seconds": 1.5,
+        "remark": "llm: 1 of 4 passages",
+        "same_answer_as": "none",
+    }
+    assert list(told) == [
+        *("name", "passages", "answer", "rerank_seconds", "answer_seconds", "remark"),
+        "same_answer_as",
+    ]
+    assert shown["grades"] == [
+        {"name": "llm", "rank": None, "agrees": 0.5, "complete": None, "overlap": 0.25}
+    ]
+    assert shown["verdict"].count("\n") == 4
+
+
+def test_a_comparison_of_modes() -> None:
+    one = compared(standard("Two."), self_rag("Three."), 0.9, 0.1, 0.5, None, answerable=True)
+    shown = of_modes(comparison(one)).record()
+    assert list(shown) == [
+        *("modes", "judge", "asked", "done", "questions", "facts", "analysis_language"),
+        "analysis",
+    ]
+    (told,) = shown["questions"]
+    assert list(told) == [
+        *("question", "language", "reference", "answerable", "answers", "verdicts", "better"),
+        "judge_seconds",
+    ]
+    assert list(told["answers"]) == ["standard", "self-rag"]
+    assert list(told["answers"]["standard"]) == [*ANSWER, "outcome"]
+    assert [list(verdict) for verdict in told["verdicts"]] == [
+        ["criterion", "better", "probabilities", "basis"]
+    ] * 4
+    assert told["verdicts"][3]["better"] is None
+    facts = shown["facts"]
+    assert list(facts) == [
+        *("overall", "criteria", "unread", "kinds", "ways", "decisions", "better", "reasons")
+    ]
+    assert list(facts["ways"][0]) == ["seconds", "outcomes", "answerable", "unanswerable", "f1"]
+    assert facts["ways"][0]["answerable"] == {
+        "refused": 0,
+        "without documents": 0,
+        "from documents": 1,
+    }
+    assert list(facts["decisions"]) == [
+        *("not_needed", "not_needed_wrongly", "passages", "relevant", "none_relevant"),
+        *("none_relevant_rightly", "none_relevant_wrongly", "candidates", "rejected"),
+        *("sentences", "unsupported", "check_share"),
+    ]
+    # True is 1 in Python, and no number in JSON.
+    assert "true" not in json.dumps(facts)
+    assert "false" not in json.dumps(facts)
+    assert list(shown["analysis"][0]) == ["heading", "lines"]
+
+
+def test_a_report_and_its_calibration() -> None:
+    by_kind = {"right": 1.0}
+    plainly = MetricTrust("faithfulness", 9, 1, 0.9, 0.8, (0.5, 0.9), None, by_kind)
+    ordered = MetricTrust(
+        "answer_relevancy", 9, 0, 0.9, 0.8, (0.5, 0.9), 0.1, by_kind, 0.7, (0.5, 0.8)
+    )
+    trust = Trust("small", "key", (plainly, ordered))
+    kept = [
+        *("name", "items", "unreadable", "accuracy", "kappa", "kappa_interval"),
+        *("calibration_error", "accuracy_by_kind", "trusted"),
+    ]
+    told = trust_json(trust)
+    assert list(told) == ["judge", "metrics"]
+    assert [list(one) for one in told["metrics"]] == [
+        kept,
+        [*kept, "ordering", "ordering_interval"],
+    ]
+    judged = (Judged("Tea.", Finding(True, 0.9, "so")),)
+    scored = Scored(
+        Sample("1", "q", references=("Tea.",), answerable=True),
+        Response("No.", (Context("Tea.", "tea.md", 1, 1),), 2.0),
+        {"f1": Score(0.1, "scored"), "refusal": Score(0.0, "scored")},
+        Evidence(judged, judged, judged, judged, (("who?", 0.5),), Finding(False)),
+        1.0,
+        True,
+    )
+    runs = (EvaluatedRun("a", (scored,)), EvaluatedRun("b", (scored,)))
+    shown = report_json(Report("set", "small", trust, runs, ("a",), 1.25))
+    assert list(shown) == [
+        *("dataset", "questions", "judge", "judge_seconds", "calibration", "metrics", "runs"),
+        *("differences", "wrote_the_answers_itself"),
+    ]
+    assert list(shown["calibration"]) == ["judge", "metrics", "untrustworthy"]
+    assert list(shown["metrics"][0]) == [
+        *("name", "mean", "interval", "unreadable", "undefined", "scored")
+    ]
+    run = shown["runs"][0]
+    assert list(run) == ["name", "metrics", "bad_cases", "questions"]
+    assert run["bad_cases"] == [
+        {
+            "id": "1",
+            "cause": "refused",
+            "tried": [{"run": "b", "metric": "refusal", "before": 0.0, "after": 0.0}],
+        }
+    ]
+    (question,) = run["questions"]
+    assert list(question) == [
+        *("id", "question", "references", "answerable", "answer", "refused", "seconds", "scores"),
+        *("contexts", "statements", "reference_statements", "useful_contexts", "citations"),
+        *("asked", "evasive"),
+    ]
+    assert question["scores"]["f1"] == {"value": 0.1, "state": "scored"}
+    assert list(question["contexts"][0]) == ["text", "source", "first_page", "last_page"]
+    assert list(question["statements"][0]) == ["text", *FINDING]
+    assert list(question["useful_contexts"][0]) == FINDING
+    assert question["asked"] == [{"question": "who?", "cosine": 0.5}]
+    assert question["evasive"] is False
+    assert list(shown["differences"][0]) == [
+        *("metric", "better", "worse", "mean", "interval", "questions", "ranked")
+    ]
