@@ -16,6 +16,7 @@ from localrag.cli.output import (
     named_output,
     note,
     stdout_console,
+    table,
 )
 from localrag.messages import tr
 from localrag.presentation.steps import note_text
@@ -197,8 +198,6 @@ def _run_json(run: Run) -> dict[str, Any]:
 
 
 def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
-    from rich.table import Table
-
     console = stdout_console()
     console.print(
         tr(
@@ -209,12 +208,7 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
             model=model,
         )
     )
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column(tr("Run"))
-    for metric in runs[0].scores:
-        table.add_column(metric, justify="right", no_wrap=True)
-    table.add_column("p50 ms", justify="right")
-    table.add_column("p95 ms", justify="right")
+    rows = []
     for run in runs:
         cells = []
         for metric in run.scores:
@@ -223,8 +217,9 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
             # The narrow columns keep to the mean; the intervals of all stand in the JSON.
             cells.append(f"{shown} [{low:.3f}, {high:.3f}]" if metric == "nDCG@10" else shown)
         times = [f"{run.milliseconds(percentile):.1f}" for percentile in (50, 95)]
-        table.add_row(run.name, *cells, *times)
-    console.print(table)
+        rows.append((run.name, *cells, *times))
+    heads = tr("Run"), *runs[0].scores, "p50 ms", "p95 ms"
+    console.print(table(heads, rows, numbers=range(1, len(heads))))
 
 
 def _write_plot(path: Path, title: str, runs: list[Run]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -20,13 +20,13 @@ from localrag.cli.output import (
     note,
     note_rebuilding,
     stdout_console,
+    table,
 )
 from localrag.messages import tr
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from localrag.api import LocalRAG
     from localrag.evaluation.comparisons.base import Asked, Compared, Stage, Way
@@ -198,7 +198,7 @@ def _print(console: Console, shown: Shown) -> None:
         for way in one.ways:
             _print_way(console, way)
         if not one.candidates:
-            console.print(_table(verdict_heads(), verdict_rows(one)))
+            console.print(table(verdict_heads(), verdict_rows(one)))
     console.print()
     for section in shown.sections:
         console.print(Text(section.heading, style="bold"))
@@ -228,23 +228,10 @@ def _print_way(console: Console, way: Way) -> None:
             shown = f"{where}: {words.excerpt(chunk.text, 120)}"
             rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", shown))
         heads = tr("Rank"), tr("Before"), tr("Score"), tr("Passage")
-        console.print(_table(heads, rows))
+        console.print(table(heads, rows, no_wrap=True, overflow="ellipsis"))
     else:
         for citation in answer.citations:
             where = place(citation.source, citation.page)
             console.print(Item(Text(f"[{citation.marker}] {where}", style="cyan")))
     if line := words.remark(way):
         console.print(Text(line, style="dim"))
-
-
-def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
-    """One line a row, cut off where the terminal ends."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="dim", pad_edge=False, show_edge=False)
-    for head in heads:
-        table.add_column(head, no_wrap=True, overflow="ellipsis")
-    for cells in rows:
-        table.add_row(*(Text(as_name(cell)) for cell in cells))
-    return table

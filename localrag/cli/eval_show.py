@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import Item, stdout_console
+from localrag.cli.output import Item, stdout_console, table
 from localrag.messages import tr
 from localrag.printable import as_name
 
@@ -34,35 +34,29 @@ def print_report(report: Report) -> None:
 
 
 def _side_by_side(report: Report) -> Table:
-    table = _table(tr("Metric"))
-    for run in report.runs:
-        table.add_column(as_name(run.name), justify="right", no_wrap=True)
-    table.add_column(tr("Unreadable"), justify="right")
     summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
+    rows = []
     for name in summaries[0]:
-        cells = [_cell(found[name]) for found in summaries]
         unreadable = "/".join(str(found[name].unreadable) for found in summaries)
-        table.add_row(name, *cells, unreadable)
+        rows.append([name, *(_cell(found[name]) for found in summaries), unreadable])
     if any(seconds := [_seconds(run) for run in report.runs]):
-        table.add_row(tr("seconds to answer"), *seconds, "")
-    return table
+        rows.append([tr("seconds to answer"), *seconds, ""])
+    heads = tr("Metric"), *(as_name(run.name) for run in report.runs), tr("Unreadable")
+    return table(heads, rows, numbers=range(1, len(heads)))
 
 
 def _one_below_the_other(report: Report) -> Table:
-    table = _table(tr("Metric"), tr("Configuration"))
-    table.add_column(tr("Mean, 95% interval"), justify="right", no_wrap=True)
-    table.add_column(tr("Unreadable"), justify="right")
     summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
+    rows = []
     for name in summaries[0]:
         for number, (run, found) in enumerate(zip(report.runs, summaries, strict=True)):
             one = found[name]
-            table.add_row(
-                "" if number else name, as_name(run.name), _cell(one), str(one.unreadable)
-            )
+            rows.append(["" if number else name, run.name, _cell(one), str(one.unreadable)])
     if any(seconds := [_seconds(run) for run in report.runs]):
         for number, (run, text) in enumerate(zip(report.runs, seconds, strict=True)):
-            table.add_row("" if number else tr("seconds to answer"), as_name(run.name), text, "")
-    return table
+            rows.append(["" if number else tr("seconds to answer"), run.name, text, ""])
+    heads = tr("Metric"), tr("Configuration"), tr("Mean, 95% interval"), tr("Unreadable")
+    return table(heads, rows, numbers=(2, 3))
 
 
 def _seconds(run: EvaluatedRun) -> str:
@@ -73,27 +67,13 @@ def _seconds(run: EvaluatedRun) -> str:
     return tr("{seconds:.1f} s (median)", seconds=median(known))
 
 
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column)
-    return table
-
-
 def print_trust(trust: Trust) -> None:
     """The judge's agreement with the labelled set."""
     from localrag.presentation.reports import trust_heads, trust_remarks, trust_rows
 
     console = stdout_console()
-    table = _table()
-    for number, heading in enumerate(trust_heads()):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
-    for cells in trust_rows(trust):
-        table.add_row(*cells)
     console.print(as_name(trust.judge))
-    console.print(table)
+    console.print(table(trust_heads(), trust_rows(trust), numbers=range(1, 10)))
     for text in trust_remarks(trust):
         console.print(as_name(text))
 

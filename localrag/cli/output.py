@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.measure import Measurement
     from rich.progress import Progress
+    from rich.table import Table
     from rich.text import Text
 
 CONTEXT_LIBRARY = "library"
@@ -190,6 +191,27 @@ def start(view: Live | Progress) -> None:
     """Draw a view. What is written beside it appears above it, as clean as elsewhere."""
     view.start()
     guard_streams()  # rich has put its own streams there, which take escape sequences for styles
+
+
+def table(
+    heads: Iterable[str], rows: Iterable[Iterable[str]], numbers: Container[int] = (), **column: Any
+) -> Table:
+    """A table without lines; the columns `numbers` are set to the right and never broken.
+
+    `column` is what Rich is told of the others.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    for place, head in enumerate(heads):
+        if place in numbers:
+            made.add_column(head, justify="right", no_wrap=True)
+        else:
+            made.add_column(head, **column)
+    for cells in rows:
+        made.add_row(*(Text(as_name(cell)) for cell in cells))
+    return made
 
 
 class Item:

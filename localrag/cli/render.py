@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import Item
+from localrag.cli.output import Item, table
 from localrag.messages import tr
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
@@ -132,16 +132,17 @@ def print_evidence(console: Console, answer: Answer) -> None:
 
 def print_trace(console: Console, answer: Answer) -> None:
     """Every step with its decision, score and time."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in (tr("Step"), tr("Decision"), tr("Score"), tr("Seconds")):
-        table.add_column(heading)
-    for step in answer.trace:
-        score = "" if step.score is None else f"{step.score:.3f}"
-        text = as_name(decision(step))
-        table.add_row(step_name(step.kind), text, score, f"{step.seconds:.2f}")
-    console.print(table)
+    heads = tr("Step"), tr("Decision"), tr("Score"), tr("Seconds")
+    rows = (
+        (
+            step_name(step.kind),
+            decision(step),
+            "" if step.score is None else f"{step.score:.3f}",
+            f"{step.seconds:.2f}",
+        )
+        for step in answer.trace
+    )
+    console.print(table(heads, rows))
 
 
 def _leg(name: str) -> str:
