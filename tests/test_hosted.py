@@ -160,7 +160,7 @@ def test_a_search_reranked_by_the_model_leaves_them_out_and_says_so(
 
 
 def test_comparing_rerankers_and_modes_sends_none(server: Hosted, library: Path) -> None:
-    from localrag.evaluation.comparisons.modes import Asked
+    from localrag.evaluation.comparisons.base import Asked
 
     with LocalRAG.open(library, settings=settings(server), create=False) as rag:
         rag.compare(QUESTION, reference="It was changed to electric light.")

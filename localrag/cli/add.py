@@ -71,11 +71,10 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
 
 def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
     """The report as JSON."""
+    from localrag.presentation.records import picked
+
     return {
-        "added": [
-            {"source": one.source, "chunks": one.chunks, "replaced": one.replaced}
-            for one in report.committed
-        ],
+        "added": [picked(one, "source", "chunks", "replaced") for one in report.committed],
         "linked": [one.source for one in report.linked],
         "unchanged": list(report.unchanged),
         "failed": [{"source": one.source, "reason": spoken(one.error)} for one in report.failed],

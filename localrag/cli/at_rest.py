@@ -30,13 +30,10 @@ def protections(library: Path, *, ask: bool) -> dict[str, tuple[Path | None, Pro
 
 def as_json(found: Mapping[str, tuple[Path | None, Protection]]) -> dict[str, Any]:
     """`encrypted` is true, false or null, which is: it cannot be told."""
+    from localrag.presentation.records import plain
+
     return {
-        name: {
-            "path": None if path is None else str(path),
-            "encrypted": each.encrypted,
-            "by": each.by,
-        }
-        for name, (path, each) in found.items()
+        name: {"path": path and str(path)} | plain(each) for name, (path, each) in found.items()
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -26,37 +27,31 @@ def print_report(report: Report) -> None:
     from localrag.presentation.reports import remarks
 
     console = stdout_console()
-    # More than two do not stand side by side in a terminal of 80 columns.
-    console.print(_side_by_side(report) if len(report.runs) < 3 else _one_below_the_other(report))
+    console.print(_metrics(report.runs))
     for text in remarks(report):
         console.print(as_name(text))
     _print_bad_cases(console, report.runs[0], report.runs[1:])
 
 
-def _side_by_side(report: Report) -> Table:
-    summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
-    rows = []
-    for name in summaries[0]:
-        unreadable = "/".join(str(found[name].unreadable) for found in summaries)
-        rows.append([name, *(_cell(found[name]) for found in summaries), unreadable])
-    if any(seconds := [_seconds(run) for run in report.runs]):
-        rows.append([tr("seconds to answer"), *seconds, ""])
-    heads = tr("Metric"), *(as_name(run.name) for run in report.runs), tr("Unreadable")
-    return table(heads, rows, numbers=range(1, len(heads)))
-
-
-def _one_below_the_other(report: Report) -> Table:
-    summaries = [{one.name: one for one in run.summaries()} for run in report.runs]
-    rows = []
-    for name in summaries[0]:
-        for number, (run, found) in enumerate(zip(report.runs, summaries, strict=True)):
-            one = found[name]
-            rows.append(["" if number else name, run.name, _cell(one), str(one.unreadable)])
-    if any(seconds := [_seconds(run) for run in report.runs]):
-        for number, (run, text) in enumerate(zip(report.runs, seconds, strict=True)):
-            rows.append(["" if number else tr("seconds to answer"), run.name, text, ""])
+def _metrics(runs: Sequence[EvaluatedRun]) -> Table:
+    """A row a metric; more than two runs do not stand side by side in 80 columns."""
+    rows = [
+        (found[0].name, [_cell(one) for one in found], [str(one.unreadable) for one in found])
+        for found in zip(*(run.summaries() for run in runs), strict=True)
+    ]
+    if any(seconds := [_seconds(run) for run in runs]):
+        rows.append((tr("seconds to answer"), seconds, [""] * len(runs)))
+    if len(runs) < 3:
+        heads = tr("Metric"), *(as_name(run.name) for run in runs), tr("Unreadable")
+        wide = [[name, *cells, "/".join(filter(None, counts))] for name, cells, counts in rows]
+        return table(heads, wide, numbers=range(1, len(heads)))
     heads = tr("Metric"), tr("Configuration"), tr("Mean, 95% interval"), tr("Unreadable")
-    return table(heads, rows, numbers=(2, 3))
+    long = [
+        ["" if number else name, run.name, cells[number], counts[number]]
+        for name, cells, counts in rows
+        for number, run in enumerate(runs)
+    ]
+    return table(heads, long, numbers=(2, 3))
 
 
 def _seconds(run: EvaluatedRun) -> str:

@@ -29,15 +29,10 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
     with LocalRAG.open(library, create=False) as rag:
         removal = rag.remove(sources, on_wait=say_waiting)
     if as_json:
-        emit_json(
-            {
-                "sources": list(removal.sources),
-                "documents": list(removal.documents),
-                "chunks": removal.chunks,
-                "purged": removal.purged,
-                "reason": spoken(removal.fault) if removal.fault else "",
-            }
-        )
+        from localrag.presentation.records import picked
+
+        told = picked(removal, "sources", "documents", "chunks", "purged")
+        emit_json(told | {"reason": spoken(removal.fault) if removal.fault else ""})
         return
     say(
         tr(
