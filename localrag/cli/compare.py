@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from localrag.api import LocalRAG
-    from localrag.evaluation.comparisons.base import Asked, Compared, Stage, Way
+    from localrag.evaluation.comparisons.base import Asked, Compared, Output, Stage
     from localrag.evaluation.comparisons.pairs import Verdict
     from localrag.presentation.comparisons import Shown
 
@@ -206,7 +206,7 @@ def _print(console: Console, shown: Shown) -> None:
             console.print(Text("  " + line))
 
 
-def _print_way(console: Console, way: Way) -> None:
+def _print_way(console: Console, way: Output) -> None:
     from rich.text import Text
 
     from localrag.cli.render import marked_text

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from localrag.evaluation.comparisons.base import Compared, Comparison, Outcome, Placed, Way
+from localrag.evaluation.comparisons.base import Compared, Comparison, Outcome, Output, Ranked
 from localrag.evaluation.comparisons.modes import (
     KINDS,
     SELF_RAG,
@@ -160,7 +160,7 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
     )
 
 
-def _reranked(way: Way) -> dict[str, Any]:
+def _reranked(way: Output) -> dict[str, Any]:
     return {
         "name": way.name,
         "passages": [
@@ -245,7 +245,7 @@ def outcome(kind: Outcome) -> str:
     return names[kind]
 
 
-def times(way: Way) -> str:
+def times(way: Output) -> str:
     """What it took."""
     seconds = way.rerank.seconds if way.rerank else 0.0
     if way.same_answer_as:
@@ -262,7 +262,7 @@ def times(way: Way) -> str:
     return tr("{seconds:.1f} s", seconds=way.seconds)
 
 
-def remark(way: Way) -> str:
+def remark(way: Output) -> str:
     """What the reranker did, or Self-RAG decided; "" where there is neither."""
     return decision(way.rerank) if way.rerank else decisions_line(way.answer)
 
@@ -329,7 +329,7 @@ def rated(answer: Answer) -> Iterator[dict[str, str]]:
     yield {"text": answer.text[end:], "rating": ""}
 
 
-def moved(rank: int, placed: Placed) -> dict[str, str]:
+def moved(rank: int, placed: Ranked) -> dict[str, str]:
     """How far a passage went: colour, arrow and number say the same."""
     places = placed.before - rank
     if not places:

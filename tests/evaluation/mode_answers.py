@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Way
+from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Output
 from localrag.evaluation.comparisons.pairs import CRITERIA, Verdict
 from localrag.types import Answer, Citation, SelfRAGMetrics, Step, SupportedSentence
 
@@ -65,8 +65,8 @@ def compared(
     return Compared(asked, language, ways, judged, 0.5)  # type: ignore[arg-type]
 
 
-def way(answer: Answer) -> Way:
-    return Way(MODES[answer.metrics is not None], answer, answer.seconds)
+def way(answer: Answer) -> Output:
+    return Output(MODES[answer.metrics is not None], answer, answer.seconds)
 
 
 def comparison(*questions: Compared[Verdict], asked: int | None = None) -> Comparison[Verdict]:

@@ -8,7 +8,7 @@ import pytest
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import ContextOverflowError
-from localrag.evaluation.comparisons.base import Asked, Placed, Way
+from localrag.evaluation.comparisons.base import Asked, Output, Ranked
 from localrag.evaluation.comparisons.rerankers import Graded, ReferenceJudge
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.presentation.comparisons import graded
@@ -31,8 +31,8 @@ def judged(
 ) -> tuple[Graded, ...]:
     given = []
     for name, numbers, text in ways:
-        placed = tuple(Placed(passage(number), number) for number in numbers)
-        given.append(Way(name, Answer(QUESTION, text, "en", True, (), (), (), 1.0), 1.0, placed))
+        placed = tuple(Ranked(passage(number), number) for number in numbers)
+        given.append(Output(name, Answer(QUESTION, text, "en", True, (), (), (), 1.0), 1.0, placed))
     return judge(Asked(QUESTION, REFERENCE), "en", given)
 
 

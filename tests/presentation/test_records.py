@@ -6,7 +6,7 @@ import json
 
 from evaluation.mode_answers import compared, comparison, self_rag, standard
 
-from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Placed, Way
+from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Output, Ranked
 from localrag.evaluation.comparisons.rerankers import Graded
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.judging.calibration import MetricTrust, Trust
@@ -59,7 +59,7 @@ def test_an_answer() -> None:
 def test_a_comparison_of_rerankers() -> None:
     answer = Answer("q", "Tea.", "en", True, (), (FOUND,), (), 1.0)
     step = Step("rerank", {"reranker": "llm", "kept": 1, "read": 4}, None, 0.25)
-    way = Way("llm", answer, 1.5, (Placed(FOUND, 4),), step, "none")
+    way = Output("llm", answer, 1.5, (Ranked(FOUND, 4),), step, "none")
     grade = Graded("llm", None, 0.5, None, 0.25)
     one = Compared(Asked("q", "Tea."), "en", (way,), (grade,), 0.5, (FOUND,), 0.125)
     shown = of_rerankers(Comparison(("llm",), "small", 1, (one,))).record()

@@ -39,7 +39,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class Ranked:
     """A passage as a variant ranked it: `before` is its rank in the search, from 1."""
 
     context: ScoredChunk
@@ -47,7 +47,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Output:
     """What one variant made of a question; `seconds` is what writing the answer took.
 
     `passages` and `rerank` are there where the variants reorder what one search found.
@@ -58,7 +58,7 @@ class Way:
     name: str
     answer: Answer
     seconds: float
-    passages: tuple[Placed, ...] = ()
+    passages: tuple[Ranked, ...] = ()
     rerank: Step | None = None
     same_answer_as: str | None = None
 
@@ -79,7 +79,7 @@ class Variant:
     """
 
     name: str
-    answer: Callable[[str, Sequence[ScoredChunk], Sequence[Way]], Way]
+    answer: Callable[[str, Sequence[ScoredChunk], Sequence[Output]], Output]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Compared(Generic[Found]):
 
     asked: Asked
     language: Language
-    ways: tuple[Way, ...]
+    ways: tuple[Output, ...]
     found: tuple[Found, ...]
     judge_seconds: float
     candidates: tuple[ScoredChunk, ...] = ()
@@ -125,7 +125,7 @@ OnStage = Callable[[Stage], None]
 def compare(
     questions: Sequence[Asked],
     variants: Sequence[Variant],
-    judge: Callable[[Asked, Language, Sequence[Way]], tuple[Found, ...]],
+    judge: Callable[[Asked, Language, Sequence[Output]], tuple[Found, ...]],
     *,
     search: Callable[[str], Sequence[ScoredChunk]] = lambda _: (),
     on_stage: OnStage = lambda _: None,
@@ -138,7 +138,7 @@ def compare(
         started = time.perf_counter()
         candidates = tuple(search(asked.question))
         search_seconds = time.perf_counter() - started
-        ways: list[Way] = []
+        ways: list[Output] = []
         for variant in variants:
             on_stage(Stage(number, variant.name))
             ways.append(variant.answer(asked.question, candidates, ways))

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Literal
 
 from localrag.evaluation.answer_metrics import f1
-from localrag.evaluation.comparisons.base import Compared, Comparison, Outcome, Variant, Way
+from localrag.evaluation.comparisons.base import Compared, Comparison, Outcome, Output, Variant
 from localrag.evaluation.comparisons.pairs import CRITERIA, Criterion, Verdict
 from localrag.types import Answer
 
@@ -42,7 +42,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class WayFacts:
+class VariantFacts:
     """One way. `answerable` and `unanswerable` count outcomes where it is known what is right.
 
     `seconds` is the mean; `f1` is the mean F1 against the reference answers of answerable
@@ -89,7 +89,7 @@ class Facts:
     criteria: dict[Criterion, Tally]
     unread: int
     kinds: dict[Kind, Tally]
-    ways: tuple[WayFacts, ...]
+    ways: tuple[VariantFacts, ...]
     decisions: DecisionFacts
     better: tuple[tuple[int, ...], ...]
     reasons: tuple[dict[Reason, int], ...]
@@ -98,9 +98,9 @@ class Facts:
 def in_mode(name: str, write: Callable[[str, str], Answer]) -> Variant:
     """The variant that answers in that mode; `write` gets mode and question."""
 
-    def answer(question: str, *_: object) -> Way:
+    def answer(question: str, *_: object) -> Output:
         written = write(name, question)
-        return Way(name, written, written.seconds)
+        return Output(name, written, written.seconds)
 
     return Variant(name, answer)
 
@@ -166,7 +166,7 @@ def _tally(better: Iterable[int | None]) -> Tally:
     return Tally((counts[0], counts[1]), counts[None])
 
 
-def _way(questions: Sequence[Compared[Verdict]], way: int) -> WayFacts:
+def _way(questions: Sequence[Compared[Verdict]], way: int) -> VariantFacts:
     def outcomes(*answerable: bool | None) -> dict[Outcome, int]:
         counts = Counter(
             one.ways[way].outcome for one in questions if one.asked.answerable in answerable
@@ -178,7 +178,7 @@ def _way(questions: Sequence[Compared[Verdict]], way: int) -> WayFacts:
         for one in questions
         if one.asked.reference and one.asked.answerable
     ]
-    return WayFacts(
+    return VariantFacts(
         seconds=fmean(one.ways[way].seconds for one in questions),
         outcomes=outcomes(True, False, None),
         answerable=outcomes(True),

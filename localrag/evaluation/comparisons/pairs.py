@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from localrag.evaluation.answer_metrics import MARKER
-from localrag.evaluation.comparisons.base import Asked, Way
+from localrag.evaluation.comparisons.base import Asked, Output
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render
@@ -68,7 +68,7 @@ class PairJudge:
         self._chooser = chooser
 
     def __call__(
-        self, asked: Asked, language: Language, ways: Sequence[Way]
+        self, asked: Asked, language: Language, ways: Sequence[Output]
     ) -> tuple[Verdict, ...]:
         """A verdict on two variants for each criterion. Raises `BackendError`."""
         # Markers count passages of two different lists: they say nothing about the answers.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import MARKER, f1
-from localrag.evaluation.comparisons.base import Asked, Placed, Variant, Way
+from localrag.evaluation.comparisons.base import Asked, Output, Ranked, Variant
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
@@ -58,21 +58,21 @@ def reranked(
     None keeps the order of the search. `on_step` hears what the reranker has done.
     """
 
-    def answer(question: str, found: Sequence[ScoredChunk], earlier: Sequence[Way]) -> Way:
+    def answer(question: str, found: Sequence[ScoredChunk], earlier: Sequence[Output]) -> Output:
         ranked, step = list(found[:k]), None
         if reranking:
             ranked, step = reranking.apply(question, found, k)
             on_step(step)
         before = {candidate.chunk.id: rank for rank, candidate in enumerate(found, start=1)}
-        passages = tuple(Placed(context, before[context.chunk.id]) for context in ranked)
+        passages = tuple(Ranked(context, before[context.chunk.id]) for context in ranked)
         order = [placed.before for placed in passages]
         for way in earlier:
             if [placed.before for placed in way.passages] == order:
                 twin = way.same_answer_as or way.name
-                return Way(name, way.answer, 0.0, passages, step, twin)
+                return Output(name, way.answer, 0.0, passages, step, twin)
         started = time.perf_counter()
         written = write(question, ranked)
-        return Way(name, written, time.perf_counter() - started, passages, step)
+        return Output(name, written, time.perf_counter() - started, passages, step)
 
     return Variant(name, answer)
 
@@ -85,7 +85,9 @@ class ReferenceJudge:
         self._chooser = chooser
         self._grader = Grader(chooser)
 
-    def __call__(self, asked: Asked, language: Language, ways: Sequence[Way]) -> tuple[Graded, ...]:
+    def __call__(
+        self, asked: Asked, language: Language, ways: Sequence[Output]
+    ) -> tuple[Graded, ...]:
         """A grade for each variant, none without a reference. Raises `ContextOverflowError`."""
         if not asked.reference:
             return ()
