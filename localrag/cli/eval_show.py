@@ -64,11 +64,12 @@ def _seconds(run: EvaluatedRun) -> str:
 
 def print_trust(trust: Trust) -> None:
     """The judge's agreement with the labelled set."""
-    from localrag.presentation.reports import trust_heads, trust_remarks, trust_rows
+    from localrag.presentation.reports import trust_remarks, trust_table
 
     console = stdout_console()
     console.print(as_name(trust.judge))
-    console.print(table(trust_heads(), trust_rows(trust), numbers=range(1, 10)))
+    heads, *rows = trust_table(trust)
+    console.print(table(heads, rows, numbers=range(1, len(heads))))
     for text in trust_remarks(trust):
         console.print(as_name(text))
 
