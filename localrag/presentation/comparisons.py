@@ -143,9 +143,7 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
             count=len(one.candidates),
             seconds=one.search_seconds,
         ),
-        sections=(Section(tr("Compared with the reference answer"), (*lines, care)),)
-        if lines
-        else (),
+        sections=(section,) if lines else (),
         language=one.language,
         record=lambda: {
             "question": one.asked.question,
@@ -438,14 +436,11 @@ def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
     if reasons["honest"]:
         yield say(
             "By saying that the documents lack the answer, or that it is not from them, where "
-            "the other did not: {count}.",
-            count=reasons["honest"],
+            "the other did not: {honest}.",
+            **reasons,
         )
     if reasons["found"]:
-        yield say(
-            "By answering from the documents, where the other did not: {count}.",
-            count=reasons["found"],
-        )
+        yield say("By answering from the documents, where the other did not: {found}.", **reasons)
     judged = [
         say("{name} ({count})", name=criterion_name(criterion, say), count=reasons[criterion])
         for criterion in CRITERIA
