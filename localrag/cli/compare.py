@@ -187,7 +187,7 @@ def _in_modes(
 def _print(console: Console, shown: Shown) -> None:
     from rich.text import Text
 
-    from localrag.presentation.comparisons import verdict_heads, verdict_rows
+    from localrag.presentation.comparisons import verdicts
 
     for number, one in enumerate(shown.comparison.questions, start=1):
         console.print()
@@ -198,7 +198,8 @@ def _print(console: Console, shown: Shown) -> None:
         for way in one.ways:
             _print_way(console, way)
         if not one.candidates:
-            console.print(table(verdict_heads(), verdict_rows(one)))
+            heads, *rows = verdicts(one)
+            console.print(table(heads, rows))
     console.print()
     for section in shown.sections:
         console.print(Text(section.heading, style="bold"))

@@ -35,7 +35,8 @@ def print_trust(trust: Trust) -> None:
     """The judge's agreement with the labelled set."""
     console = stdout_console()
     console.print(as_name(trust.judge))
-    console.print(table(words.trust_heads(), words.trust_rows(trust), numbers=range(1, 10)))
+    heads, *rows = words.trust_table(trust)
+    console.print(table(heads, rows, numbers=range(1, len(heads))))
     for text in words.trust_remarks(trust):
         console.print(as_name(text))
 

@@ -58,7 +58,6 @@ class Shown:
     lead: str
     sections: tuple[Section, ...]
     language: InterfaceLanguage
-    care: str
     record: Callable[[], dict[str, Any]]
 
 
@@ -86,7 +85,6 @@ def of_modes(comparison: Comparison[Verdict]) -> Shown:
         ),
         sections=sections,
         language=language,
-        care="",
         record=lambda: {
             "modes": list(comparison.variants),
             "judge": comparison.judge,
@@ -134,6 +132,8 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
     """A comparison of rerankers on one question."""
     (one,) = comparison.questions
     lines = graded(one.found, one.language) if one.found else ()
+    care = tr("Graded by the language model: read it with care.")
+    section = Section(tr("Compared with the reference answer"), (*lines, care))
     return Shown(
         comparison,
         heading=tr("One question, several orders of passages"),
@@ -143,9 +143,8 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
             count=len(one.candidates),
             seconds=one.search_seconds,
         ),
-        sections=(Section(tr("Compared with the reference answer"), lines),) if lines else (),
+        sections=(section,) if lines else (),
         language=one.language,
-        care=tr("Graded by the language model: read it with care."),
         record=lambda: {
             "question": one.asked.question,
             "language": one.language,
@@ -291,13 +290,9 @@ def decisions_line(answer: Answer) -> str:
     return line
 
 
-def verdict_heads() -> tuple[str, ...]:
-    """The columns of `verdict_rows`."""
-    return tr("Criterion"), tr("Better"), tr("By")
-
-
-def verdict_rows(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
-    """Who is better at what, how sure that is, and who says so."""
+def verdicts(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
+    """Who is better at what, how sure that is, and who says so; the heads of the columns first."""
+    yield tr("Criterion"), tr("Better"), tr("By")
     bases: dict[Basis, str] = {
         "judge": tr("the language model, in both orders"),
         "same answer": tr("both say the same"),
@@ -441,14 +436,11 @@ def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
     if reasons["honest"]:
         yield say(
             "By saying that the documents lack the answer, or that it is not from them, where "
-            "the other did not: {count}.",
-            count=reasons["honest"],
+            "the other did not: {honest}.",
+            **reasons,
         )
     if reasons["found"]:
-        yield say(
-            "By answering from the documents, where the other did not: {count}.",
-            count=reasons["found"],
-        )
+        yield say("By answering from the documents, where the other did not: {found}.", **reasons)
     judged = [
         say("{name} ({count})", name=criterion_name(criterion, say), count=reasons[criterion])
         for criterion in CRITERIA

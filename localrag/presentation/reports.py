@@ -282,15 +282,11 @@ def place(context: Context) -> str:
     return tr("{name}, p. {page}", name=name, page=context.first_page)
 
 
-def trust_heads() -> tuple[str, ...]:
-    """The columns of `trust_rows`."""
+def trust_table(trust: Trust) -> Iterator[tuple[str, ...]]:
+    """A calibration, a row a metric; the heads of the columns first."""
     kinds = tr("Right"), tr("Subtly wrong"), tr("Unsupported")
     heads = tr("Metric"), tr("Items"), tr("Accuracy"), "Cohen κ", "ECE"
-    return (*heads, *kinds, tr("Unreadable"), tr("Trust"))
-
-
-def trust_rows(trust: Trust) -> Iterator[tuple[str, ...]]:
-    """A calibration as a table, a row a metric."""
+    yield (*heads, *kinds, tr("Unreadable"), tr("Trust"))
     for one in trust.metrics:
         low, high = one.kappa_interval
         yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
@@ -201,33 +201,34 @@ def _reasons(questions: Iterable[Compared[Verdict]], way: int) -> dict[Reason, i
     return {reason: reasons[reason] for reason in REASONS}
 
 
-def _decisions(questions: Iterable[Compared[Verdict]], self_rag: int) -> DecisionFacts:
-    counts: Counter[str] = Counter()
-    checks = seconds = 0.0
-    for one in questions:
-        answer, answerable = one.ways[self_rag].answer, one.asked.answerable
-        seconds += answer.seconds
-        checks += sum(step.seconds for step in answer.trace if step.kind in _CHECKS)
-        unsupported = sum(each.rating == "no support" for each in answer.support)
-        counts.update(sentences=len(answer.support), unsupported=unsupported)
-        metrics = answer.metrics
-        if metrics is None:
-            continue
-        counts.update(
-            passages=metrics.documents_retrieved,
-            relevant=metrics.relevant_documents,
-            candidates=len(metrics.response_support_ratings),
-        )
-        if not metrics.retrieval_needed:
-            counts.update(not_needed=1, not_needed_wrongly=answerable is True)
-        elif not metrics.relevant_documents:
-            counts.update(
-                none_relevant=1,
-                none_relevant_rightly=answerable is False,
-                none_relevant_wrongly=answerable is True,
-            )
-        elif not metrics.used_retrieval:
-            counts["rejected"] += 1
-    names = [field.name for field in fields(DecisionFacts) if field.name != "check_share"]
-    share = checks / seconds if seconds else 0.0
-    return DecisionFacts(**{name: counts[name] for name in names}, check_share=share)
+def _decisions(questions: Sequence[Compared[Verdict]], self_rag: int) -> DecisionFacts:
+    answers = [one.ways[self_rag].answer for one in questions]
+    seconds = sum(answer.seconds for answer in answers)
+    checks = sum(
+        step.seconds for answer in answers for step in answer.trace if step.kind in _CHECKS
+    )
+    ratings = [sentence.rating for answer in answers for sentence in answer.support]
+    decided = [
+        (one.asked.answerable, answer.metrics)
+        for one, answer in zip(questions, answers, strict=True)
+        if answer.metrics
+    ]
+    without = [known for known, made in decided if not made.retrieval_needed]
+    searched = [(known, made) for known, made in decided if made.retrieval_needed]
+    irrelevant = [known for known, made in searched if not made.relevant_documents]
+    return DecisionFacts(
+        not_needed=len(without),
+        not_needed_wrongly=without.count(True),
+        passages=sum(made.documents_retrieved for _, made in decided),
+        relevant=sum(made.relevant_documents for _, made in decided),
+        none_relevant=len(irrelevant),
+        none_relevant_rightly=irrelevant.count(False),
+        none_relevant_wrongly=irrelevant.count(True),
+        candidates=sum(len(made.response_support_ratings) for _, made in decided),
+        rejected=sum(
+            bool(made.relevant_documents) and not made.used_retrieval for _, made in searched
+        ),
+        sentences=len(ratings),
+        unsupported=ratings.count("no support"),
+        check_share=checks / seconds if seconds else 0.0,
+    )
