@@ -94,6 +94,7 @@ def test_a_wrong_file_is_named_with_the_key(file: Path, text: str, named: str) -
         ("[answer]\nmin_answerable = 2", "must be a number from 0 to 1, but {file} says 2."),
         ('[llm]\nbackend = "hal"', 'must be one of llama.cpp, openai, but {file} says "hal".'),
         ('[llm]\nbackend="openai"\ntimeout_seconds=0', "must be a number above 0, but"),
+        ("[self_rag]\nbudget_seconds = -1", "must be a number of at least 0, but {file} says -1."),
         ('[retrieval]\nmode = "x"', "retrieval.mode must be one of dense, hybrid, keyword, but"),
         ('allow_network = "maybe"', "allow_network must be true or false, but"),
         ("[llm]\nmodel = 3", "llm.model must be text in quotes, but {file} says 3."),
