@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
@@ -208,8 +207,9 @@ def print_trace(console: Console, answer: Answer) -> None:
 
 def _leg(name: str) -> str:
     """A leg of the search in the reader's language; one that is not known here as it is."""
-    if found := re.fullmatch(r"rewriting (\d+)", name):
-        return tr("rewriting {number}", number=found[1])
+    kind, _, number = name.partition(" ")
+    if kind == "rewriting":
+        return tr("rewriting {number}", number=number)
     return {"dense": tr("dense"), "keyword": tr("keyword")}.get(name, name)
 
 
