@@ -262,10 +262,13 @@ def test_a_list_is_written_as_one(file: Path, monkeypatch: pytest.MonkeyPatch) -
     [
         ("private = 3", 'hosted.private must be a list of texts such as ["one", "two"]'),
         ("private = [3]", "hosted.private must be a list of texts"),
-        ("redact = ['(a']", r"hosted.redact holds (a, which is no regular expression"),
-        ("private = ['$HOME/x']", "hosted.private holds $HOME/x, which matches no document"),
-        ("private = ['a', '../b']", "hosted.private holds ../b"),
-        ("private = ['file:///home/a']", "hosted.private holds file:///home/a"),
+        ("redact = ['(a']", r"hosted.redact contains (a, which is not a valid regular expression"),
+        (
+            "private = ['$HOME/x']",
+            "hosted.private contains $HOME/x, which cannot match",
+        ),
+        ("private = ['a', '../b']", "hosted.private contains ../b"),
+        ("private = ['file:///home/a']", "hosted.private contains file:///home/a"),
         ("confirm = 3", "hosted.confirm must be true or false"),
     ],
 )

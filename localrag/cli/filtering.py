@@ -90,7 +90,7 @@ def _moment(_: click.Context, option: click.Parameter, given: str | None) -> dat
         return date.fromisoformat(given) if len(given) <= 10 else datetime.fromisoformat(given)
     except ValueError as error:
         raise UsageError(
-            "{option} is no date: {given}.",
+            "{option} is not a date: {given}.",
             hint="Write it as 2026-07-31, or with the time as 2026-07-31T14:30.",
             option=option.opts[0],
             given=given,

@@ -114,7 +114,7 @@ def check_patterns(key: str, patterns: Sequence[str]) -> None:
             regex.compile(pattern)
         except (regex.error, OverflowError, RecursionError) as error:
             raise ConfigError(
-                "{key} holds {pattern}, which is no regular expression: {reason}.",
+                "{key} contains {pattern}, which is not a valid regular expression: {reason}.",
                 hint="Write it as Python does, and in TOML between single quotes, so that "
                 "backslashes stay as they are.",
                 key=key,
@@ -128,7 +128,7 @@ def check_paths(key: str, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if re.search(r"://|(?:^|[/\\])\$|(?:^|[/\\])\.\.(?:[/\\]|$)", pattern):
             raise ConfigError(
-                "{key} holds {pattern}, which matches no document.",
+                "{key} contains {pattern}, which cannot match any document.",
                 hint="Name a folder or a file, such as contracts/* or /home/ada/contracts; "
                 "variables, addresses and .. are not followed.",
                 key=key,

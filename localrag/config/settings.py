@@ -304,14 +304,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             "The settings file {path} cannot be read: {reason}.",
-            hint="Mend or remove the file.",
+            hint="Fix or remove the file.",
             path=path,
             reason=error,
         ) from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:  # brackets, thousands deep
         raise ConfigError(
             "The settings file {path} is not valid TOML: {reason}.",
-            hint="Mend that line, or remove the file to return to the defaults.",
+            hint="Fix that line, or remove the file to return to the defaults.",
             path=path,
             reason=error,
         ) from error
@@ -348,7 +348,7 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
     except UnicodeEncodeError as error:  # a variable whose bytes are not text
         raise ConfigError(
             "{origin}: the value holds bytes that are not UTF-8.",
-            hint="Set it anew, or leave it out.",
+            hint="Set it again, or remove it.",
             origin=origin,
         ) from error
     chunking = settings.chunking

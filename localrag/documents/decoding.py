@@ -213,7 +213,7 @@ def _other(file: SourceFile, score: float, chinese: str) -> str:
     if score > 0:
         return chinese
     raise CorruptFileError(
-        "The characters of {source} are in no encoding that localrag can tell.",
+        "localrag cannot tell how the text of {source} is encoded.",
         hint="Open it in an editor and save it as UTF-8.",
         source=file.source,
     )

@@ -103,7 +103,7 @@ def _without_waiting(name: str, flags: int) -> int:
 
 def _unsupported(path: Path) -> UnsupportedFileError:
     return UnsupportedFileError(
-        "{source} is of a kind that cannot be read.",
+        "{source} is not a type of file that can be read.",
         hint="Save it as one of these and add that file: {suffixes}.",
         source=str(path),
         suffixes=" ".join(suffixes()),
@@ -189,7 +189,7 @@ def _lies_below(real: str, roots: Collection[str]) -> bool:
 def _leads_out(path: Path, real: str) -> ParsingError:
     return ParsingError(
         "{source} is a link that leads out of what is added, to {target}; it was not followed.",
-        hint="If you want what is there, name it: localrag add {source}",
+        hint="To add what is there, name it: localrag add {source}",
         source=str(path),
         target=real,
     )

@@ -100,7 +100,7 @@ class ParsingProcess:
         if reply.document is None:
             raise ParsingError(
                 "{source} cannot be read: {reason}.",
-                hint="Open it in its own program, save it anew, and add that file.",
+                hint="Open it in the program it was made with, save it again, and add that file.",
                 source=str(path),
                 reason=reply.fault,
             )
@@ -134,8 +134,8 @@ class ParsingProcess:
             if now - heard > silence or now - started > limits.longest:
                 raise ParsingError(
                     "{source} was given up: nothing came of reading it for {seconds} s.",
-                    hint="It may be damaged, or made to hang programs. Open it in its own "
-                    "program, save it anew, and add that file.",
+                    hint="It may be damaged, or made to hang programs. Open it in the program "
+                    "it was made with, save it again, and add that file.",
                     seconds=int(min(now - heard, limits.longest)),
                 )
             if running.memory() > memory:
@@ -236,8 +236,8 @@ def _decoded(message: bytes) -> _Reply:
 def _crash(code: int) -> ParsingError:
     return ParsingError(
         "{source} was given up: the process that reads it crashed (exit code {code}).",
-        hint="It may be damaged, or made to crash programs. Open it in its own program, "
-        "save it anew, and add that file.",
+        hint="It may be damaged, or made to crash programs. Open it in the program it was made "
+        "with, save it again, and add that file.",
         code=code,
     )
 

@@ -54,7 +54,7 @@ def test_content_of_another_kind_is_named(name: str, data: bytes, kind: str) -> 
 
 
 def test_refusals_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnsupportedFileError, match=r"of a kind.*\.pdf"):
+    with pytest.raises(UnsupportedFileError, match=r"not a type of file.*\.pdf"):
         parse_file(write(tmp_path / "a.xyz"))
     with pytest.raises(EmptyFileError, match="no bytes"):
         parse_file(write(tmp_path / "a.txt", b""))

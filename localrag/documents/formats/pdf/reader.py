@@ -79,7 +79,7 @@ def read(file: SourceFile) -> Document:
 def _corrupt(source: str, error: Exception) -> CorruptFileError:
     return CorruptFileError(
         "{source} is damaged or not a PDF file ({reason}).",
-        hint="Copy or download it again, or open it in a PDF reader and save it anew.",
+        hint="Copy or download it again, or open it in a PDF reader and save it again.",
         source=source,
         reason=squeeze(str(error)) or type(error).__name__,
     )
