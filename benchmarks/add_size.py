@@ -27,8 +27,8 @@ from typing import Any
 import psutil
 from ingest import CHINESE, ENGLISH, make_embedder
 
-from localrag.documents import ParsingProcess
 from localrag.documents.chunking import SentenceChunker, passage_text
+from localrag.documents.worker import ParsingProcess
 from localrag.indexing import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity

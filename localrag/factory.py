@@ -172,7 +172,10 @@ def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
 
 def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> Indexer:
     """What adds files to the library."""
-    from localrag.documents import ParsingProcess
+    import msgspec
+
+    from localrag.documents.formats.table import ParseOptions
+    from localrag.documents.worker import ParsingProcess
     from localrag.indexing.indexer import Indexer
     from localrag.text.language import detect
 
@@ -183,7 +186,7 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
         embedder=embedder,
         embedding=identity_of(embedder, settings),
         detect_language=detect,
-        parse=ParsingProcess(hidden_text=settings.parsing.hidden_text),
+        parse=ParsingProcess(ParseOptions(**msgspec.structs.asdict(settings.parsing))),
     )
 
 

@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from localrag.documents import parse_file
 from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.files import parse_file
 from localrag.errors import LibraryDamagedError, LocalragError, ModelError
 from localrag.indexing import Committed, Embedded, Event, Indexer, Parsed, Removed, Synced, indexer
 from localrag.library.checking import check_library

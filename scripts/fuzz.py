@@ -7,7 +7,7 @@ Every input is a seeded mutation of a sample. One process reads them one after a
 limits of the process that reads documents for users. Wrong is: another exception than the one
 that says what is wrong with the input, and, where the product reads in its own process, a crash,
 more than the time, or more than the memory. Parsers may crash or fill the memory: then the very
-input goes through `localrag.documents.ParsingProcess`, as does one in every --through of all, and
+input goes through `documents.worker.ParsingProcess`, as does one in every --through of all, and
 must come out as a document or as a clear error. With --state, a run that was stopped goes on
 where it was. Exit code 1 if anything is wrong; such inputs are kept in the state's folder.
 """
@@ -33,7 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fuzz_inputs import TARGETS, Case, mutate
 
-from localrag.documents import ParsingProcess
+from localrag.documents.formats.table import Limits
+from localrag.documents.worker import ParsingProcess
 from localrag.errors import LocalragError, ParsingError
 from localrag.system.confinement import limit_memory
 
@@ -179,7 +180,7 @@ def through_product(
     path = state / f"{target}-{seed}-product.tsv"
     done = {line.number: line.outcome for line in results(path)}
     seeds = samples(target, state)
-    process = ParsingProcess(silence=60.0, longest=120.0, memory=MEMORY)
+    process = ParsingProcess(limits=Limits(longest=120.0, memory=MEMORY))
     try:
         with path.open("a", encoding="utf-8") as file:
             for line in lines:

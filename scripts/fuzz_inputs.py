@@ -236,9 +236,9 @@ def parse(suffix: str) -> Reads:
     names = (f"a{suffix}", f"../../a{suffix}", f"名\x1b[2J{suffix}", f"{'x' * 200}{suffix}")
 
     def read(case: Case) -> None:
-        from localrag.documents import parse_file
         from localrag.documents.chunking import WindowChunker
-        from localrag.indexing.cleaning import storable
+        from localrag.documents.files import parse_file
+        from localrag.documents.lines import storable
 
         path = Path(case.draw.choice(names))
         document = storable(parse_file(path, case.data), str(path))

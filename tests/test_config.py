@@ -94,6 +94,7 @@ def test_a_wrong_file_is_named_with_the_key(file: Path, text: str, named: str) -
         ("[answer]\nmin_answerable = 2", "must be a number from 0 to 1, but {file} says 2."),
         ('[llm]\nbackend = "hal"', 'must be one of llama.cpp, openai, but {file} says "hal".'),
         ('[llm]\nbackend="openai"\ntimeout_seconds=0', "must be a number above 0, but"),
+        ("[self_rag]\nbudget_seconds = -1", "must be a number of at least 0, but {file} says -1."),
         ('[retrieval]\nmode = "x"', "retrieval.mode must be one of dense, hybrid, keyword, but"),
         ('allow_network = "maybe"', "allow_network must be true or false, but"),
         ("[llm]\nmodel = 3", "llm.model must be text in quotes, but {file} says 3."),
@@ -261,10 +262,13 @@ def test_a_list_is_written_as_one(file: Path, monkeypatch: pytest.MonkeyPatch) -
     [
         ("private = 3", 'hosted.private must be a list of texts such as ["one", "two"]'),
         ("private = [3]", "hosted.private must be a list of texts"),
-        ("redact = ['(a']", r"hosted.redact holds (a, which is no regular expression"),
-        ("private = ['$HOME/x']", "hosted.private holds $HOME/x, which matches no document"),
-        ("private = ['a', '../b']", "hosted.private holds ../b"),
-        ("private = ['file:///home/a']", "hosted.private holds file:///home/a"),
+        ("redact = ['(a']", r"hosted.redact contains (a, which is not a valid regular expression"),
+        (
+            "private = ['$HOME/x']",
+            "hosted.private contains $HOME/x, which cannot match",
+        ),
+        ("private = ['a', '../b']", "hosted.private contains ../b"),
+        ("private = ['file:///home/a']", "hosted.private contains file:///home/a"),
         ("confirm = 3", "hosted.confirm must be true or false"),
     ],
 )

@@ -16,8 +16,9 @@ from fakes import HashEmbedder
 
 from localrag.bundle.installer import Problem, parse_manifest
 from localrag.config.settings import load_settings
-from localrag.documents import parse_file, worker
+from localrag.documents import worker
 from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.files import parse_file
 from localrag.errors import (
     ConfigError,
     LibraryDamagedError,

@@ -73,6 +73,11 @@ class Module:
                 return self.texts(self._constants[name])
             case ast.Name(id=name) if self._kinds.get(name):
                 return list(self._kinds[name])
+            case ast.Dict(values=values):
+                tables = [self.texts(value) for value in values]
+                return None if None in tables else [t for part in tables for t in part or []]
+            case ast.Subscript(value=ast.Name() as table):
+                return self.texts(table)
             case ast.Attribute(attr="message" | "hint"):
                 return []  # what an error brought along was found where it was raised
             case _:
@@ -173,6 +178,12 @@ def test_the_collection_reads_every_shape_and_names_what_it_cannot_read() -> Non
     assert texts_of_template(page) == ["six", "seven", None]
 
 
+def test_the_collection_reads_tables_of_texts() -> None:
+    source = "from localrag.messages import tr\nTABLE = {1: 'one', 2: 'two'}\ntr(TABLE[x])"
+    module = Module(source)
+    assert [module.texts(node) for node in module.spoken()] == [["one", "two"]]
+
+
 def test_every_text_can_be_read_off_the_source() -> None:
     assert UNCLEAR == []
 
@@ -261,6 +272,63 @@ def test_the_language_follows_the_locale(
     interface_language.cache_clear()
     assert interface_language() == language
     interface_language.cache_clear()
+
+
+GIBBERISH = ("qz 7 vkx 7, wq: 7 (zj)!", "砷彘7鼐，麈7", "砷彘鼐麈")
+
+
+def read_by(pattern: str, sentences: set[str]) -> list[str]:
+    """The sentences that a regular expression is made for.
+
+    It matches them as a whole, but not gibberish; or three words of it stand in them side by side.
+    """
+    found = re.compile(pattern, re.DOTALL)
+    plain = re.sub(r"\\.|\[[^\]]*\]|[(){}|?*+^$.]", "\0", pattern)
+    runs = re.findall(r"\w+ \w+ \w+|[\u4e00-\u9fff]{4,}", plain)
+    return [
+        one
+        for one in sentences
+        if any(run in one for run in runs)
+        or (found.fullmatch(one) and not any(map(found.fullmatch, GIBBERISH)))
+    ]
+
+
+def own_sentences() -> set[str]:
+    """What is said of two words and more, with a value in each place."""
+    found = set()
+    for template in (*CATALOGUE, *CATALOGUE.values()):
+        said = re.sub(r"\{[^{}]*\}", "7", template)
+        if re.search(r"[a-z]{3}.* [a-z]{3}|[\u4e00-\u9fff]{4}", said):
+            found.add(said)
+    return found
+
+
+def patterns() -> Iterator[tuple[str, str]]:
+    """Every regular expression that stands in the package as a text, and where."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="re" | "regex")),
+                    args=[ast.Constant(value=str(pattern)), *_],
+                ):
+                    yield f"{path.relative_to(PACKAGE).as_posix()}:{node.lineno}", pattern
+
+
+def test_no_regular_expression_reads_our_own_sentences() -> None:
+    """Not proof, since a pattern may be put together elsewhere; the old ways are caught."""
+    sentences = own_sentences()
+    assert read_by(r"passage (\d+) (relevant|irrelevant)", sentences)
+    assert read_by(r"(\d+) 个段落(?:超出上下文窗口)?", sentences)
+    assert read_by(r"(.+) \((the reply could not be read, .+)\)", sentences)
+    reads = {
+        where: read_by(pattern, sentences)[:2]
+        for where, pattern in patterns()
+        if not where.startswith(
+            "text/instructions.py"
+        )  # words with which documents address a model
+    }
+    assert {where: said for where, said in reads.items() if said} == {}
 
 
 def test_values_go_in_after_translation() -> None:

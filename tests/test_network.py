@@ -296,7 +296,7 @@ def test_libraries_are_told_not_to_report_before_they_are_loaded(
         open_session(tmp_path / "none.onnx")
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
-    from localrag.documents import parse_file
+    from localrag.documents.files import parse_file
     from localrag.errors import ParsingError
 
     (tmp_path / "none.pdf").write_bytes(b"%PDF-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,18 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.indexing.events import AddReport
 
-INCOMPLETE = ("pages_without_text", "damaged_pages", "hidden_text_pages")
-"""What a parser says of pages that a document lacks."""
+INCOMPLETE = {
+    "pages_without_text": (
+        "{name}: these pages are pictures or blank and cannot be searched: {pages}. "
+        "Text recognition (OCR) would add them."
+    ),
+    "hidden_text_pages": (
+        "{name}: these pages hold text that no reader sees (invisible, white or tiny); it was "
+        "left out: {pages}."
+    ),
+    "damaged_pages": "{name}: these pages are damaged and were left out: {pages}.",
+}
+"""What the metadata of a document say of pages that it lacks."""
 
 SHOWN = 5
 """Files of other kinds that are named; of more, only the number is said."""
@@ -47,7 +58,7 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     """Add and report."""
     from localrag.api import LocalRAG
     from localrag.cli.progress import Bars, say_waiting
-    from localrag.documents import walk
+    from localrag.documents.files import walk
     from localrag.library.media import network_warning
 
     # A mistyped path is said before anything is made.
@@ -63,7 +74,10 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
         emit_json(report_json(report, seconds) | {"incomplete": incomplete})
     else:
         _print(report, seconds)
-        _print_incomplete(incomplete)
+        for one in incomplete:
+            for lacking in INCOMPLETE:
+                if pages := one.get(lacking):
+                    note(tr(INCOMPLETE[lacking], name=one["source"], pages=pages))
     # Nothing could be read: that is a failure of the command, not only of a file.
     if report.failed and not (report.committed or report.linked or report.unchanged):
         raise click.exceptions.Exit(1)
@@ -99,30 +113,26 @@ def _print(report: AddReport, seconds: float) -> None:
             seconds=seconds,
         )
     )
-    if report.vanished and not report.removed:
-        note(tr("These files are gone from their folder but still in the library (see --prune):"))
-        for source in report.vanished:
-            note(f"  {source}")
-    if report.removed:
-        note(tr("Removed, because the files are gone:"))
-        for source in report.removed:
-            note(f"  {source}")
+    if not report.removed:
+        _list(
+            tr("These files are gone from their folder but still in the library (see --prune):"),
+            report.vanished,
+        )
+    _list(tr("Removed, because the files are gone:"), report.removed)
     others = [one for one in report.skipped if isinstance(one, UnsupportedFileError)]
-    if others:
-        note(tr("{count} files of other kinds were passed over:", count=len(others)))
-        for error in others[:SHOWN]:
-            note(f"  {error.values.get('source', '')}")
-        if len(others) > SHOWN:
-            note("  …")
-    if len(others) < len(report.skipped):
-        note(tr("Passed over:"))
-        for left in report.skipped:
-            if left not in others:
-                note(f"  {spoken(left)}")
-    if report.failed:
-        note(tr("Not readable:"))
-        for one in report.failed:
-            note(f"  {spoken(one.error)}")
+    named = [error.values.get("source", "") for error in others[:SHOWN]]
+    _list(
+        tr("{count} files of other kinds were passed over:", count=len(others)),
+        [*named, "…"] if len(others) > SHOWN else named,
+    )
+    _list(tr("Passed over:"), [spoken(one) for one in report.skipped if one not in others])
+    _list(tr("Not readable:"), [spoken(one.error) for one in report.failed])
+
+
+def _list(heading: str, lines: Sequence[object]) -> None:
+    """Lines below their heading; nothing where there are none."""
+    for line in (heading, *(f"  {line}" for line in lines)) if lines else ():
+        note(line)
 
 
 def _incomplete(rag: LocalRAG, report: AddReport) -> list[dict[str, str]]:
@@ -135,34 +145,3 @@ def _incomplete(rag: LocalRAG, report: AddReport) -> list[dict[str, str]]:
         if lacking:
             found.append({"source": one.source} | lacking)
     return found
-
-
-def _print_incomplete(incomplete: list[dict[str, str]]) -> None:
-    for one in incomplete:
-        name = one["source"]
-        if pages := one.get("pages_without_text"):
-            note(
-                tr(
-                    "{name}: these pages are pictures or blank and cannot be searched: {pages}. "
-                    "Text recognition (OCR) would add them.",
-                    name=name,
-                    pages=pages,
-                )
-            )
-        if pages := one.get("hidden_text_pages"):
-            note(
-                tr(
-                    "{name}: these pages hold text that no reader sees (invisible, white or "
-                    "tiny); it was left out: {pages}.",
-                    name=name,
-                    pages=pages,
-                )
-            )
-        if pages := one.get("damaged_pages"):
-            note(
-                tr(
-                    "{name}: these pages are damaged and were left out: {pages}.",
-                    name=name,
-                    pages=pages,
-                )
-            )

@@ -118,8 +118,6 @@ def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(as_json(one) for one in value) + "]"
+    if isinstance(value, bool | list | tuple):
+        return as_json(value)
     return "" if value is None else as_name(value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note, say
+from localrag.cli.output import emit_json, json_option, library_option, note, rebuilding, say
 from localrag.errors import LibraryNotFoundError, LocalragError
 from localrag.messages import spoken, tr
 
@@ -47,7 +47,7 @@ ROOM = 1.3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One line of the report."""
 
     part: str
@@ -63,7 +63,7 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
     """Print every finding; exit code 1 if something is a problem."""
     from localrag.cli import at_rest
 
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for finding in examine(library, quick=quick):
         findings.append(finding)
         if not as_json:
@@ -84,18 +84,20 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def examine(library: Path, *, quick: bool) -> Iterator[Finding]:
+def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
     """Every finding, as soon as it stands; `quick` does not load the language model."""
     from localrag.config.settings import load_settings, settings_path
+    from localrag.documents.formats.table import suffixes
     from localrag.factory import make_models
 
     settings = load_settings()
-    yield Finding("localrag", "ok", _versions())
+    yield Diagnosis("localrag", "ok", _versions())
     yield _packages()
     yield _machine()
-    yield Finding(tr("settings"), "ok", str(settings_path()))
+    yield Diagnosis(tr("settings"), "ok", str(settings_path()))
     network = tr("open for the hosted model") if settings.allow_network else tr("closed")
-    yield Finding(tr("network"), "warning" if settings.allow_network else "ok", network)
+    yield Diagnosis(tr("network"), "warning" if settings.allow_network else "ok", network)
+    yield Diagnosis(tr("formats"), "ok", " ".join(suffixes()))
     yield _reading()
     models = make_models()
     yield _disk(models.folder)
@@ -106,12 +108,12 @@ def examine(library: Path, *, quick: bool) -> Iterator[Finding]:
     yield from _guarded(tr("hosted model"), lambda: _hosted(settings, library))
 
 
-def _guarded(part: str, examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _guarded(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
     """What a part says of itself, or its error as a problem: one fault must not hide the rest."""
     try:
         yield from examine()
     except LocalragError as error:
-        yield Finding(part, "problem", spoken(error))
+        yield Diagnosis(part, "problem", spoken(error))
 
 
 def _versions() -> str:
@@ -120,7 +122,7 @@ def _versions() -> str:
     return f"{__version__}, Python {platform.python_version()} ({sys.executable})"
 
 
-def _packages() -> Finding:
+def _packages() -> Diagnosis:
     found, missing = [], []
     for name in PACKAGES:
         try:
@@ -129,11 +131,11 @@ def _packages() -> Finding:
             missing.append(name)
     if missing:
         text = tr("missing: {names}; install localrag again.", names=", ".join(missing))
-        return Finding(tr("packages"), "problem", text)
-    return Finding(tr("packages"), "ok", ", ".join(found))
+        return Diagnosis(tr("packages"), "problem", text)
+    return Diagnosis(tr("packages"), "ok", ", ".join(found))
 
 
-def _machine() -> Finding:
+def _machine() -> Diagnosis:
     import psutil
 
     memory = psutil.virtual_memory()
@@ -145,21 +147,20 @@ def _machine() -> Finding:
         free=memory.available / 1e9,
         total=memory.total / 1e9,
     )
-    return Finding(tr("machine"), "ok", text)
+    return Diagnosis(tr("machine"), "ok", text)
 
 
-def _reading() -> Finding:
+def _reading() -> Diagnosis:
     """Whether the process that reads documents can do no more than that."""
     from localrag.system import confinement
 
-    part, held = tr("reading"), confinement.in_force()
+    held = confinement.in_force()
+    state: State = "warning" if sys.platform == "linux" else "ok"
     if held == {"files", "system calls"}:
-        text = tr("documents are read without a network and without other files")
-        return Finding(part, "ok", text)
-    if sys.platform != "linux":
+        text, state = tr("documents are read without a network and without other files"), "ok"
+    elif sys.platform != "linux":
         text = tr("documents are read with your own rights: only Linux can take them away")
-        return Finding(part, "ok", text)
-    if "files" in held:
+    elif "files" in held:
         text = tr("documents are read without other files, but system calls are not limited")
     elif held:
         text = tr(
@@ -171,19 +172,19 @@ def _reading() -> Finding:
             "documents are read with your own rights: the kernel has neither Landlock nor "
             "seccomp, or they are switched off"
         )
-    return Finding(part, "warning", text)
+    return Diagnosis(tr("reading"), state, text)
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> Diagnosis:
     import shutil
 
     place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(place).free / 1e9
     text = tr("{free:.1f} GB free at {folder}", free=free, folder=folder)
-    return Finding(tr("disk"), "ok" if free > 2 else "warning", text)
+    return Diagnosis(tr("disk"), "ok" if free > 2 else "warning", text)
 
 
-def _encryption(library: Path) -> Finding:
+def _encryption(library: Path) -> Diagnosis:
     from localrag.cli import at_rest
 
     found = at_rest.protections(library, ask=True)
@@ -191,10 +192,10 @@ def _encryption(library: Path) -> Finding:
     answers = {each.encrypted for _, each in found.values()}
     if False in answers:
         text = f"{text}. {at_rest.advice()}"
-    return Finding(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
+    return Diagnosis(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
 
 
-def _embedding(settings: Settings, models: ModelStore) -> Iterator[Finding]:
+def _embedding(settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
     import time
 
     from localrag.factory import make_embedder
@@ -214,10 +215,10 @@ def _embedding(settings: Settings, models: ModelStore) -> Iterator[Finding]:
         seconds=opened,
         rate=rate,
     )
-    yield Finding(tr("embedding"), "ok", text)
+    yield Diagnosis(tr("embedding"), "ok", text)
 
 
-def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
+def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
     from localrag.api import LocalRAG
     from localrag.library.media import modes_warning
 
@@ -231,7 +232,7 @@ def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
                 rag.search(_SAMPLE, k=1)
     except LibraryNotFoundError:
         text = tr("none yet at {folder}; `localrag add PATH` makes one", folder=directory)
-        yield Finding(tr("library"), "ok", text)
+        yield Diagnosis(tr("library"), "ok", text)
         return
     text = tr(
         "{folder}: {documents} documents, {chunks} passages, built with {model}",
@@ -240,25 +241,20 @@ def _library(directory: Path, settings: Settings) -> Iterator[Finding]:
         chunks=status.counts.chunks,
         model=status.embedding.name,
     )
-    yield Finding(tr("library"), "ok", text)
+    yield Diagnosis(tr("library"), "ok", text)
     for path in damaged:
-        text = tr(
-            "{name} was damaged, or not made under this account by this version; it is being "
-            "built anew from the catalogue.",
-            name=path.name,
-        )
-        yield Finding(tr("library"), "warning", text)
+        yield Diagnosis(tr("library"), "warning", rebuilding(path))
     if warning := modes_warning(directory):
-        yield Finding(tr("library"), "warning", " ".join(warning))
+        yield Diagnosis(tr("library"), "warning", " ".join(warning))
 
 
-def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Finding]:
+def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Diagnosis]:
     from localrag.config.settings import OpenAISettings
 
     part = tr("language model")
     if isinstance(settings.llm, OpenAISettings):
         text = tr("{model} at {address}", model=settings.llm.model, address=settings.llm.base_url)
-        yield Finding(part, "ok", text)
+        yield Diagnosis(part, "ok", text)
         return
     from localrag.factory import cache_folder
     from localrag.local import model_file
@@ -286,14 +282,14 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
         decode=speed.decode,
         seconds=seconds,
     )
-    yield Finding(part, "ok", text)
+    yield Diagnosis(part, "ok", text)
     if offload.gpu_build:
         text = tr(
             "{offloaded} of {layers} layers on the GPU",
             offloaded=offload.layers_offloaded,
             layers=offload.layers,
         )
-        yield Finding(tr("GPU"), "ok" if offload.layers_offloaded else "warning", text)
+        yield Diagnosis(tr("GPU"), "ok" if offload.layers_offloaded else "warning", text)
     elif _has_gpu():
         text = tr(
             "there is an NVIDIA GPU, but llama.cpp was built without CUDA: 0 of {layers} layers on "
@@ -301,13 +297,13 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
             "--no-deps --no-cache-dir llama-cpp-python",
             layers=offload.layers,
         )
-        yield Finding(tr("GPU"), "warning", text)
+        yield Diagnosis(tr("GPU"), "warning", text)
     else:
         text = tr("none; all {layers} layers run on the processor", layers=offload.layers)
-        yield Finding(tr("GPU"), "ok", text)
+        yield Diagnosis(tr("GPU"), "ok", text)
 
 
-def _hosted(settings: Settings, directory: Path) -> Iterator[Finding]:
+def _hosted(settings: Settings, directory: Path) -> Iterator[Diagnosis]:
     """What goes to a model on another machine, and where that is logged; nothing for others."""
     from localrag.api import LocalRAG
     from localrag.hosted import audit_log, is_hosted, private_sources
@@ -317,7 +313,7 @@ def _hosted(settings: Settings, directory: Path) -> Iterator[Finding]:
     part = tr("hosted model")
     log = audit_log()
     log.check()
-    yield Finding(part, "ok", tr("each call is logged in {path}", path=log.path))
+    yield Diagnosis(part, "ok", tr("each call is logged in {path}", path=log.path))
     private = private_sources(settings)
     count = unknown = 0
     if private:
@@ -328,17 +324,17 @@ def _hosted(settings: Settings, directory: Path) -> Iterator[Finding]:
             count = len(private.documents(rag.library))
             unknown = private.unknown(rag.library)
     text = tr("{count} documents are private and never sent (hosted.private)", count=count)
-    yield Finding(part, "warning" if private and not count else "ok", text)
+    yield Diagnosis(part, "warning" if private and not count else "ok", text)
     if unknown:
         text = tr(
             "{count} documents of an older library count as private, because their files are gone "
             "and it is not known where they lay; add the files again, if you have them",
             count=unknown,
         )
-        yield Finding(part, "warning", text)
+        yield Diagnosis(part, "warning", text)
 
 
-def _memory(part: str, path: Path) -> Finding:
+def _memory(part: str, path: Path) -> Diagnosis:
     import psutil
 
     size = path.stat().st_size
@@ -351,7 +347,7 @@ def _memory(part: str, path: Path) -> Finding:
         free=free / 1e9,
         most=free / ROOM / 1e9,
     )
-    return Finding(part, "ok" if needed < free else "warning", text)
+    return Diagnosis(part, "ok" if needed < free else "warning", text)
 
 
 def _has_gpu() -> bool:

@@ -10,8 +10,9 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from localrag.documents.formats import table
 from localrag.errors import UsageError
-from localrag.library.catalogue.filters import SUFFIXES, FileType, Filter, FilterLanguage
+from localrag.library.catalogue.filters import Filter, FilterLanguage
 from localrag.messages import tr
 
 EXPANSIONS = ("none", "multi-query", "hyde")
@@ -22,70 +23,53 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def filter_options(command: Command) -> Command:
     """Add `--source` and the rest; the command receives `wanted: Filter`."""
+    day: dict[str, Any] = {"metavar": tr("DATE"), "callback": _moment}
+    options = {
+        "sources": click.option(
+            "--source",
+            "sources",
+            multiple=True,
+            metavar=tr("FILE"),
+            help=tr("Only in this file, by its name or path; may be repeated."),
+        ),
+        "types": click.option(
+            "--type",
+            "types",
+            multiple=True,
+            type=click.Choice(table.names()),
+            help=tr("Only in files of this kind; may be repeated."),
+        ),
+        "path": click.option(
+            "--path",
+            default="",
+            metavar=tr("PATTERN"),
+            help=tr("Only where the path matches, in quotes: 'contracts/*.pdf'."),
+        ),
+        "language": click.option(
+            "--language",
+            type=click.Choice(get_args(FilterLanguage)),
+            help=tr("Only in documents in this language."),
+        ),
+        "since": click.option(
+            "--since", help=tr("Only what was added on this day or later: 2026-07-31."), **day
+        ),
+        "until": click.option(
+            "--until", help=tr("Only what was added on this day or before."), **day
+        ),
+        "pages": click.option(
+            "--pages",
+            metavar=tr("PAGES"),
+            callback=_pages,
+            help=tr("Only on these pages: 3-10, 7 or 3-."),
+        ),
+    }
 
     @wraps(command)
-    def with_filter(
-        *arguments: Any,
-        source: tuple[str, ...],
-        file_type: tuple[FileType, ...],
-        path: str | None,
-        language: FilterLanguage | None,
-        since: str | None,
-        until: str | None,
-        pages: str | None,
-        **others: Any,
-    ) -> Any:
-        wanted = Filter(
-            sources=source,
-            types=file_type,
-            path=path or "",
-            language=language,
-            since=_moment("--since", since) if since else None,
-            until=_moment("--until", until) if until else None,
-            pages=_pages(pages) if pages else None,
-        )
-        return command(*arguments, wanted=wanted, **others)
+    def with_filter(*arguments: Any, **given: Any) -> Any:
+        wanted = Filter(**{name: given.pop(name) for name in options})
+        return command(*arguments, wanted=wanted, **given)
 
-    for option in reversed(
-        (
-            click.option(
-                "--source",
-                multiple=True,
-                metavar=tr("FILE"),
-                help=tr("Only in this file, by its name or path; may be repeated."),
-            ),
-            click.option(
-                "--type",
-                "file_type",
-                multiple=True,
-                type=click.Choice(list(SUFFIXES)),
-                help=tr("Only in files of this kind; may be repeated."),
-            ),
-            click.option(
-                "--path",
-                metavar=tr("PATTERN"),
-                help=tr("Only where the path matches, in quotes: 'contracts/*.pdf'."),
-            ),
-            click.option(
-                "--language",
-                type=click.Choice(list(get_args(FilterLanguage))),
-                help=tr("Only in documents in this language."),
-            ),
-            click.option(
-                "--since",
-                metavar=tr("DATE"),
-                help=tr("Only what was added on this day or later: 2026-07-31."),
-            ),
-            click.option(
-                "--until",
-                metavar=tr("DATE"),
-                help=tr("Only what was added on this day or before."),
-            ),
-            click.option(
-                "--pages", metavar=tr("PAGES"), help=tr("Only on these pages: 3-10, 7 or 3-.")
-            ),
-        )
-    ):
+    for option in reversed(options.values()):
         option(with_filter)
     return with_filter  # type: ignore[return-value]
 
@@ -99,19 +83,25 @@ def expand_option(command: Command) -> Command:
     )(command)
 
 
-def _moment(option: str, given: str) -> date:
+def _moment(_: click.Context, option: click.Parameter, given: str | None) -> date | None:
+    if not given:
+        return None
     try:
         return date.fromisoformat(given) if len(given) <= 10 else datetime.fromisoformat(given)
     except ValueError as error:
         raise UsageError(
-            "{option} is no date: {given}.",
+            "{option} is not a date: {given}.",
             hint="Write it as 2026-07-31, or with the time as 2026-07-31T14:30.",
-            option=option,
+            option=option.opts[0],
             given=given,
         ) from error
 
 
-def _pages(given: str) -> tuple[int, int | None]:
+def _pages(
+    _: click.Context, __: click.Parameter, given: str | None
+) -> tuple[int, int | None] | None:
+    if not given:
+        return None
     found = re.fullmatch(r"\s*(\d{1,9})\s*(?:([-–—~])\s*(\d{1,9})?\s*)?", given, re.ASCII)
     if found is None:
         raise UsageError(
@@ -120,6 +110,4 @@ def _pages(given: str) -> tuple[int, int | None]:
             given=given,
         )
     first, dash, last = found.groups()
-    if last is not None:
-        return int(first), int(last)
-    return int(first), None if dash else int(first)
+    return int(first), int(last or first) if last or not dash else None

@@ -51,17 +51,14 @@ def enter() -> None:
 
 def lost_packets() -> int:
     """How many packets have found no way out of this network since it was made."""
-    total = 0
-    names: list[str] = []
-    for line in Path("/proc/self/net/snmp").read_text(encoding="ascii").splitlines():
-        kind, *fields = line.split()
-        if fields and not fields[0].lstrip("-").isdigit():
-            names = [kind + name for name in fields]
-        else:
-            values = zip(names, fields, strict=True)
-            total += sum(int(value) for name, value in values if name in _COUNTERS)
+    lines = Path("/proc/self/net/snmp").read_text(encoding="ascii").splitlines()
+    counted: dict[str, str] = {}
+    for names, values in zip(lines[::2], lines[1::2], strict=True):
+        kind, *fields = names.split()
+        counted |= zip((kind + field for field in fields), values.split()[1:], strict=True)
     v6 = Path("/proc/self/net/snmp6")
     if v6.exists():
-        pairs = (line.split() for line in v6.read_text(encoding="ascii").splitlines())
-        total += sum(int(value) for name, value in pairs if name in _COUNTERS)
-    return total
+        for line in v6.read_text(encoding="ascii").splitlines():
+            name, value = line.split()
+            counted[name] = value
+    return sum(int(value) for name, value in counted.items() if name in _COUNTERS)

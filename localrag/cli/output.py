@@ -178,12 +178,15 @@ def named_output(path: Path) -> Iterator[None]:
 
 def note_rebuilding(path: Path) -> None:
     """Say that an index is not used as it is, on standard error."""
-    note(
-        tr(
-            "{name} was damaged, or not made under this account by this version; it is being "
-            "built anew from the catalogue.",
-            name=path.name,
-        )
+    note(rebuilding(path))
+
+
+def rebuilding(path: Path) -> str:
+    """That an index is not used as it is."""
+    return tr(
+        "{name} was damaged, or not made under this account by this version; it is being "
+        "built anew from the catalogue.",
+        name=path.name,
     )
 
 

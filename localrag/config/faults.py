@@ -16,6 +16,22 @@ from msgspec import inspect
 from localrag.errors import ConfigError
 
 _HINT = "`localrag config` lists every setting with its value."
+_ALLOWED = {
+    "LiteralType": "{key} must be one of {names}, but {origin} says {given}.",
+    "BoolType": "{key} must be true or false, but {origin} says {given}.",
+    "StrType": "{key} must be text in quotes, but {origin} says {given}.",
+    "IntType ge": "{key} must be a whole number of at least {ge}, but {origin} says {given}.",
+    "IntType ge le": "{key} must be a whole number from {ge} to {le}, but {origin} says {given}.",
+    "FloatType ge": "{key} must be a number of at least {ge:g}, but {origin} says {given}.",
+    "FloatType ge le": "{key} must be a number from {ge:g} to {le:g}, but {origin} says {given}.",
+    "FloatType gt": "{key} must be a number above {gt:g}, but {origin} says {given}.",
+    "VarTupleType": (
+        '{key} must be a list of texts such as ["one", "two"], but {origin} says {given}.'
+    ),
+    "StructType": "{key} is a section with settings of its own, but {origin} says {given}.",
+    "UnionType": "{key} is a section with settings of its own, but {origin} says {given}.",
+}
+"""By msgspec's name for the type, and the bounds that it has."""
 
 
 def explain(
@@ -42,9 +58,21 @@ def explain(
             key=".".join([*path, unknown[1]]),
             names=", ".join(known),
         )
-    shown = json.dumps(given, ensure_ascii=False, default=str)
-    return _fault(kind, key=".".join(path), origin=origin, given=shown) or ConfigError(
-        "A setting from {origin} is wrong: {reason}.", hint=_HINT, origin=origin, reason=text
+    bounds = {name: getattr(kind, name, None) for name in ("gt", "ge", "le")}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+    allowed = " ".join([type(kind).__name__, *bounds])
+    if allowed not in _ALLOWED:
+        return ConfigError(
+            "A setting from {origin} is wrong: {reason}.", hint=_HINT, origin=origin, reason=text
+        )
+    return ConfigError(
+        _ALLOWED[allowed],
+        hint=_HINT,
+        key=".".join(path),
+        origin=origin,
+        given=json.dumps(given, ensure_ascii=False, default=str),
+        names=", ".join(map(str, getattr(kind, "values", ()))),
+        **bounds,
     )
 
 
@@ -77,70 +105,6 @@ def _chosen(kind: inspect.Type | None, table: Any) -> inspect.StructType | None:
     return None
 
 
-def _fault(kind: inspect.Type | None, **values: object) -> ConfigError | None:
-    match kind:
-        case inspect.LiteralType(values=allowed):
-            names = ", ".join(str(value) for value in allowed)
-            return ConfigError(
-                "{key} must be one of {names}, but {origin} says {given}.",
-                hint=_HINT,
-                names=names,
-                **values,
-            )
-        case inspect.BoolType():
-            return ConfigError(
-                "{key} must be true or false, but {origin} says {given}.", hint=_HINT, **values
-            )
-        case inspect.StrType():
-            return ConfigError(
-                "{key} must be text in quotes, but {origin} says {given}.", hint=_HINT, **values
-            )
-        case inspect.IntType(ge=int(least), le=None):
-            return ConfigError(
-                "{key} must be a whole number of at least {least}, but {origin} says {given}.",
-                hint=_HINT,
-                least=least,
-                **values,
-            )
-        case inspect.IntType(ge=int(least), le=int(most)):
-            return ConfigError(
-                "{key} must be a whole number from {least} to {most}, but {origin} says {given}.",
-                hint=_HINT,
-                least=least,
-                most=most,
-                **values,
-            )
-        case inspect.FloatType(ge=least, le=most) if least is not None and most is not None:
-            return ConfigError(
-                "{key} must be a number from {least:g} to {most:g}, but {origin} says {given}.",
-                hint=_HINT,
-                least=least,
-                most=most,
-                **values,
-            )
-        case inspect.FloatType(gt=least) if least is not None:
-            return ConfigError(
-                "{key} must be a number above {least:g}, but {origin} says {given}.",
-                hint=_HINT,
-                least=least,
-                **values,
-            )
-        case inspect.VarTupleType():
-            return ConfigError(
-                '{key} must be a list of texts such as ["one", "two"], but {origin} says {given}.',
-                hint=_HINT,
-                **values,
-            )
-        case inspect.StructType() | inspect.UnionType():
-            return ConfigError(
-                "{key} is a section with settings of its own, but {origin} says {given}.",
-                hint=_HINT,
-                **values,
-            )
-        case _:
-            return None
-
-
 def check_patterns(key: str, patterns: Sequence[str]) -> None:
     """Raises `ConfigError` for the first that is no regular expression."""
     import regex  # type: ignore[import-untyped]
@@ -150,7 +114,7 @@ def check_patterns(key: str, patterns: Sequence[str]) -> None:
             regex.compile(pattern)
         except (regex.error, OverflowError, RecursionError) as error:
             raise ConfigError(
-                "{key} holds {pattern}, which is no regular expression: {reason}.",
+                "{key} contains {pattern}, which is not a valid regular expression: {reason}.",
                 hint="Write it as Python does, and in TOML between single quotes, so that "
                 "backslashes stay as they are.",
                 key=key,
@@ -164,7 +128,7 @@ def check_paths(key: str, patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if re.search(r"://|(?:^|[/\\])\$|(?:^|[/\\])\.\.(?:[/\\]|$)", pattern):
             raise ConfigError(
-                "{key} holds {pattern}, which matches no document.",
+                "{key} contains {pattern}, which cannot match any document.",
                 hint="Name a folder or a file, such as contracts/* or /home/ada/contracts; "
                 "variables, addresses and .. are not followed.",
                 key=key,

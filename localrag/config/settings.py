@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from localrag.config.values import set_value, with_values, without
+from localrag.config.values import set_value, with_values
 from localrag.errors import ConfigError
 from localrag.system.files import make_folder, rewrite
 
@@ -28,9 +28,11 @@ Positive = Annotated[int, Meta(ge=1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
-class LlamaCppSettings(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="llama.cpp"
-):
+class _Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings that belong together."""
+
+
+class LlamaCppSettings(_Section, frozen=True, tag_field="backend", tag="llama.cpp"):
     """A GGUF model in this process."""
 
     model: str = "qwen2.5-coder-1.5b-instruct-q4"
@@ -48,9 +50,7 @@ class LlamaCppSettings(
     again; 0 keeps none. A passage of 200 tokens takes about 6."""
 
 
-class OpenAISettings(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="backend", tag="openai"
-):
+class OpenAISettings(_Section, frozen=True, tag_field="backend", tag="openai"):
     """An OpenAI-compatible server. A host other than loopback needs `allow_network`."""
 
     base_url: str = "http://127.0.0.1:8080/v1"
@@ -65,18 +65,14 @@ class OpenAISettings(
     max_retries: Count = 2
 
 
-class SentenceChunking(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy", tag="sentences"
-):
+class SentenceChunking(_Section, frozen=True, tag_field="strategy", tag="sentences"):
     """Whole sentences up to a number of tokens of the embedding model, within headings."""
 
     target_tokens: Annotated[int, Meta(ge=16)] = 128
     overlap_sentences: Count = 1
 
 
-class WindowChunking(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="strategy", tag="windows"
-):
+class WindowChunking(_Section, frozen=True, tag_field="strategy", tag="windows"):
     """Windows of characters, wherever they fall."""
 
     size: Annotated[int, Meta(ge=50)] = 1000
@@ -85,7 +81,7 @@ class WindowChunking(
     """Code points; smaller than `size`."""
 
 
-class EmbeddingSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class EmbeddingSettings(_Section, frozen=True):
     """The embedding model; its kind is seen from its folder."""
 
     model: str = "use-multilingual-v3"
@@ -93,7 +89,7 @@ class EmbeddingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     threads: Count = 0
 
 
-class ParsingSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class ParsingSettings(_Section, frozen=True):
     """How files are read."""
 
     hidden_text: bool = False
@@ -101,7 +97,7 @@ class ParsingSettings(Struct, frozen=True, forbid_unknown_fields=True):
     Counts for files that are read from then on."""
 
 
-class KeywordSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class KeywordSettings(_Section, frozen=True):
     """The lexical half of the search."""
 
     engine: Literal["tantivy", "rank-bm25"] = "tantivy"
@@ -109,7 +105,7 @@ class KeywordSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Path of a jieba dictionary with the words of your field."""
 
 
-class RetrievalSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class RetrievalSettings(_Section, frozen=True):
     """How passages are found."""
 
     mode: Literal["hybrid", "dense", "keyword"] = "hybrid"
@@ -125,22 +121,18 @@ class RetrievalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """For the fusion "linear": 0 is keyword only, 1 is dense only."""
 
 
-class NoReranking(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="none"):
+class NoReranking(_Section, frozen=True, tag_field="kind", tag="none"):
     """The order of the search stays."""
 
 
-class KeywordReranking(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="keyword"
-):
+class KeywordReranking(_Section, frozen=True, tag_field="kind", tag="keyword"):
     """A bonus for each word of the question. No model."""
 
     candidates: Positive = 20
     """Passages that are reordered."""
 
 
-class CrossEncoderReranking(
-    Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="cross-encoder"
-):
+class CrossEncoderReranking(_Section, frozen=True, tag_field="kind", tag="cross-encoder"):
     """A model that reads question and passage together."""
 
     candidates: Positive = 20
@@ -148,7 +140,7 @@ class CrossEncoderReranking(
     """Model id, or the path of a folder; empty takes a pulled one that serves the language."""
 
 
-class LLMReranking(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="llm"):
+class LLMReranking(_Section, frozen=True, tag_field="kind", tag="llm"):
     """The language model grades each passage from 0 to 10."""
 
     candidates: Positive = 10
@@ -158,7 +150,7 @@ class LLMReranking(Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
 RerankerSettings = NoReranking | KeywordReranking | CrossEncoderReranking | LLMReranking
 
 
-class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class AnswerSettings(_Section, frozen=True):
     """How an answer is written."""
 
     mode: Literal["standard", "self-rag"] = "standard"
@@ -178,7 +170,7 @@ class AnswerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     localrag's."""
 
 
-class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class SelfRAGSettings(_Section, frozen=True):
     """When Self-RAG says yes; measured in `benchmarks/self_rag.md`."""
 
     min_retrieval: Probability = 0.3
@@ -204,7 +196,7 @@ class SelfRAGSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Longest time for a question; 0 is as long as it takes. What was skipped is said."""
 
 
-class HostedSettings(Struct, frozen=True, forbid_unknown_fields=True):
+class HostedSettings(_Section, frozen=True):
     """What may go to a language model on another machine (`allow_network`), and how."""
 
     private: tuple[str, ...] = ()
@@ -240,14 +232,10 @@ RESERVED_VARIABLES = frozenset(
 )
 """Variables that say where things are or how to talk, and are no settings."""
 
-_SECTIONS = (
-    *("embedding", "llm", "chunking", "keywords", "retrieval", "reranker", "answer"),
-    *("parsing", "self_rag", "hosted"),
-)
-_DEFAULT_TAGS = {
-    "llm": ("backend", "llama.cpp"),
-    "chunking": ("strategy", "sentences"),
-    "reranker": ("kind", "none"),
+_SECTIONS: dict[str, Struct] = {
+    name: default
+    for name, default in msgspec.structs.asdict(Settings()).items()
+    if isinstance(default, Struct)
 }
 
 
@@ -277,16 +265,18 @@ def load_settings(
     given |= {key: (key, value) for key, value in (overrides or {}).items()}
     table = _read(path)
     _convert(table, str(path))
+    complete = with_values(table, given.values())
     try:
-        return _convert(with_values(table, given), "")
+        return _convert(complete, "")
     except ConfigError:
         # Which one is to blame: the one without which all is well.
-        to_blame = [name for name in given if _is_valid(with_values(table, without(given, name)))]
-        return _convert(with_values(table, given), ", ".join(to_blame or given))
+        to_blame = [
+            name
+            for name in given
+            if _is_valid(with_values(table, (given[other] for other in given if other != name)))
+        ]
+        return _convert(complete, ", ".join(to_blame or given))
 
-
-MODES = ("standard", "self-rag")
-"""The ways to answer."""
 
 RERANKERS = ("none", "keyword", "cross-encoder", "llm")
 """The kinds of reranker."""
@@ -298,12 +288,6 @@ def with_reranker(settings: Settings, kind: str | None) -> Settings:
         return settings
     reranker = msgspec.convert({"kind": kind}, RerankerSettings)
     return msgspec.structs.replace(settings, reranker=reranker)
-
-
-def with_mode(settings: Settings, mode: str) -> Settings:
-    """The settings with that way to answer, one of `MODES`."""
-    answer = msgspec.structs.replace(settings.answer, mode=mode)
-    return msgspec.structs.replace(settings, answer=answer)
 
 
 def settings_table(settings: Settings) -> dict[str, Any]:
@@ -320,14 +304,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             "The settings file {path} cannot be read: {reason}.",
-            hint="Mend or remove the file.",
+            hint="Fix or remove the file.",
             path=path,
             reason=error,
         ) from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:  # brackets, thousands deep
         raise ConfigError(
             "The settings file {path} is not valid TOML: {reason}.",
-            hint="Mend that line, or remove the file to return to the defaults.",
+            hint="Fix that line, or remove the file to return to the defaults.",
             path=path,
             reason=error,
         ) from error
@@ -351,10 +335,10 @@ def _is_valid(table: dict[str, Any]) -> bool:
 
 def _convert(table: Mapping[str, Any], origin: str) -> Settings:
     complete: dict[str, Any] = dict(table)
-    for section, (tag_field, tag) in _DEFAULT_TAGS.items():
-        part = complete.get(section)
-        if isinstance(part, dict):
-            complete[section] = {tag_field: tag} | part
+    for section, default in _SECTIONS.items():
+        part, struct = complete.get(section), default.__struct_config__
+        if isinstance(part, dict) and struct.tag_field:
+            complete[section] = {struct.tag_field: struct.tag} | part
     try:
         settings = msgspec.convert(complete, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -364,7 +348,7 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
     except UnicodeEncodeError as error:  # a variable whose bytes are not text
         raise ConfigError(
             "{origin}: the value holds bytes that are not UTF-8.",
-            hint="Set it anew, or leave it out.",
+            hint="Set it again, or remove it.",
             origin=origin,
         ) from error
     chunking = settings.chunking
@@ -392,10 +376,7 @@ def set_in_file(key: str, value: str) -> Path:
     Comments and other lines stay. Raises `ConfigError` and writes nothing if the key
     is unknown or the value is not allowed.
     """
-    import tomlkit
-
-    path = settings_path()
-    table = _read(path)
+    table = _read(settings_path())
     set_value(table, key, value)
     checked: Any = settings_table(_convert(table, "`localrag config set`"))
     for part in key.split("."):
@@ -406,29 +387,28 @@ def set_in_file(key: str, value: str) -> Path:
             hint="`localrag config` lists every setting with its value.",
             key=key,
         )
-    document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
-    set_value(document, key, checked)
-    _write(path, tomlkit.dumps(document))
-    return path
+    return _change_file(lambda document: set_value(document, key, checked))
 
 
 def unset_in_file(key: str) -> Path:
     """Remove one setting from the settings file; returns the file. Absent is fine."""
+    _read(settings_path())
+
+    def unset(document: Any) -> None:
+        *sections, last = key.split(".")
+        for section in sections:
+            document = document.get(section, {})
+        document.pop(last, None)
+
+    return _change_file(unset) if settings_path().exists() else settings_path()
+
+
+def _change_file(change: Callable[[Any], None]) -> Path:
     import tomlkit
 
     path = settings_path()
-    _read(path)
-    if path.exists():
-        document = tomlkit.parse(path.read_text(encoding="utf-8-sig"))
-        table: Any = document
-        *sections, last = key.split(".")
-        for section in sections:
-            table = table.get(section, {})
-        table.pop(last, None)
-        _write(path, tomlkit.dumps(document))
-    return path
-
-
-def _write(path: Path, text: str) -> None:
+    document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.exists() else "")
+    change(document)
     make_folder(path.parent)
-    rewrite(path, text)
+    rewrite(path, tomlkit.dumps(document))
+    return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
 
@@ -31,14 +31,9 @@ def _listed(text: str) -> list[Any]:
     return found if isinstance(found, list) else [text]
 
 
-def without(given: dict[str, tuple[str, object]], name: str) -> dict[str, tuple[str, object]]:
-    """All but one of the values that were given."""
-    return {other: value for other, value in given.items() if other != name}
-
-
-def with_values(table: dict[str, Any], given: Mapping[str, tuple[str, object]]) -> dict[str, Any]:
+def with_values(table: dict[str, Any], given: Iterable[tuple[str, object]]) -> dict[str, Any]:
     """A copy of the table with the values of (key, value) pairs."""
     complete = deepcopy(table)
-    for key, value in given.values():
+    for key, value in given:
         set_value(complete, key, value)
     return complete

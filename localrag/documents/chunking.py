@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise, takewhile
 from typing import NamedTuple, Protocol
 
 from localrag.errors import ConfigError
@@ -81,13 +81,13 @@ class WindowChunker:
     def chunk(self, document: Document) -> list[Chunk]:
         """Cut the text at fixed distances; windows of nothing but white space are left out."""
         source = _Source(document)
-        spans: list[_Passage] = []
+        spans: list[_Cut] = []
         start, length = 0, len(source.text)
         while start < length:
             end = min(start + self._size, length)
             if not source.text[start:end].isspace():
                 path = source.sections[source.section_at(start)].path
-                spans.append(_Passage(start, end, HEADING_SEPARATOR.join(path)))
+                spans.append(_Cut(start, end, HEADING_SEPARATOR.join(path)))
             if end == length:
                 break
             start = end - self._overlap
@@ -147,13 +147,13 @@ class SentenceChunker:
             for start, text, tokens in zip(starts, texts, counts, strict=False)
         ]
         tokens_of = dict(zip(headings, counts[len(texts) :], strict=True))
-        passages: list[tuple[_Passage, int]] = []
+        passages: list[tuple[_Cut, int]] = []
         for group in self._groups(source, units):
             heading, heading_tokens = self._heading(group.path, tokens_of)
             # One token for the newline below the heading.
             limit = self._max - heading_tokens - 1
             for start, end, tokens in self._pack(source.text, group.units, limit):
-                passages.append((_Passage(start, end, heading), tokens + heading_tokens + 1))
+                passages.append((_Cut(start, end, heading), tokens + heading_tokens + 1))
         return source.chunks(self._verified(source.text, passages))
 
     def _groups(self, source: _Source, units: list[_Unit]) -> list[_Group]:
@@ -214,19 +214,19 @@ class SentenceChunker:
             tokens = sums[after] - sums[begin]
             yield _Unit(units[begin].start, units[after - 1].end, tokens)
 
-    def _verified(self, text: str, passages: list[tuple[_Passage, int]]) -> list[_Passage]:
+    def _verified(self, text: str, passages: list[tuple[_Cut, int]]) -> list[_Cut]:
         """Count what is close to the limit as a whole, and halve what is above it."""
         done = [passage for passage, tokens in passages if tokens <= 0.9 * self._max]
         doubtful = [passage for passage, tokens in passages if tokens > 0.9 * self._max]
         while doubtful:
             counts = self._counted([_passage(p.heading, text[p.start : p.end]) for p in doubtful])
-            halves: list[_Passage] = []
+            halves: list[_Cut] = []
             for (start, end, heading), tokens in zip(doubtful, counts, strict=True):
                 if tokens <= self._max or end - start == 1:
-                    done.append(_Passage(start, end, heading))
+                    done.append(_Cut(start, end, heading))
                     continue
                 cut = _best_cut(text, start, end, (start + end) // 2)
-                halves += [_Passage(start, cut, heading), _Passage(cut, end, heading)]
+                halves += [_Cut(start, cut, heading), _Cut(cut, end, heading)]
             doubtful = halves
         return sorted(done)
 
@@ -281,7 +281,7 @@ class _Unit(NamedTuple):
     tokens: int
 
 
-class _Passage(NamedTuple):
+class _Cut(NamedTuple):
     start: int
     end: int
     heading: str
@@ -315,12 +315,9 @@ class _Group:
         return bool(self.path[:-1]) or max(self.tokens, following.tokens) < small
 
     def with_next(self, following: _Group) -> _Group:
-        common = 0
-        for mine, other in zip(self.path, following.path, strict=False):
-            if mine != other:
-                break
-            common += 1
-        return _Group(self.path[:common], self.units + following.units)
+        pairs = zip(self.path, following.path, strict=False)
+        path = tuple(mine for mine, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return _Group(path, self.units + following.units)
 
 
 class _Source:
@@ -349,10 +346,10 @@ class _Source:
         """Index of the section that holds this offset."""
         return bisect_right(self._section_starts, offset) - 1
 
-    def chunks(self, passages: Sequence[_Passage]) -> list[Chunk]:
+    def chunks(self, passages: Sequence[_Cut]) -> list[Chunk]:
         """Make the records of passages in order; white space around them is left out."""
         document = self._document
-        spans: list[_Passage] = []
+        spans: list[_Cut] = []
         for start, end, heading in passages:
             piece = self.text[start:end]
             first = start + len(piece) - len(piece.lstrip())
@@ -362,7 +359,7 @@ class _Source:
                 continue
             if spans and first == spans[-1].start:
                 spans.pop()
-            spans.append(_Passage(first, last, heading))
+            spans.append(_Cut(first, last, heading))
         return [
             Chunk(
                 id=_chunk_id(document.id, start, end, heading),
@@ -389,20 +386,13 @@ def _by_section(
 
     Bare are a heading line alone, and a few words before the first heading.
     """
-    first = 0
-    while first < len(units):
-        section = source.section_at(units[first].start)
-        after = first + 1
-        while after < len(units) and source.section_at(units[after].start) == section:
-            after += 1
-        members = units[first:after]
-        path = source.sections[section].path
-        if path:
-            bare = "\n" not in source.text[source.sections[section].start : members[-1].start]
+    for number, group in groupby(units, key=lambda unit: source.section_at(unit.start)):
+        section, members = source.sections[number], list(group)
+        if section.path:
+            bare = "\n" not in source.text[section.start : members[-1].start]
         else:
-            bare = after < len(units) and sum(unit.tokens for unit in members) < small
-        yield path, members, bare
-        first = after
+            bare = members[-1] is not units[-1] and sum(unit.tokens for unit in members) < small
+        yield section.path, members, bare
 
 
 def _cuts(text: str, start: int, end: int, step: int) -> list[int]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import codecs
 from functools import cache
 
-from localrag.errors import CorruptFileError, EmptyFileError, UnsupportedFileError
+from localrag.documents.formats.table import SourceFile, suffixes
+from localrag.documents.lines import empty
+from localrag.errors import CorruptFileError, UnsupportedFileError
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -70,20 +72,17 @@ def decode_declared(data: bytes, label: str) -> str | None:
         return None
 
 
-def decode(data: bytes, source: str) -> str:
-    """Return the text of `data`; `source` names the file in messages.
+def decode(file: SourceFile) -> str:
+    """Return the text of a file.
 
     Byte order marks first, then UTF-8, UTF-16 without a mark, GB18030 or Big5,
     and last whatever charset-normalizer finds. A few broken bytes become
     U+FFFD. Raises EmptyFileError, UnsupportedFileError for a binary file and
     CorruptFileError where no encoding fits.
     """
+    data = file.data
     if not data.strip(b" \t\r\n\0"):
-        raise EmptyFileError(
-            "{source} is empty: it holds no text.",
-            hint="Copy or download the file again.",
-            source=source,
-        )
+        raise empty(file.source)
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, errors="replace")
@@ -93,8 +92,9 @@ def decode(data: bytes, source: str) -> str:
     if _is_binary(data):
         raise UnsupportedFileError(
             "{source} is not a text file: it holds binary data.",
-            hint="Save it as PDF, Markdown, HTML or plain text and add that file.",
-            source=source,
+            hint="Save it as one of these and add that file: {suffixes}.",
+            source=file.source,
+            suffixes=" ".join(suffixes()),
         )
     text = _utf8(data)
     if text is not None:
@@ -102,7 +102,7 @@ def decode(data: bytes, source: str) -> str:
     score, text = max(((weigh(text), text) for text in _chinese(data)), default=(-2.0, ""))
     if score >= _CHINESE:
         return text
-    return _other(data, source, score, text)
+    return _other(file, score, text)
 
 
 _CHINESE = 0.35
@@ -198,15 +198,14 @@ def weigh(text: str) -> float:
 _WESTERN_SIGNS = "‘’“”–—…•€£¥§©®°±·½¼¾²³×÷«»¿¡™\xa0\xad"
 
 
-def _other(data: bytes, source: str, score: float, chinese: str) -> str:
+def _other(file: SourceFile, score: float, chinese: str) -> str:
     from charset_normalizer import from_bytes
 
+    data = file.data
     western = data.decode("cp1252", errors="replace")
     signs = {c for c in set(western) if not c.isascii() and not c.isalpha()}
     if _beyond(western) < 0.2 * len(data) and signs <= set(_WESTERN_SIGNS):
-        return (
-            western  # charset-normalizer tends to other code pages where there is little to go by
-        )
+        return western  # charset-normalizer tends elsewhere where there is little to go by
     known = sorted({name.replace("-", "_") for name in _OF_THE_WEB.values()})
     found = from_bytes(data[: 4 * _SAMPLE], cp_isolation=known).best()
     if found is not None:
@@ -214,7 +213,7 @@ def _other(data: bytes, source: str, score: float, chinese: str) -> str:
     if score > 0:
         return chinese
     raise CorruptFileError(
-        "The characters of {source} are in no encoding that localrag can tell.",
+        "localrag cannot tell how the text of {source} is encoded.",
         hint="Open it in an editor and save it as UTF-8.",
-        source=source,
+        source=file.source,
     )

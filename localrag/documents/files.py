@@ -1,20 +1,26 @@
 """Files on disk: which of them can be read, and reading one.
 
-The parser is chosen by suffix; a file whose first bytes say something else is
+The format is chosen by suffix; a file whose first bytes say something else is
 refused by name rather than read as rubbish.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from localrag.documents.formats.base import Parser
-from localrag.egress import network
+from localrag.documents.formats.table import (
+    DEFAULTS,
+    ParseOptions,
+    SourceFile,
+    contradiction,
+    format_of,
+    nothing,
+    suffixes,
+)
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -24,73 +30,49 @@ from localrag.errors import (
 )
 from localrag.types import Document
 
-_PDF = frozenset((".pdf",))
-_MARKDOWN = frozenset((".md", ".markdown"))
-_HTML = frozenset((".html", ".htm", ".xhtml"))
-_TEXT = frozenset((".txt", ".text", ".log", ".rst"))
-
-SUPPORTED_SUFFIXES = _PDF | _MARKDOWN | _HTML | _TEXT
-"""Suffixes that can be read, in lower case."""
-
 SIZE_LIMIT = 512 * 1024 * 1024
-"""Bytes of the largest file that is read unless a caller asks otherwise."""
+"""Bytes of the largest file that is read."""
 
-_SIGNATURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"\xff\xd8\xff"), "JPEG"),
-    (re.compile(rb"\x89PNG\r\n"), "PNG"),
-    (re.compile(rb"GIF8[79]a"), "GIF"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "WebP"),
-    (re.compile(rb"II\*\0|MM\0\*"), "TIFF"),
-    (re.compile(rb"PK\x03\x04"), "ZIP / DOCX / XLSX / PPTX / EPUB"),
-    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "DOC / XLS / PPT"),
-    (re.compile(rb"\{\\rtf"), "RTF"),
-    (re.compile(rb"\x1f\x8b"), "GZIP"),
-    (re.compile(rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\xfd7zXZ\0"), "7Z / RAR / XZ"),
-    (re.compile(rb"SQLite format 3\0"), "SQLite"),
-    (re.compile(rb"\x7fELF|MZ[\x00-\xff]{58}"), "EXE"),
-    (re.compile(rb"%!PS"), "PostScript"),
-)
 _JUNCTION = 0xA0000003
 """The reparse tag that Windows gives a junction; `os.path.isjunction` came with Python 3.12."""
-
-_HTML_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
-
-
-def _nothing() -> None:
-    """Tell nobody."""
 
 
 def parse_file(
     path: Path,
     data: bytes | None = None,
-    *,
-    size_limit: int = SIZE_LIMIT,
-    tick: Callable[[], None] = _nothing,
-    hidden_text: bool = False,
+    options: ParseOptions = DEFAULTS,
+    page_done: Callable[[], None] = nothing,
 ) -> Document:
     """Read a file into a Document; `data` are its bytes where the caller has them.
 
-    `tick` is called after each page, so that a caller sees that it goes on. With `hidden_text`,
-    what no reader of a PDF sees is taken all the same.
+    `page_done` is called after each page, so that a caller sees that it goes on.
     Document.id is the SHA-256 of the bytes, source is `str(path)`. Raises a
     ParsingError that says what is wrong with the file and what to do.
     """
-    source = str(path)
-    parser = _parser(path, tick, hidden_text=hidden_text)
+    expected = format_of(path)
+    if expected is None:
+        raise _unsupported(path)
     if data is None:
-        data = read_bytes(path, size_limit=size_limit)
+        data = read_bytes(path)
     if not data:
         raise EmptyFileError(
             "{source} is empty: it has no bytes.",
             hint="Copy or download the file again.",
-            source=source,
+            source=str(path),
         )
-    _check_content(data, path)
-    return parser.parse(data, source)
+    if kind := contradiction(data, expected):
+        raise CorruptFileError(
+            "{source} is named {suffix} but its content is {kind}.",
+            hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
+            source=str(path),
+            suffix=path.suffix.lower(),
+            kind=kind,
+        )
+    return expected.read(SourceFile(str(path), data, options, page_done))
 
 
-def read_bytes(path: Path, *, size_limit: int = SIZE_LIMIT) -> bytes:
-    """The bytes of a file; a ParsingError if it cannot be read or has more than `size_limit`."""
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file; a ParsingError if it cannot be read or has more than `SIZE_LIMIT`."""
     try:
         # Not blocking: what was a file when it was found may be a pipe by now.
         with open(path, "rb", opener=_without_waiting) as file:
@@ -98,88 +80,34 @@ def read_bytes(path: Path, *, size_limit: int = SIZE_LIMIT) -> bytes:
             if not stat.S_ISREG(state.st_mode):
                 raise _no_file(path)
             size = state.st_size
-            data = b"" if size > size_limit else file.read(size + 1)
+            data = b"" if size > SIZE_LIMIT else file.read(size + 1)
             if len(data) > size:  # it grows meanwhile
-                data += file.read(size_limit)
+                data += file.read(SIZE_LIMIT)
                 size = len(data)
-            if size > size_limit:
+            if size > SIZE_LIMIT:
                 raise UnsupportedFileError(
                     "{source} has {size} MB, more than the limit of {limit} MB.",
                     hint="Split it into parts, for example with `qpdf --split-pages=500`.",
                     source=str(path),
                     size=-(-size // 2**20),
-                    limit=size_limit // 2**20,
+                    limit=SIZE_LIMIT // 2**20,
                 )
             return data
-    except IsADirectoryError as error:
-        raise _no_file(path) from error
     except OSError as error:
-        if path.is_dir():  # Windows does not open it at all
-            raise _no_file(path) from error
-        raise _unreadable(path, error) from error
+        raise (_no_file(path) if path.is_dir() else _unreadable(path, error)) from error
 
 
 def _without_waiting(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
-def _parser(path: Path, tick: Callable[[], None], *, hidden_text: bool) -> Parser:
-    # A parser's library is imported only when a file needs it: PyMuPDF takes half a second.
-    suffix = path.suffix.lower()
-    if suffix in _PDF:
-        network.quieten()  # PyMuPDF imports ONNX Runtime
-        from localrag.documents.formats.pdf import PdfParser
-
-        return PdfParser(tick, hidden_text=hidden_text)
-    if suffix in _MARKDOWN:
-        from localrag.documents.formats.markdown import MarkdownParser
-
-        return MarkdownParser()
-    if suffix in _HTML:
-        from localrag.documents.formats.html import HtmlParser
-
-        return HtmlParser()
-    if suffix in _TEXT:
-        from localrag.documents.formats.plain import PlainTextParser
-
-        return PlainTextParser()
-    raise _unsupported(path)
-
-
 def _unsupported(path: Path) -> UnsupportedFileError:
     return UnsupportedFileError(
-        "{source} is of a kind that cannot be read.",
+        "{source} is not a type of file that can be read.",
         hint="Save it as one of these and add that file: {suffixes}.",
         source=str(path),
-        suffixes=" ".join(sorted(SUPPORTED_SUFFIXES)),
+        suffixes=" ".join(suffixes()),
     )
-
-
-def _check_content(data: bytes, path: Path) -> None:
-    suffix = path.suffix.lower()
-    kind = _kind(data)
-    if kind is None or (kind == "PDF" and suffix in _PDF):
-        return
-    if kind == "HTML" and suffix not in _PDF:
-        return
-    raise CorruptFileError(
-        "{source} is named {suffix} but its content is {kind}.",
-        hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
-        source=str(path),
-        suffix=suffix,
-        kind=kind,
-    )
-
-
-def _kind(data: bytes) -> str | None:
-    """What the first bytes say the file is; None for text and for what is not known."""
-    start = data[:1024]
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith(b"%PDF-"):
-        return "PDF"
-    for signature, kind in _SIGNATURES:
-        if signature.match(start):
-            return kind
-    return "HTML" if _HTML_START.match(start) else None
 
 
 def walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
@@ -215,7 +143,7 @@ def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
             continue
         try:
             mode = path.stat().st_mode
-            readable = path.suffix.lower() in SUPPORTED_SUFFIXES
+            readable = format_of(path) is not None
             out = not named and _is_link(path) and not _lies_below(real, roots)
             if out and (readable or stat.S_ISDIR(mode)):
                 skipped.append(_leads_out(path, real))
@@ -237,7 +165,7 @@ def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
             if named and not path.is_dir():  # reading it says what is wrong
                 yield path
             else:
-                skipped.append(_closed(path, error))
+                skipped.append(_unreadable(path, error))
 
 
 def _is_link(path: Path) -> bool:
@@ -261,7 +189,7 @@ def _lies_below(real: str, roots: Collection[str]) -> bool:
 def _leads_out(path: Path, real: str) -> ParsingError:
     return ParsingError(
         "{source} is a link that leads out of what is added, to {target}; it was not followed.",
-        hint="If you want what is there, name it: localrag add {source}",
+        hint="To add what is there, name it: localrag add {source}",
         source=str(path),
         target=real,
     )
@@ -281,21 +209,15 @@ def _no_file(path: Path) -> UnsupportedFileError:
     )
 
 
-def _closed(path: Path, error: OSError) -> ParsingError:
-    if path.is_dir():
-        return ParsingError(
-            "The folder {source} cannot be opened: {reason}.",
-            hint="Check that you may read it.",
-            source=str(path),
-            reason=error.strerror or str(error),
-        )
-    return _unreadable(path, error)
-
-
 def _unreadable(path: Path, error: OSError) -> ParsingError:
+    folder = path.is_dir()
     return ParsingError(
-        "{source} cannot be read: {reason}.",
-        hint="Check that it is still there and that you may read it.",
+        "The folder {source} cannot be opened: {reason}."
+        if folder
+        else "{source} cannot be read: {reason}.",
+        hint="Check that you may read it."
+        if folder
+        else "Check that it is still there and that you may read it.",
         source=str(path),
         reason=error.strerror or str(error),
     )

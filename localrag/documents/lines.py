@@ -10,10 +10,12 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import PurePath
 
+from localrag.documents.formats.table import SourceFile
+from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean
 from localrag.types import PAGE_BREAK, Document, Heading, Page
 
@@ -54,6 +56,8 @@ _BEFORE_HYPHEN = """
 """
 _PREFIXES = frozenset(_BEFORE_HYPHEN.split())
 """First parts that English keeps a hyphen after; a list of our own, not exhaustive."""
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _HYPHENS = "-\u2010"
 _HYPHENATED_END = re.compile(rf"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[{_HYPHENS}]$")
@@ -212,18 +216,19 @@ def ends_clause(text: str) -> bool:
 
 
 def build(
-    data: bytes,
-    source: str,
+    file: SourceFile,
     pages: Sequence[Sequence[Line]],
-    *,
     title: str = "",
     metadata: Mapping[str, str] | None = None,
 ) -> Document:
-    """Make the Document: its id is the SHA-256 of `data`, its headings carry their offsets.
+    """Make the Document: its id is the SHA-256 of the file, its headings carry their offsets.
 
     Lines must be cleaned already. Without a title, the first heading of the
-    topmost level is taken, else the file's name without its suffix.
+    topmost level is taken, else the file's name without its suffix. Raises
+    EmptyFileError if there is no line.
     """
+    if not any(line.text for lines in pages for line in lines):
+        raise empty(file.source)
     texts: list[Page] = []
     headings: list[Heading] = []
     offset = 0
@@ -237,13 +242,42 @@ def build(
         page = Page(number, "\n".join(line.text for line in kept))
         texts.append(page)
         offset += len(page.text) + len(PAGE_BREAK)
-    top = min((heading.level for heading in headings), default=0)
-    first = next((heading.text for heading in headings if heading.level == top), "")
+    top = min(headings, key=lambda heading: heading.level, default=None)
     return Document(
-        id=hashlib.sha256(data).hexdigest(),
-        source=source,
-        title=squeeze(title) or first or squeeze(clean(PurePath(source).stem)),
+        id=hashlib.sha256(file.data).hexdigest(),
+        source=file.source,
+        title=squeeze(title)
+        or (top.text if top else "")
+        or squeeze(clean(PurePath(file.source).stem)),
         pages=tuple(texts),
         headings=tuple(headings),
         metadata=dict(metadata or {}),
     )
+
+
+def empty(source: str) -> EmptyFileError:
+    """The error for a file without any text."""
+    return EmptyFileError(
+        "{source} is empty: it holds no text.",
+        hint="Copy or download the file again.",
+        source=source,
+    )
+
+
+def storable(document: Document, source: str) -> Document:
+    """The document with U+FFFD for lone surrogates, which are no text; offsets stay."""
+    return replace(
+        document,
+        source=source,
+        title=storable_text(document.title),
+        pages=tuple(replace(page, text=storable_text(page.text)) for page in document.pages),
+        headings=tuple(replace(each, text=storable_text(each.text)) for each in document.headings),
+        metadata={
+            storable_text(name): storable_text(value) for name, value in document.metadata.items()
+        },
+    )
+
+
+def storable_text(text: str) -> str:
+    """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
+    return _LONE_SURROGATE.sub("\ufffd", text)

@@ -8,12 +8,11 @@ back is data, never code: MessagePack, checked against the records.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,43 +20,32 @@ from typing import IO
 
 import msgspec
 
-from localrag import errors
+from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
+from localrag.documents.lines import storable, storable_text
 from localrag.egress import network
 from localrag.errors import ParsingError
 from localrag.system import processes
 from localrag.system.confinement import confine, limit_memory
 from localrag.types import Document
 
-SILENCE = 60.0
-"""Seconds without a page done, after which a file is given up, and in addition one for each
-`SLOWEST` bytes of it: the slowest honest page seen, with thousands of table cells, takes two."""
-
 SLOWEST = 250_000
 """Bytes a second: a quarter of the speed at which Markdown, all of it one page, is read."""
-
-LONGEST = 1800.0
-"""Seconds in all: a book of 5000 pages takes 50 on a small laptop."""
-
-MEMORY = 2 * 2**30
-"""Bytes that reading may take, and in addition four times the file's own size. Honest files stay
-below a quarter of it."""
 
 LARGEST_REPLY = 2**29
 """Bytes of text, as sent, that one file may give."""
 
 PROGRAM = "from localrag.documents.worker import main; main()"
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _POLL = 0.2
 
 
-class _Task(msgspec.Struct, array_like=True):
-    """What the process is asked: the file's name, as the system's bytes, and how much to take."""
+class _Request(msgspec.Struct, array_like=True):
+    """What the process is asked: the file's name, as the system's bytes, and bytes it may take."""
 
     name: bytes
     size: int
     memory: int
-    hidden_text: bool
+    options: ParseOptions
 
 
 class _Refused(msgspec.Struct, array_like=True):
@@ -83,22 +71,13 @@ class ParsingProcess:
 
     def __init__(
         self,
-        *,
-        hidden_text: bool = False,
-        silence: float = SILENCE,
-        longest: float = LONGEST,
-        memory: int = MEMORY,
+        options: ParseOptions = DEFAULTS,
+        limits: Limits | None = None,
         program: str = PROGRAM,
     ) -> None:
-        """Start nothing yet.
-
-        `hidden_text` takes what no reader of a PDF sees too; `silence` and `longest` are
-        seconds, `memory` bytes.
-        """
-        self._hidden_text = hidden_text
-        self._silence = silence
-        self._longest = longest
-        self._memory = memory
+        """Start nothing yet; `limits` go before those of a file's format."""
+        self._options = options
+        self._limits = limits
         self._program = program
         self._lock = threading.Lock()
         self._running: _Running | None = None
@@ -111,16 +90,17 @@ class ParsingProcess:
         with self._lock:
             try:
                 reply = self._ask(path, data)
-            except _GivenUpError as given_up:
+            except ParsingError as given_up:
                 self._end()
-                raise given_up.error(path) from given_up
+                given_up.values["source"] = str(path)
+                raise
         network.report(reply.attempts)
         if reply.refused is not None:
             raise _raised(reply.refused)
         if reply.document is None:
             raise ParsingError(
                 "{source} cannot be read: {reason}.",
-                hint="Open it in its own program, save it anew, and add that file.",
+                hint="Open it in the program it was made with, save it again, and add that file.",
                 source=str(path),
                 reason=reply.fault,
             )
@@ -138,9 +118,11 @@ class ParsingProcess:
             running = self._running = _Running(self._program)
             # Whoever forgets to close leaves no process behind.
             weakref.finalize(self, running.end)
-        memory = self._memory + 4 * len(data)
-        running.send(_Task(os.fsencode(path), len(data), memory, self._hidden_text), data)
-        silence = self._silence + len(data) / SLOWEST
+        known = format_of(path)
+        limits = self._limits or (known.limits if known else Limits())
+        memory = limits.memory + 4 * len(data)
+        running.send(_Request(os.fsencode(path), len(data), memory, self._options), data)
+        silence = limits.silence + len(data) / SLOWEST
         started = heard = time.monotonic()
         while True:
             message = running.receive(_POLL)
@@ -149,48 +131,24 @@ class ParsingProcess:
                 return _decoded(message)
             if message is not None:  # a page is done
                 heard = now
-            if now - heard > silence or now - started > self._longest:
-                raise _GivenUpError("time", int(min(now - heard, self._longest)))
+            if now - heard > silence or now - started > limits.longest:
+                raise ParsingError(
+                    "{source} was given up: nothing came of reading it for {seconds} s.",
+                    hint="It may be damaged, or made to hang programs. Open it in the program "
+                    "it was made with, save it again, and add that file.",
+                    seconds=int(min(now - heard, limits.longest)),
+                )
             if running.memory() > memory:
-                raise _GivenUpError("memory", memory // 2**20)
+                raise ParsingError(
+                    "{source} was given up: reading it takes more than {limit} MB of memory.",
+                    hint="It may be made to fill the memory. Split it into parts, or leave it out.",
+                    limit=memory // 2**20,
+                )
 
     def _end(self) -> None:
         if self._running is not None:
             self._running.end()
             self._running = None
-
-
-class _GivenUpError(Exception):
-    """The process must be ended; `why` is time, memory or crash."""
-
-    def __init__(self, why: str, amount: int) -> None:
-        super().__init__(why, amount)
-        self.why = why
-        self.amount = amount
-
-    def error(self, path: Path) -> ParsingError:
-        if self.why == "time":
-            return ParsingError(
-                "{source} was given up: nothing came of reading it for {seconds} s.",
-                hint="It may be damaged, or made to hang programs. Open it in its own program, "
-                "save it anew, and add that file.",
-                source=str(path),
-                seconds=self.amount,
-            )
-        if self.why == "memory":
-            return ParsingError(
-                "{source} was given up: reading it takes more than {limit} MB of memory.",
-                hint="It may be made to fill the memory. Split it into parts, or leave it out.",
-                source=str(path),
-                limit=self.amount,
-            )
-        return ParsingError(
-            "{source} was given up: the process that reads it crashed (exit code {code}).",
-            hint="It may be damaged, or made to crash programs. Open it in its own program, "
-            "save it anew, and add that file.",
-            source=str(path),
-            code=self.amount,
-        )
 
 
 class _Running:
@@ -206,11 +164,11 @@ class _Running:
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
         threading.Thread(target=self._gather, name="parsing", daemon=True).start()
 
-    def send(self, task: _Task, data: bytes) -> None:
+    def send(self, request: _Request, data: bytes) -> None:
         pipe = self.process.stdin
         assert pipe is not None  # noqa: S101 - asked for above
         try:
-            _write(pipe, msgspec.msgpack.encode(task))
+            _write(pipe, msgspec.msgpack.encode(request))
             pipe.write(data)
             pipe.flush()
         except OSError as error:
@@ -238,9 +196,9 @@ class _Running:
     def end(self) -> None:
         processes.end(self.process, patience=0)
 
-    def _crashed(self) -> _GivenUpError:
+    def _crashed(self) -> ParsingError:
         self.process.kill()
-        return _GivenUpError("crash", self.process.wait())
+        return _crash(self.process.wait())
 
     def _gather(self) -> None:
         pipe = self.process.stdout
@@ -272,15 +230,22 @@ def _decoded(message: bytes) -> _Reply:
     try:
         return msgspec.msgpack.decode(message, type=_Reply)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _GivenUpError("crash", 0) from error
+        raise _crash(0) from error
+
+
+def _crash(code: int) -> ParsingError:
+    return ParsingError(
+        "{source} was given up: the process that reads it crashed (exit code {code}).",
+        hint="It may be damaged, or made to crash programs. Open it in the program it was made "
+        "with, save it again, and add that file.",
+        code=code,
+    )
 
 
 def _raised(refused: _Refused) -> ParsingError:
-    kind = getattr(errors, refused.kind, ParsingError)
-    if not (isinstance(kind, type) and issubclass(kind, ParsingError)):
-        kind = ParsingError
-    error: ParsingError = kind(refused.message, hint=refused.hint, **refused.values)
-    return error
+    kinds = {kind.__name__: kind for kind in ParsingError.__subclasses__()}
+    kind = kinds.get(refused.kind, ParsingError)
+    return kind(refused.message, hint=refused.hint, **refused.values)
 
 
 # In the other process
@@ -297,11 +262,11 @@ def main() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever a library prints must not mix with replies
     while (message := _read(source)) is not None:
-        task = msgspec.msgpack.decode(message, type=_Task)
-        data = source.read(task.size)
-        limit_memory(task.memory)
+        request = msgspec.msgpack.decode(message, type=_Request)
+        data = source.read(request.size)
+        limit_memory(request.memory)
         before = len(network.attempts())
-        reply = _answer(task, data, lambda: _write(sink, b""))
+        reply = _answer(request, data, lambda: _write(sink, b""))
         reply.attempts = list(network.attempts()[before:])
         encoded = msgspec.msgpack.encode(reply)
         if len(encoded) > LARGEST_REPLY:
@@ -309,38 +274,17 @@ def main() -> None:
         _write(sink, encoded)
 
 
-def _answer(task: _Task, data: bytes, tick: Callable[[], None]) -> _Reply:
+def _answer(request: _Request, data: bytes, page_done: Callable[[], None]) -> _Reply:
     from localrag.documents.files import parse_file
 
     try:
-        path = Path(os.fsdecode(task.name))
-        document = parse_file(path, data, tick=tick, hidden_text=task.hidden_text)
+        document = parse_file(Path(os.fsdecode(request.name)), data, request.options, page_done)
     except ParsingError as error:
-        values = {name: _sendable(str(value)) for name, value in error.values.items()}
+        values = {name: storable_text(str(value)) for name, value in error.values.items()}
         refused = _Refused(type(error).__name__, error.message, error.hint, values)
         return _Reply(refused=refused)
     except MemoryError:
         return _Reply(fault="MemoryError")
     except Exception as error:
-        return _Reply(fault=_sendable(f"{type(error).__name__}: {error}")[:500])
-    return _Reply(document=_sendable_document(document))
-
-
-def _sendable_document(document: Document) -> Document:
-    return replace(
-        document,
-        source="",
-        title=_sendable(document.title),
-        pages=tuple(replace(page, text=_sendable(page.text)) for page in document.pages),
-        headings=tuple(replace(each, text=_sendable(each.text)) for each in document.headings),
-        metadata=_sendable_values(document.metadata),
-    )
-
-
-def _sendable_values(values: Mapping[str, str]) -> dict[str, str]:
-    return {_sendable(name): _sendable(value) for name, value in values.items()}
-
-
-def _sendable(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+        return _Reply(fault=storable_text(f"{type(error).__name__}: {error}")[:500])
+    return _Reply(document=storable(document, ""))

@@ -1,33 +1,12 @@
-"""What a parser or a file system may hand over and a database cannot hold."""
+"""Paths as a database can hold them, and where a file lies."""
 
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import replace
 from pathlib import Path
-
-from localrag.types import Document, Heading, Page
 
 _LINKS = 64
 """Paths that a chain of links is followed over; the system itself gives up at forty."""
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def storable(document: Document, source: str) -> Document:
-    """The document with U+FFFD for lone surrogates, which are no text; offsets stay."""
-    return replace(
-        document,
-        source=source,
-        title=_clean(document.title),
-        pages=tuple(Page(page.number, _clean(page.text)) for page in document.pages),
-        headings=tuple(
-            Heading(heading.start, heading.level, _clean(heading.text))
-            for heading in document.headings
-        ),
-        metadata={_clean(name): _clean(value) for name, value in document.metadata.items()},
-    )
 
 
 def storable_path(path: Path) -> str:
@@ -53,7 +32,3 @@ def origins(path: Path) -> tuple[str, ...]:
                 found.add(led)
                 todo.append(led)
     return tuple(sorted(storable_path(Path(one)) for one in found))
-
-
-def _clean(text: str) -> str:
-    return _LONE_SURROGATE.sub("\ufffd", text)

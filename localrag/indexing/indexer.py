@@ -20,10 +20,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.documents import ParsingProcess, read_bytes, walk
 from localrag.documents.chunking import Chunker, passage_text
+from localrag.documents.files import read_bytes, walk
+from localrag.documents.lines import storable
+from localrag.documents.worker import ParsingProcess
 from localrag.errors import ParsingError
-from localrag.indexing.cleaning import origins, storable, storable_path
+from localrag.indexing.cleaning import origins, storable_path
 from localrag.indexing.events import (
     AddReport,
     Committed,

@@ -12,8 +12,8 @@ from fakes import HashEmbedder
 
 from localrag.cli.add import _print, report_json
 from localrag.cli.remove import remove
-from localrag.documents import parse_file, walk
 from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.files import parse_file, walk
 from localrag.errors import ParsingError
 from localrag.indexing import AddReport, Indexer
 from localrag.library.library import Library

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from localrag.documents import parse_file
 from localrag.documents.chunking import SentenceChunker
+from localrag.documents.files import parse_file
+from localrag.documents.formats.pdf.layout import Block, Row, drop_running_text, paragraphs
 from localrag.documents.formats.plain import unwrap
-from localrag.documents.layout import Block, Row, drop_running_text, paragraphs
 from localrag.documents.lines import Joined, join
 from localrag.text.normalize import clean, fold
 from localrag.text.sentences import split_sentences

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from localrag.documents.decoding import decode
+from localrag.documents.formats.table import SourceFile
 from localrag.errors import CorruptFileError, EmptyFileError, UnsupportedFileError
 
 SIMPLIFIED = (
@@ -25,7 +26,7 @@ ENGLISH = "The tea garden lies on the eastern slope. "
     ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "gb18030", "gbk", "gb2312"],
 )
 def test_simplified(text: str, encoding: str) -> None:
-    assert decode(text.encode(encoding), "a.txt") == text
+    assert decode(SourceFile("a.txt", text.encode(encoding))) == text
 
 
 @pytest.mark.parametrize(
@@ -33,35 +34,35 @@ def test_simplified(text: str, encoding: str) -> None:
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "big5", "big5hkscs", "gb18030"])
 def test_traditional(text: str, encoding: str) -> None:
-    assert decode(text.encode(encoding), "a.txt") == text
+    assert decode(SourceFile("a.txt", text.encode(encoding))) == text
 
 
 @pytest.mark.parametrize("encoding", ["gb18030", "utf-16-le", "utf-16-be", "utf-8-sig"])
 def test_chinese_among_english(encoding: str) -> None:
     text = ENGLISH * 20 + "灯笼早" + ENGLISH * 20
-    assert decode(text.encode(encoding), "a.txt") == text
+    assert decode(SourceFile("a.txt", text.encode(encoding))) == text
 
 
 @pytest.mark.parametrize(
     "text", [ENGLISH, "It’s “quoted” – and done.", "Café, naïve, Größe, déjà vu: all of them."]
 )
 def test_western(text: str) -> None:
-    assert decode(text.encode("cp1252"), "a.txt") == text
+    assert decode(SourceFile("a.txt", text.encode("cp1252"))) == text
 
 
 def test_a_few_broken_bytes_do_not_change_the_verdict() -> None:
     data = (SIMPLIFIED * 20).encode()
-    assert decode(data[:-1], "a.txt").startswith(SIMPLIFIED)
-    assert decode(data[:300] + b"\xff" + data[300:], "a.txt").count("\ufffd") == 1
-    text = decode((SIMPLIFIED * 20).encode("gb18030")[:-1], "a.txt")
+    assert decode(SourceFile("a.txt", data[:-1])).startswith(SIMPLIFIED)
+    assert decode(SourceFile("a.txt", data[:300] + b"\xff" + data[300:])).count("\ufffd") == 1
+    text = decode(SourceFile("a.txt", (SIMPLIFIED * 20).encode("gb18030")[:-1]))
     assert text.startswith(SIMPLIFIED)
 
 
 def test_empty_and_binary() -> None:
     with pytest.raises(EmptyFileError, match=r"a\.txt is empty"):
-        decode(b" \r\n\t", "a.txt")
+        decode(SourceFile("a.txt", b" \r\n\t"))
     with pytest.raises(UnsupportedFileError, match=r"a\.txt is not a text file"):
-        decode(bytes(range(256)) * 20, "a.txt")
+        decode(SourceFile("a.txt", bytes(range(256)) * 20))
 
 
 def test_noise_is_refused_or_read_but_never_crashes() -> None:
@@ -69,4 +70,4 @@ def test_noise_is_refused_or_read_but_never_crashes() -> None:
     for _ in range(500):
         data = chance.randbytes(chance.randrange(1, 80))
         with contextlib.suppress(CorruptFileError, EmptyFileError, UnsupportedFileError):
-            decode(data, "a.txt")
+            decode(SourceFile("a.txt", data))

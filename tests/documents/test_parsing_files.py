@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from localrag.documents import SUPPORTED_SUFFIXES, parse_file, read_bytes, walk
+from localrag.documents import files
+from localrag.documents.files import parse_file, read_bytes, walk
+from localrag.documents.formats.table import suffixes
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -51,13 +53,15 @@ def test_content_of_another_kind_is_named(name: str, data: bytes, kind: str) -> 
         parse_file(Path(name), data)
 
 
-def test_refusals_say_why(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFileError, match=r"of a kind.*\.pdf"):
+def test_refusals_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsupportedFileError, match=r"not a type of file.*\.pdf"):
         parse_file(write(tmp_path / "a.xyz"))
     with pytest.raises(EmptyFileError, match="no bytes"):
         parse_file(write(tmp_path / "a.txt", b""))
-    with pytest.raises(UnsupportedFileError, match="3 MB, more than the limit of 2 MB"):
-        parse_file(write(tmp_path / "b.txt", b"x" * (2 * 2**20 + 1)), size_limit=2 * 2**20)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "SIZE_LIMIT", 2 * 2**20)
+        with pytest.raises(UnsupportedFileError, match="3 MB, more than the limit of 2 MB"):
+            parse_file(write(tmp_path / "b.txt", b"x" * (2 * 2**20 + 1)))
     with pytest.raises(ParsingError, match="cannot be read"):
         parse_file(tmp_path / "missing.txt")
     (tmp_path / "folder.txt").mkdir()
@@ -65,7 +69,7 @@ def test_refusals_say_why(tmp_path: Path) -> None:
         parse_file(tmp_path / "folder.txt")
 
 
-@pytest.mark.parametrize("suffix", sorted(SUPPORTED_SUFFIXES))
+@pytest.mark.parametrize("suffix", suffixes())
 def test_hostile_bytes_end_in_a_parsing_error_or_a_document(suffix: str) -> None:
     for seed in range(30):
         data = hashlib.shake_256(bytes([seed])).digest(10 + 40 * seed)
@@ -111,7 +115,7 @@ def test_walk_follows_links_once(tmp_path: Path) -> None:
 
 def test_the_package_imports_no_parser_until_a_file_needs_it() -> None:
     code = (
-        "import sys, localrag.documents; "
+        "import sys, localrag.documents.files, localrag.documents.worker; "
         "sys.exit(any(m in sys.modules for m in ('pymupdf', 'selectolax', 'markdown_it')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -207,5 +211,6 @@ def test_a_file_that_grows_while_it_is_read(
 
     monkeypatch.setattr("localrag.documents.files.os.fstat", fstat)
     assert read_bytes(path) == b"x" * 100
+    monkeypatch.setattr(files, "SIZE_LIMIT", 50)
     with pytest.raises(UnsupportedFileError, match="limit"):
-        read_bytes(path, size_limit=50)
+        read_bytes(path)

@@ -4,12 +4,11 @@ import encodings.aliases
 import pkgutil
 import socket
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from localrag.documents.formats.html import HtmlParser
-from localrag.documents.formats.markdown import MarkdownParser
-from localrag.documents.formats.plain import PlainTextParser
+from localrag.documents.files import parse_file
 from localrag.errors import EmptyFileError
 from localrag.types import Document
 
@@ -57,7 +56,7 @@ line two ![a leaf](leaf.png)
 
 
 def test_markdown() -> None:
-    document = MarkdownParser().parse(MARKDOWN.encode(), "tea.md")
+    document = parse_file(Path("tea.md"), MARKDOWN.encode())
     assert document.title == "The tea book"
     assert document.text.split("\n") == [
         "Tea and water",
@@ -85,7 +84,7 @@ def test_markdown() -> None:
 
 def test_markdown_without_text() -> None:
     with pytest.raises(EmptyFileError, match=r"tea\.md"):
-        MarkdownParser().parse(b"[x]: http://example.com\n", "tea.md")
+        parse_file(Path("tea.md"), b"[x]: http://example.com\n")
 
 
 HTML = """\
@@ -109,7 +108,7 @@ def test_html(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("parsing opened a connection")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    document = HtmlParser().parse(HTML.encode("gb18030"), "tea.html")
+    document = parse_file(Path("tea.html"), HTML.encode("gb18030"))
     assert document.title == "茶 & 水"
     assert document.text.split("\n") == [
         "大 标题",
@@ -137,19 +136,19 @@ def test_html_with_a_wrong_or_missing_charset(encoding: str) -> None:
     text = "茶園位於山的東坡，春茶從三月開始採摘，四月以前結束。"
     for declared in ("", "<meta charset=utf-8>", "<meta charset=nonsense>"):
         html = f"<html><head>{declared}</head><body><p>{text}</p></body></html>"
-        assert HtmlParser().parse(html.encode(encoding), "a.html").text == text
+        assert parse_file(Path("a.html"), html.encode(encoding)).text == text
 
 
 def test_html_nested_without_end() -> None:
     html = "<div>" * 20_000 + "the text inside" + "<table><tr><td>" * 3_000 + "deep"
-    text = HtmlParser().parse(html.encode(), "a.html").text
+    text = parse_file(Path("a.html"), html.encode()).text
     assert "the text inside" in text
     assert "deep" in text
 
 
 def test_html_without_text() -> None:
     with pytest.raises(EmptyFileError, match="besides scripts"):
-        HtmlParser().parse(b"<html><script>render()</script><nav>menu</nav></html>", "a.html")
+        parse_file(Path("a.html"), b"<html><script>render()</script><nav>menu</nav></html>")
 
 
 PROSE = (
@@ -160,7 +159,7 @@ CHINESE = "茶园位于山的东坡，海拔三百米，春茶从三月下旬开
 
 
 def plain(text: str) -> list[str]:
-    return PlainTextParser().parse(text.encode(), "a.txt").text.split("\n")
+    return parse_file(Path("a.txt"), text.encode()).text.split("\n")
 
 
 def test_hard_wrapped_paragraphs_are_mended() -> None:
@@ -192,7 +191,7 @@ def test_unwrapped_text_keeps_its_lines() -> None:
 
 
 def test_form_feeds_are_page_breaks() -> None:
-    document = PlainTextParser().parse(b"one\fleft\n\fthree\n\f", "a.txt")
+    document = parse_file(Path("a.txt"), b"one\fleft\n\fthree\n\f")
     assert [(page.number, page.text) for page in document.pages] == [
         (1, "one"),
         (2, "left"),
@@ -215,7 +214,7 @@ def test_form_feeds_are_page_breaks() -> None:
 )
 def test_html_that_nobody_sees_is_left_out(style: str) -> None:
     page = f"<p>seen</p><p style='{style}'>ignore the above</p>".encode()
-    assert HtmlParser().parse(page, "a.html").text == "seen"
+    assert parse_file(Path("a.html"), page).text == "seen"
 
 
 @pytest.mark.parametrize(
@@ -223,12 +222,12 @@ def test_html_that_nobody_sees_is_left_out(style: str) -> None:
 )
 def test_html_that_is_seen_stays(style: str) -> None:
     page = f"<p>seen</p><p style='{style}'>seen too</p>".encode()
-    assert HtmlParser().parse(page, "a.html").text == "seen\nseen too"
+    assert parse_file(Path("a.html"), page).text == "seen\nseen too"
 
 
-@pytest.mark.parametrize("parser", [PlainTextParser(), MarkdownParser(), HtmlParser()])
-def test_escape_sequences_do_not_reach_the_text(parser: PlainTextParser) -> None:
-    text = parser.parse("<p>red \x1b[31m\x07 \x9b2J \u202e end</p>".encode(), "a").text
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html"])
+def test_escape_sequences_do_not_reach_the_text(name: str) -> None:
+    text = parse_file(Path(name), "<p>red \x1b[31m\x07 \x9b2J \u202e end</p>".encode()).text
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
     assert "red" in text
     assert "end" in text
@@ -254,7 +253,7 @@ def test_a_page_says_what_a_browser_shows_whatever_encoding_it_declares(tag: str
     assert len(_CODECS) > 300
     for name in _CODECS:
         page = f"<html><head>{tag.format(name)}</head><body><p>{_DISGUISED}</p></body></html>"
-        assert HtmlParser().parse(page.encode("ascii"), "a.html").text == _DISGUISED, name
+        assert parse_file(Path("a.html"), page.encode("ascii")).text == _DISGUISED, name
 
 
 @pytest.mark.parametrize(
@@ -276,30 +275,30 @@ def test_a_page_says_what_a_browser_shows_whatever_encoding_it_declares(tag: str
 def test_the_encoding_that_a_browser_takes(declaration: str, shown: str) -> None:
     data = bytes(range(0xC0, 0xE0, 2)) + b" " + bytes([0xB1, 0xB2])
     page = declaration.encode() + b"<p>" + data + b"</p>"
-    assert HtmlParser().parse(page, "a.html").text == data.decode(shown)
+    assert parse_file(Path("a.html"), page).text == data.decode(shown)
 
 
 def test_what_nests_deeper_than_in_a_browser_is_text_of_what_is_above() -> None:
     page = "<div>" * 3000 + "inside" + "</div>" * 3000 + "<h1>Head</h1><p>after</p>"
-    document = HtmlParser().parse(page.encode(), "a.html")
+    document = parse_file(Path("a.html"), page.encode())
     assert document.text == "inside\nHead\nafter"
     assert [heading.text for heading in document.headings] == ["Head"]
     script = "<script>" + "'<div>'" * 3000 + "</script><!--" + "<b>" * 3000 + "--><h1>Head</h1>"
     drawing = "<svg>" + "<path/>" * 3000 + "</svg><ul><li>one<li>two</ul>"
-    text = HtmlParser().parse((script + drawing).encode(), "a.html").text
+    text = parse_file(Path("a.html"), (script + drawing).encode()).text
     assert text == "Head\n- one\n- two"
 
 
 def test_a_long_paragraph_of_markdown_is_read_in_pieces() -> None:
     line = "some *words* with [a link](/u) and `code`\n"
-    text = MarkdownParser().parse((line * 2000).encode(), "a.md").text
+    text = parse_file(Path("a.md"), (line * 2000).encode()).text
     assert text == " ".join(["some words with a link and code"] * 2000)
     references = "see [here] " * 3 + "\n\n[here]: /u\n"
-    assert MarkdownParser().parse(references.encode(), "a.md").text == "see here see here see here"
+    assert parse_file(Path("a.md"), references.encode()).text == "see here see here see here"
 
 
 def test_a_heading_of_a_thousand_characters_is_text() -> None:
     page = f"<h1>{'long ' * 300}</h1><h2>Short</h2><p>text</p>"
-    document = HtmlParser().parse(page.encode(), "a.html")
+    document = parse_file(Path("a.html"), page.encode())
     assert [heading.text for heading in document.headings] == ["Short"]
     assert document.title == "Short"

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from localrag.documents.layout import (
+from localrag.documents.formats.pdf.layout import (
     Block,
     Row,
     drop_running_text,

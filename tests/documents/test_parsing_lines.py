@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, build, join, numbered_heading, words
 
 
@@ -63,7 +64,7 @@ def test_build_puts_headings_where_their_text_is() -> None:
         [],
         [Line("第二章", 2), Line("𠀀 beyond the basic plane"), Line("Last", 3)],
     ]
-    document = build(b"bytes", "folder/file.pdf", pages)
+    document = build(SourceFile("folder/file.pdf", b"bytes"), pages)
     assert document.id == hashlib.sha256(b"bytes").hexdigest()
     assert document.title == "Title"
     assert [page.number for page in document.pages] == [1, 2, 3]
@@ -73,4 +74,4 @@ def test_build_puts_headings_where_their_text_is() -> None:
 
 
 def test_without_title_and_headings_the_file_name_is_the_title() -> None:
-    assert build(b"x", "a/报告.txt", [[Line("text")]]).title == "报告"
+    assert build(SourceFile("a/报告.txt", b"x"), [[Line("text")]]).title == "报告"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pymupdf
 import pytest
 
-from localrag.documents import parse_file
-from localrag.documents.formats.pdf import PdfParser
+from localrag.documents.files import parse_file
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -25,7 +24,7 @@ LONG = "This sentence is here so that the page has some running text in the size
 
 
 def parse(document: pymupdf.Document, **save: object) -> Document:
-    return PdfParser().parse(document.tobytes(**save), "made.pdf")
+    return parse_file(Path("made.pdf"), document.tobytes(**save))
 
 
 def with_text(*pages: str, **page: float) -> pymupdf.Document:
@@ -61,7 +60,7 @@ def test_encrypted() -> None:
 
 def test_empty_and_blank() -> None:
     with pytest.raises(EmptyFileError, match="no bytes"):
-        PdfParser().parse(b"", "made.pdf")
+        parse_file(Path("made.pdf"), b"")
     with pytest.raises(EmptyFileError, match=r"holds no text.*\(2\)"):
         parse(with_text("", ""))
 
@@ -69,7 +68,7 @@ def test_empty_and_blank() -> None:
 @pytest.mark.parametrize("data", [b"%PDF-1.7 and no more", b"\x00" * 100, b"%PDF-1.4\n%%EOF\n"])
 def test_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptFileError, match=r"made\.pdf"):
-        PdfParser().parse(data, "made.pdf")
+        parse_file(Path("made.pdf"), data)
 
 
 def test_damage_never_escapes_as_a_foreign_exception(capfd: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +79,7 @@ def test_damage_never_escapes_as_a_foreign_exception(capfd: pytest.CaptureFixtur
         for _ in range(chance.randrange(1, 40)):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         with contextlib.suppress(ParsingError):
-            PdfParser().parse(bytes(damaged[: chance.randrange(20, len(damaged))]), "made.pdf")
+            parse_file(Path("made.pdf"), bytes(damaged[: chance.randrange(20, len(damaged))]))
     assert capfd.readouterr() == ("", "")
 
 
@@ -129,7 +128,7 @@ def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
 
 
 def test_too_many_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localrag.documents.formats.pdf.MOST_PAGES", 2)
+    monkeypatch.setattr("localrag.documents.formats.pdf.reader.MOST_PAGES", 2)
     with pytest.raises(UnsupportedFileError, match="3 pages, more than the limit of 2"):
         parse(with_text("a", "b", "c"))
 
@@ -138,7 +137,7 @@ def test_a_page_tree_that_bites_its_tail_ends() -> None:
     data = with_text("one", "two").tobytes()
     for old, new in ((b"/Count 2", b"/Count 9"), (b"/Parent 1 0 R", b"/Kids[1 0 R]")):
         try:
-            PdfParser().parse(data.replace(old, new), "made.pdf")
+            parse_file(Path("made.pdf"), data.replace(old, new))
         except ParsingError:
             continue
 
@@ -229,7 +228,7 @@ def test_ruled_tables_become_a_line_for_each_row() -> None:
 def test_threads_may_parse_together() -> None:
     files = [with_text(f"text {n}", "more").tobytes() for n in range(8)]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        parsed = list(pool.map(lambda data: PdfParser().parse(data, "made.pdf"), files))
+        parsed = list(pool.map(lambda data: parse_file(Path("made.pdf"), data), files))
     assert [document.pages[0].text for document in parsed] == [f"text {n}" for n in range(8)]
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from localrag.documents import ParsingProcess, parse_file
-from localrag.documents.worker import PROGRAM
+from localrag.documents.files import parse_file
+from localrag.documents.formats.table import Limits, ParseOptions
+from localrag.documents.worker import PROGRAM, ParsingProcess
 from localrag.egress import network
 from localrag.errors import CorruptFileError, EmptyFileError, ParsingError, UnsupportedFileError
 
@@ -19,7 +20,7 @@ import os, socket, time
 import localrag.documents.files as files
 from localrag.types import Document, Page
 
-def parse_file(path, data, tick, hidden_text):
+def parse_file(path, data, options, tick):
     match path.stem:
         case "abort":
             os.abort()
@@ -58,7 +59,7 @@ files.parse_file = parse_file
 
 @pytest.fixture
 def process() -> Iterator[ParsingProcess]:
-    one = ParsingProcess(silence=6.0, longest=12.0, memory=2**28, program=HOSTILE + PROGRAM)
+    one = ParsingProcess(limits=Limits(6.0, 12.0, 2**28), program=HOSTILE + PROGRAM)
     yield one
     one.close()
 
@@ -143,7 +144,7 @@ def test_hidden_text_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
     document.new_page().insert_text((72, 72), "seen")
     document[0].insert_text((72, 100), "unseen", render_mode=3)
     for wanted, text in ((False, "seen"), (True, "seen\nunseen")):
-        process = ParsingProcess(hidden_text=wanted)
+        process = ParsingProcess(ParseOptions(hidden_text=wanted))
         parsed = process(Path("a.pdf"), document.tobytes())
         assert (parsed.text, "hidden_text_pages" in parsed.metadata) == (text, not wanted)
         process.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localrag.documents import parse_file, walk
+from localrag.documents.files import parse_file, walk
 from localrag.types import Document
 
 ROOT = Path(__file__).resolve().parents[2]

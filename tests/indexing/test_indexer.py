@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fakes import HashEmbedder
 
-from localrag.documents import parse_file
 from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.files import parse_file
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
 from localrag.indexing import (
     AddReport,

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from library_fixtures import EMBEDDER, add, document, open_library
 
-from localrag.documents.files import SUPPORTED_SUFFIXES
 from localrag.errors import UsageError
-from localrag.library.catalogue.filters import SUFFIXES, Filter
+from localrag.library.catalogue.filters import Filter
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.indexes.tantivy import TantivyKeywords
@@ -245,7 +244,3 @@ def test_what_makes_no_sense_is_said(make: Callable[[], Filter], said: str) -> N
         make()
     assert said in str(caught.value)
     assert caught.value.hint
-
-
-def test_every_file_that_can_be_read_has_a_type() -> None:
-    assert {ending for endings in SUFFIXES.values() for ending in endings} == SUPPORTED_SUFFIXES

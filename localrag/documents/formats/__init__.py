@@ -1,1 +1,1 @@
-"""One module a format."""
+"""One module a format, and the table of them (`table.py`)."""

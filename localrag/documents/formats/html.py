@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from localrag.documents.decoding import decode, decode_declared
+from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import CELL_BREAK, Line, build, resolved, squeeze
 from localrag.errors import CorruptFileError, EmptyFileError
 from localrag.text.normalize import clean
@@ -61,32 +62,27 @@ _DEEPEST = 100
 """Levels of nesting that are told apart; what lies deeper is taken as one text."""
 
 
-class HtmlParser:
-    """HTML bytes -> Document of one page."""
-
-    def parse(self, data: bytes, source: str) -> Document:
-        """Parse an HTML file; raises what `decode` raises, EmptyFileError if nothing is left."""
-        text = clean(_decode(data, source))
-        try:
-            tree = LexborHTMLParser(_shallow(text))
-        except Exception as error:  # the binding's errors share no other base
-            raise CorruptFileError(
-                "{source} cannot be read as HTML ({reason}).",
-                hint="Open it in a browser, print the page to PDF and add that file.",
-                source=source,
-                reason=squeeze(str(error)) or type(error).__name__,
-            ) from error
-        title = tree.css_first("title")
-        lines = list(_Walk().lines(tree.body)) if tree.body is not None else []
-        if not lines:
-            raise EmptyFileError(
-                "{source} holds no text besides scripts and navigation.",
-                hint="If a browser shows text, print the page to PDF and add that file.",
-                source=source,
-            )
-        return build(
-            data, source, [lines], title=resolved(title.text()) if title is not None else ""
+def read(file: SourceFile) -> Document:
+    """Read an HTML file; raises what `decode` raises, EmptyFileError if nothing is left."""
+    text = clean(_decode(file))
+    try:
+        tree = LexborHTMLParser(_shallow(text))
+    except Exception as error:  # the binding's errors share no other base
+        raise CorruptFileError(
+            "{source} cannot be read as HTML ({reason}).",
+            hint="Open it in a browser, print the page to PDF and add that file.",
+            source=file.source,
+            reason=squeeze(str(error)) or type(error).__name__,
+        ) from error
+    title = tree.css_first("title")
+    lines = list(_Walk().lines(tree.body)) if tree.body is not None else []
+    if not lines:
+        raise EmptyFileError(
+            "{source} holds no text besides scripts and navigation.",
+            hint="If a browser shows text, print the page to PDF and add that file.",
+            source=file.source,
         )
+    return build(file, [lines], resolved(title.text()) if title is not None else "")
 
 
 def fragment_text(html: str) -> list[str]:
@@ -121,8 +117,9 @@ def _shallow(html: str) -> str:
     return "".join([*kept, html[done:]])
 
 
-def _decode(data: bytes, source: str) -> str:
+def _decode(file: SourceFile) -> str:
     """The declared charset if it reads the bytes, else what the bytes look like."""
+    data = file.data
     if not data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         for tag in _META.findall(_COMMENT.sub(b"", data[:_HEAD])):
             declared = _CHARSET.search(tag)
@@ -132,7 +129,7 @@ def _decode(data: bytes, source: str) -> str:
                 if text is not None:
                     return text
                 break  # the declaration is wrong: the bytes decide
-    return decode(data, source)
+    return decode(file)
 
 
 class _Walk:
@@ -181,7 +178,8 @@ class _Walk:
         self, node: LexborNode, tag: str, parent: str, number: int, depth: int
     ) -> Iterator[Line]:
         if tag in _HEADINGS:
-            yield from _heading(node, _HEADINGS[tag], depth)
+            if text := _flat(node, depth):
+                yield Line(text, _HEADINGS[tag])
         elif tag == "pre":
             for line in (node.text() or "").split("\n"):
                 if text := resolved(line).rstrip():
@@ -197,11 +195,6 @@ class _Walk:
             yield from self._flush(0)
             if tag == "li":
                 self.marker = ""
-
-
-def _heading(node: LexborNode, level: int, depth: int) -> Iterator[Line]:
-    if text := _flat(node, depth):
-        yield Line(text, level)
 
 
 def _flat(node: LexborNode, depth: int) -> str:

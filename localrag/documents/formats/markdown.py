@@ -12,8 +12,9 @@ from markdown_it.token import Token
 
 from localrag.documents.decoding import decode
 from localrag.documents.formats.html import fragment_text
+from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import CELL_BREAK, Joined, Line, build, resolved, squeeze
-from localrag.errors import CorruptFileError, EmptyFileError
+from localrag.errors import CorruptFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -24,37 +25,26 @@ _TITLE = re.compile(r"^title:(.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"""(["'])(.+)\1""")
 
 
-class MarkdownParser:
-    """Markdown bytes -> Document of one page."""
-
-    def parse(self, data: bytes, source: str) -> Document:
-        """Parse a Markdown file; raises what `decode` raises, EmptyFileError if nothing is left."""
-        text = clean(decode(data, source))
-        title = ""
-        if matter := _FRONT_MATTER.match(text):
-            if found := _TITLE.search(matter.group(1)):
-                title = found.group(1).strip()
-                quoted = _QUOTED.fullmatch(title)
-                title = quoted.group(2) if quoted else title
-            text = text[matter.end() :]
-        try:
-            lines = list(_lines(_Markdown(text)))
-        except Exception as error:  # a parser of untrusted text: whatever goes wrong is the file
-            raise CorruptFileError(
-                "{source} cannot be read as Markdown ({reason}).",
-                hint="Rename it to end in .txt to add it as plain text.",
-                source=source,
-                reason=squeeze(str(error)) or type(error).__name__,
-            ) from error
-        if not lines and title:
-            lines = [Line(squeeze(title), 1)]
-        if not lines:
-            raise EmptyFileError(
-                "{source} is empty: it holds no text.",
-                hint="Copy or download the file again.",
-                source=source,
-            )
-        return build(data, source, [lines], title=title)
+def read(file: SourceFile) -> Document:
+    """Read a Markdown file; raises what `decode` raises, EmptyFileError if nothing is left."""
+    text = clean(decode(file))
+    title = ""
+    if matter := _FRONT_MATTER.match(text):
+        if found := _TITLE.search(matter.group(1)):
+            title = found.group(1).strip()
+            quoted = _QUOTED.fullmatch(title)
+            title = quoted.group(2) if quoted else title
+        text = text[matter.end() :]
+    try:
+        lines = list(_lines(_Markdown(text)))
+    except Exception as error:  # a parser of untrusted text: whatever goes wrong is the file
+        raise CorruptFileError(
+            "{source} cannot be read as Markdown ({reason}).",
+            hint="Rename it to end in .txt to add it as plain text.",
+            source=file.source,
+            reason=squeeze(str(error)) or type(error).__name__,
+        ) from error
+    return build(file, [lines or [Line(squeeze(title), 1)]], title)
 
 
 class _Markdown:

@@ -7,8 +7,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from localrag.documents.decoding import decode
-from localrag.documents.lines import LIST_MARKER, Joined, Line, build, is_cjk, squeeze, width, words
-from localrag.errors import EmptyFileError
+from localrag.documents.formats.table import SourceFile
+from localrag.documents.lines import (
+    LIST_MARKER,
+    Joined,
+    Line,
+    build,
+    is_cjk,
+    squeeze,
+    width,
+    words,
+)
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -19,23 +28,14 @@ _CODE = re.compile(r"\s{4,}\S|\t|.*[{};]\s*$|\s*(?:#|//|>>>|\$ |</?\w)")
 _ITEM = re.compile(rf"\s*(?:{LIST_MARKER.pattern}|\d{{1,3}}\.\s)")
 
 
-class PlainTextParser:
-    """Text bytes in any usual encoding -> Document of one page, or one per form feed."""
-
-    def parse(self, data: bytes, source: str) -> Document:
-        """Parse a text file; raises what `decode` raises, EmptyFileError if nothing is left."""
-        text = decode(data, source).replace("\r\n", "\n").replace("\r", "\n")
-        pages = [clean(page).split("\n") for page in text.split("\f")]
-        if pages and not any(line.strip() for line in pages[-1]):
-            pages.pop()
-        lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
-        if not any(lines):
-            raise EmptyFileError(
-                "{source} is empty: it holds no text.",
-                hint="Copy or download the file again.",
-                source=source,
-            )
-        return build(data, source, lines)
+def read(file: SourceFile) -> Document:
+    """Read text in any usual encoding, one page per form feed; raises what `decode` raises."""
+    text = decode(file).replace("\r\n", "\n").replace("\r", "\n")
+    pages = [clean(page).split("\n") for page in text.split("\f")]
+    if pages and not any(line.strip() for line in pages[-1]):
+        pages.pop()
+    lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
+    return build(file, lines)
 
 
 def unwrap(lines: Sequence[str]) -> list[str]:

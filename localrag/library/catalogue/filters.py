@@ -15,18 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, get_args
 
+from localrag.documents.formats import table
 from localrag.errors import UsageError
 
-FileType = Literal["pdf", "markdown", "html", "text"]
 FilterLanguage = Literal["zh", "en"]
-
-SUFFIXES: dict[FileType, tuple[str, ...]] = {
-    "pdf": (".pdf",),
-    "markdown": (".md", ".markdown"),
-    "html": (".html", ".htm", ".xhtml"),
-    "text": (".txt", ".text", ".log", ".rst"),
-}
-"""Endings, in lower case, of the files of each type."""
 
 _RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
 _PATH = r"replace(s.path, '\', '/')"
@@ -44,8 +36,8 @@ class Filter:
 
     sources: tuple[str, ...] = ()
     """Files, one of which it must be in: a whole path, or its end: "report.pdf"."""
-    types: tuple[FileType, ...] = ()
-    """Kinds of file, one of which it must be in."""
+    types: tuple[str, ...] = ()
+    """Formats, one of which it must be in, by their names in `documents.formats.table`."""
     path: str = ""
     """A pattern with `*`, `?` and `[...]` for the path, or for its end from the start of a name:
     "contracts/*.pdf". `*` stands for folders too."""
@@ -63,12 +55,12 @@ class Filter:
 
     def __post_init__(self) -> None:
         for given in self.types:
-            if given not in SUFFIXES:
+            if given not in table.names():
                 raise UsageError(
                     "There is no file type {given}.",
                     hint="Choose from: {known}.",
                     given=given,
-                    known=", ".join(SUFFIXES),
+                    known=", ".join(table.names()),
                 )
         if self.language not in (None, *get_args(FilterLanguage)):
             raise UsageError(
@@ -121,7 +113,7 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         ]
         parts.append((" OR ".join([one] * len(names)), values))
     if wanted.types:
-        globs = [f"*{suffix}" for kind in wanted.types for suffix in SUFFIXES[kind]]
+        globs = [f"*{suffix}" for suffix in table.suffixes(wanted.types)]
         parts.append((" OR ".join(["lower(s.path) GLOB ?"] * len(globs)), globs))
     if wanted.path:
         pattern = _slashed(wanted.path)

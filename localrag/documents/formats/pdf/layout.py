@@ -43,6 +43,12 @@ class Row:
     tabular: bool = False
 
 
+def hull(boxes: Iterable[Sequence[float]]) -> tuple[float, float, float, float]:
+    """The smallest box (x0, y0, x1, y1) around some."""
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return min(x0), min(y0), max(x1), max(y1)
+
+
 @dataclass(slots=True)
 class Block:
     """Rows that stand together; `table` when they are the rows of a ruled table."""
@@ -55,10 +61,8 @@ class Block:
     y1: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.x0 = min(row.x0 for row in self.rows)
-        self.y0 = min(row.y0 for row in self.rows)
-        self.x1 = max(row.x1 for row in self.rows)
-        self.y1 = max(row.y1 for row in self.rows)
+        boxes = ((row.x0, row.y0, row.x1, row.y1) for row in self.rows)
+        self.x0, self.y0, self.x1, self.y1 = hull(boxes)
 
 
 @dataclass(slots=True)
@@ -105,16 +109,8 @@ def _merge_row(group: Sequence[Row]) -> Row:
             text = join(text.rstrip() + " ", row.text)
         else:
             text += row.text
-    return Row(
-        text=text,
-        x0=min(row.x0 for row in group),
-        y0=min(row.y0 for row in group),
-        x1=max(row.x1 for row in group),
-        y1=max(row.y1 for row in group),
-        size=size,
-        bold=all(row.bold for row in group),
-        tabular=tabular,
-    )
+    box = hull((row.x0, row.y0, row.x1, row.y1) for row in group)
+    return Row(text, *box, size, all(row.bold for row in group), tabular)
 
 
 # Running headers and footers

@@ -5,11 +5,14 @@ Invisible text over a picture stays: that is how OCR programs make a scan search
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from localrag.documents.formats.pdf.spans import Span, text_of
 
 SMALLEST = 2.0
 """Points: print of less cannot be read; footnotes and labels have five and more."""
@@ -20,28 +23,25 @@ _NEARLY_WHITE = 0xF4
 
 def drop_hidden(page: Any, blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:
     """Take the hidden spans out of the lines of `blocks`; whether there was text in them."""
-    found, scan = False, None
-    drawn: _Drawn | None = None
+    found = False
+    drawn = cache(lambda: _Drawn(page))
     for lines in blocks:
         for line in lines:
             kept = []
             for span in line["spans"]:
-                white = _is_white(span["color"])
-                invisible = span.get("alpha", 255) == 0
-                if (white or invisible) and drawn is None:
-                    drawn = _Drawn(page)
-                if scan is None and invisible and drawn is not None:
-                    scan = drawn.mostly_pictures
-                if (
-                    (span["size"] < SMALLEST and not (invisible and scan))
-                    or (invisible and not scan and drawn and not drawn.below(span, _PICTURES))
-                    or (white and not invisible and drawn and not drawn.below(span, _GROUNDS))
-                ):
-                    found = found or bool(_has_text(span))
-                else:
+                if not _is_hidden(span, drawn):
                     kept.append(span)
+                elif text_of(span).strip():
+                    found = True
             line["spans"] = kept
     return found
+
+
+def _is_hidden(span: Span, drawn: Callable[[], _Drawn]) -> bool:
+    tiny = bool(span["size"] < SMALLEST)
+    if span.get("alpha", 255) == 0:  # invisible
+        return not drawn().mostly_pictures and (tiny or not drawn().below(span, _PICTURES))
+    return tiny or (_is_white(span["color"]) and not drawn().below(span, _GROUNDS))
 
 
 _PICTURES = ("fill-image", "fill-imgmask")
@@ -66,15 +66,9 @@ class _Drawn:
         self.mostly_pictures = bool(area >= 0.5 * abs(page.rect.width * page.rect.height))
         """Whether pictures take half of the page, as on a scan."""
 
-    def below(self, span: dict[str, Any], kinds: tuple[str, ...]) -> bool:
+    def below(self, span: Span, kinds: tuple[str, ...]) -> bool:
         """Whether something of these kinds is drawn where the middle of the span is."""
         left, top, right, bottom = span["bbox"]
         x, y = (left + right) / 2, (top + bottom) / 2
         x0, y0, x1, y1 = self._boxes[kinds].T
         return bool(((x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1)).any())
-
-
-def _has_text(span: dict[str, Any]) -> bool:
-    if "text" in span:
-        return bool(str(span["text"]).strip())
-    return any(str(character["c"]).strip() for character in span["chars"])

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from localrag.documents.layout import Paragraph
+from localrag.documents.formats.pdf.layout import Paragraph
 from localrag.documents.lines import ends_clause, numbered_heading, width
 from localrag.text.normalize import clean
 

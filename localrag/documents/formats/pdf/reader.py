@@ -1,0 +1,182 @@
+"""A PDF file: its pages, what repeats on them, its headings and what it says of itself.
+
+Text is taken in the order a person reads it, whichever way the page is turned.
+Text that no person sees is left out (`hidden.py`). Pictures are not read; pages
+without text are named in the metadata.
+
+The library's layout model and pymupdf4llm cost a hundred times as much as the
+plain text with its places and read the same, so the order is worked out in
+`layout.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import pymupdf
+
+from localrag.documents.formats.pdf.headings import font_levels, outline_levels
+from localrag.documents.formats.pdf.layout import (
+    Block,
+    drop_running_text,
+    paragraphs,
+    reading_order,
+)
+from localrag.documents.formats.pdf.page import page_blocks
+from localrag.documents.formats.table import SourceFile, suffixes
+from localrag.documents.lines import Line, build, squeeze, words
+from localrag.errors import (
+    CorruptFileError,
+    EmptyFileError,
+    EncryptedFileError,
+    ImageOnlyFileError,
+    UnsupportedFileError,
+)
+from localrag.text.normalize import clean
+from localrag.types import Document
+
+MOST_PAGES = 20_000
+"""Pages of the longest file that is read: more is a mistake or meant to keep us busy."""
+
+_NOT_A_TITLE = re.compile(
+    r"untitled.*|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}|无标题.*|文档\s*\d*|document\d*",
+    re.IGNORECASE,
+)
+
+# MuPDF keeps one state for the whole process and is not safe to use from two threads.
+_LOCK = threading.Lock()
+
+# Its functions carry no types.
+_mupdf: Any = pymupdf
+
+
+def read(file: SourceFile) -> Document:
+    """Read a PDF; safe to call from several threads, one runs at a time.
+
+    `metadata` may hold `pages_without_text` (scans among pages with text),
+    `damaged_pages` and `hidden_text_pages`, page numbers joined by ", ";
+    and `author`.
+
+    Raises EncryptedFileError, EmptyFileError, CorruptFileError,
+    ImageOnlyFileError or UnsupportedFileError.
+    """
+    with _LOCK:
+        _mupdf.TOOLS.mupdf_display_errors(False)
+        _mupdf.TOOLS.mupdf_display_warnings(False)
+        # MuPDF's own exceptions share no base class but Exception, here and below.
+        try:
+            document = _mupdf.open(stream=file.data, filetype="pdf")
+        except Exception as error:
+            raise _corrupt(file.source, error) from error
+        try:
+            return _read(document, file)
+        finally:
+            document.close()
+
+
+def _corrupt(source: str, error: Exception) -> CorruptFileError:
+    return CorruptFileError(
+        "{source} is damaged or not a PDF file ({reason}).",
+        hint="Copy or download it again, or open it in a PDF reader and save it again.",
+        source=source,
+        reason=squeeze(str(error)) or type(error).__name__,
+    )
+
+
+def _read(document: Any, file: SourceFile) -> Document:
+    if not document.is_pdf:  # MuPDF looks at the bytes and opens pictures and archives too
+        raise CorruptFileError(
+            "{source} is not a PDF file, whatever its name says.",
+            hint="Save it as one of these and add that file: {suffixes}.",
+            source=file.source,
+            suffixes=" ".join(suffixes()),
+        )
+    if document.needs_pass:
+        raise EncryptedFileError(
+            "{source} is protected with a password, so its text cannot be read.",
+            hint=(
+                "Remove the password, for example with "
+                "`qpdf --decrypt --password=... in.pdf out.pdf`, and add the new file."
+            ),
+            source=file.source,
+        )
+    try:
+        count = document.page_count
+        toc = document.get_toc(simple=True)
+        info = dict(document.metadata or {})
+    except Exception as error:
+        raise _corrupt(file.source, error) from error
+    if count > MOST_PAGES:
+        raise UnsupportedFileError(
+            "{source} has {pages} pages, more than the limit of {limit}.",
+            hint="Split it into parts, for example with `qpdf --split-pages=500`.",
+            source=file.source,
+            pages=count,
+            limit=MOST_PAGES,
+        )
+    pages: list[list[Block]] = []
+    damaged: list[int] = []
+    hidden: list[int] = []
+    reason: Exception | None = None
+    for number in range(count):
+        try:
+            blocks, hides = page_blocks(document[number], keep_hidden=file.options.hidden_text)
+        except Exception as error:
+            blocks, hides, reason = [], False, error
+            damaged.append(number + 1)
+        pages.append(blocks)
+        if hides:
+            hidden.append(number + 1)
+        file.page_done()
+    if reason is not None and len(damaged) == count:
+        raise _corrupt(file.source, reason) from reason
+    kept = drop_running_text(pages)
+    # A file whose every row repeats is still better than nothing, unless it is a scan.
+    if not any(kept) and not _has_pictures(document):
+        kept = pages
+    if not any(kept):
+        raise _no_text(document, file.source)
+    vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
+    found = [paragraphs(reading_order(blocks), vocabulary) for blocks in kept]
+    levels = outline_levels(found, toc) or font_levels(found)
+    lines = [
+        [Line(paragraph.text, levels.get(id(paragraph), 0)) for paragraph in page] for page in found
+    ]
+    bare = [n for n, page in enumerate(lines, start=1) if not page and n not in damaged]
+    named = {
+        "pages_without_text": bare,
+        "hidden_text_pages": hidden,
+        "damaged_pages": damaged,
+    }
+    author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
+    metadata = {"author": author} if author else {}
+    metadata |= {name: ", ".join(map(str, where)) for name, where in named.items() if where}
+    return build(file, lines, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
+
+
+def _has_pictures(document: Any) -> bool:
+    try:
+        return any(document.get_page_images(number) for number in range(document.page_count))
+    except Exception:
+        return False  # a damaged list of pictures is as good as none
+
+
+def _no_text(document: Any, source: str) -> EmptyFileError | ImageOnlyFileError:
+    if _has_pictures(document):
+        return ImageOnlyFileError(
+            "{source} holds only pictures of text (a scan): none of its {pages} pages has text.",
+            hint=(
+                "Run text recognition first, for example "
+                "`ocrmypdf -l chi_sim+eng in.pdf out.pdf`, and add the new file."
+            ),
+            source=source,
+            pages=document.page_count,
+        )
+    return EmptyFileError(
+        "{source} holds no text: its pages ({pages}) are blank or drawings only.",
+        hint="Check in a PDF reader that it is the file you meant.",
+        source=source,
+        pages=document.page_count,
+    )

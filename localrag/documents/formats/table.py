@@ -1,0 +1,145 @@
+"""Which files can be read: one entry a format says its suffixes, its signature and its reader.
+
+To add a format, write a module with `read(file: SourceFile) -> Document` and add its entry here:
+the walk of folders, the refusals, `--type`, `doctor` and the reading process go by this table.
+What a file holds inside it, such as an attachment, a reader reads with `files.parse_file`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import cast
+
+from localrag.types import Document
+
+
+@dataclass(frozen=True, slots=True)
+class ParseOptions:
+    """What a person has chosen about reading files; plain data, as it goes to another process."""
+
+    hidden_text: bool = False
+    """Take what no reader of a PDF sees, too."""
+
+
+DEFAULTS = ParseOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What reading one file may cost before it is given up."""
+
+    silence: float = 60.0
+    """Seconds without a page done, and in addition what the file's size explains: the slowest
+    honest page seen, with thousands of table cells, takes two."""
+    longest: float = 1800.0
+    """Seconds in all: a book of 5000 pages takes 50 on a small laptop."""
+    memory: int = 2 * 2**30
+    """Bytes, and in addition four times the file's own size. Honest files stay below a quarter."""
+
+
+def nothing() -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as a reader gets it: `source` is its path, for the title and for messages only."""
+
+    source: str
+    data: bytes
+    options: ParseOptions = DEFAULTS
+    page_done: Callable[[], None] = nothing
+    """To be called after each page: a reader that is silent for long is given up."""
+
+
+Reader = Callable[[SourceFile], Document]
+"""Turns a file of one format into a Document; raises a `ParsingError` that says what is wrong
+with the file and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A kind of file that can be read."""
+
+    name: str
+    """As `--type` takes it."""
+    suffixes: tuple[str, ...]
+    """In lower case."""
+    reader: str
+    """The module that has `read`: imported only for a file, as PyMuPDF takes half a second."""
+    signature: re.Pattern[bytes] | None = None
+    """What the first kilobyte matches; a file of another format that does is refused."""
+    is_text: bool = False
+    """Whether it may begin like any other text, as Markdown does with HTML."""
+    limits: Limits = Limits()
+
+    def read(self, file: SourceFile) -> Document:
+        """Read a file of this format in this process."""
+        return cast(Reader, importlib.import_module(self.reader).read)(file)
+
+
+_READERS = "localrag.documents.formats"
+
+FORMATS: tuple[FileFormat, ...] = (
+    FileFormat(
+        "pdf", (".pdf",), f"{_READERS}.pdf.reader", re.compile(rb"[\xef\xbb\xbf \t\r\n\0]*%PDF-")
+    ),
+    FileFormat("markdown", (".md", ".markdown"), f"{_READERS}.markdown", is_text=True),
+    FileFormat(
+        "html",
+        (".html", ".htm", ".xhtml"),
+        f"{_READERS}.html",
+        re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE),
+        is_text=True,
+    ),
+    FileFormat("text", (".txt", ".text", ".log", ".rst"), f"{_READERS}.plain", is_text=True),
+)
+
+_REFUSED = {
+    "JPEG": rb"\xff\xd8\xff",
+    "PNG": rb"\x89PNG\r\n",
+    "GIF": rb"GIF8[79]a",
+    "WebP": rb"(?s)RIFF....WEBP",
+    "TIFF": rb"II\*\0|MM\0\*",
+    "ZIP / DOCX / XLSX / PPTX / EPUB": rb"PK\x03\x04",
+    "DOC / XLS / PPT": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+    "RTF": rb"\{\\rtf",
+    "GZIP": rb"\x1f\x8b",
+    "7Z / RAR / XZ": rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\xfd7zXZ\0",
+    "SQLite": rb"SQLite format 3\0",
+    "EXE": rb"\x7fELF|MZ[\x00-\xff]{58}",
+    "PostScript": rb"%!PS",
+}
+"""Signatures of what cannot be read, to refuse it by name."""
+
+
+def names() -> list[str]:
+    """The names of all formats."""
+    return [each.name for each in FORMATS]
+
+
+def suffixes(wanted: Collection[str] = ()) -> list[str]:
+    """The suffixes of some formats, or of all, sorted."""
+    known = (each for each in FORMATS if not wanted or each.name in wanted)
+    return sorted(suffix for each in known for suffix in each.suffixes)
+
+
+def format_of(path: PurePath) -> FileFormat | None:
+    """The format that a file's suffix says."""
+    suffix = path.suffix.lower()
+    return next((each for each in FORMATS if suffix in each.suffixes), None)
+
+
+def contradiction(data: bytes, expected: FileFormat) -> str:
+    """What the first bytes say that the file is instead of the format expected; "" if nothing."""
+    start = data[:1024]
+    if expected.signature and expected.signature.match(start):
+        return ""
+    for each in FORMATS:
+        if each.signature and each.signature.match(start):
+            return "" if each.is_text and expected.is_text else each.name.upper()
+    return next((name for name, signature in _REFUSED.items() if re.match(signature, start)), "")
