@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 from ragas_samples import build
 
-from localrag.cli import eval_work as work
-from localrag.evaluation.agreement import cohens_kappa, ordering
-from localrag.evaluation.remembered import CallStore
+from localrag.evaluation.statistics import cohens_kappa, ordering
+from localrag.evaluator.evaluator import Evaluator, open_cache, settings_of
 from localrag.prompts import YES_NO, render
 from localrag.types import Message
 
@@ -74,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cache", type=Path, default=work.cache_folder())
+    parser.add_argument("--cache", type=Path, help="otherwise that of `localrag eval`")
     arguments = parser.parse_args()
     spans = {
         query["id"]: query["answers"][0]
@@ -85,8 +84,8 @@ def main() -> None:
     labels, languages = [], []
     found: dict[str, list[float]] = {}
     with (
-        CallStore(arguments.cache / work.CALLS_FILE) as store,
-        work.open_judge(work.settings_of(None), store) as opened,
+        open_cache(arguments.cache) as cache,
+        Evaluator(Path(), cache).open_judge(settings_of(None)) as opened,
     ):
         for row in rows:
             language = row["language"]

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.cli import eval_work as work
-from localrag.evaluation.agreement import cohens_kappa, ordering
+from localrag.evaluation.call_cache import CachedModel
 from localrag.evaluation.judging.gold_set import GoldItem, gold_items
-from localrag.evaluation.remembered import CallStore, RememberedModel
+from localrag.evaluation.statistics import cohens_kappa, ordering
+from localrag.evaluator.evaluator import Evaluator, open_cache, settings_of
 from localrag.prompts import YES_NO, render
 from localrag.types import Message
 
@@ -61,18 +61,18 @@ WORDINGS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--wording", action="append", choices=WORDINGS)
-    parser.add_argument("--cache", type=Path, default=work.cache_folder())
+    parser.add_argument("--cache", type=Path, help="otherwise that of `localrag eval`")
     arguments = parser.parse_args()
     items = [item for item in gold_items() if item.task == "support"]
     with (
-        CallStore(arguments.cache / work.CALLS_FILE) as store,
-        work.open_judge(work.settings_of(None), store) as opened,
+        open_cache(arguments.cache) as cache,
+        Evaluator(Path(), cache).open_judge(settings_of(None)) as opened,
     ):
         for wording in arguments.wording or WORDINGS:
             show(wording, items, [probability(opened.model, item, wording) for item in items])
 
 
-def probability(model: RememberedModel, item: GoldItem, wording: str) -> float:
+def probability(model: CachedModel, item: GoldItem, wording: str) -> float:
     language, text = item.language, "\n\n".join(item.contexts)
     system = render("eval_support_system", language, text=text)
     if wording.endswith("with example"):

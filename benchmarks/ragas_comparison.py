@@ -46,8 +46,9 @@ from localrag import factory
 from localrag.config.settings import Settings
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.judging.judge import Judge
-from localrag.evaluation.retrieval.metrics import bootstrap_interval
-from localrag.evaluation.scoring import Response, Scorer
+from localrag.evaluation.metric import Response
+from localrag.evaluation.scoring import Scorer
+from localrag.evaluation.statistics import bootstrap_interval
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.choices import LogitChooser
 

@@ -32,8 +32,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from localrag.evaluation.answer_metrics import tokens
 from localrag.evaluation.estimate import rough_tokens
+from localrag.evaluation.tokens import tokens
 from localrag.text.sentences import split_sentences
 
 CONTEXT_TOKENS = 120

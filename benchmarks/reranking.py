@@ -32,9 +32,10 @@ from localrag import factory
 from localrag.config.settings import Settings, with_reranker
 from localrag.documents.chunking import passage_text
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval.metrics import bootstrap_interval, ndcg
-from localrag.evaluation.retrieval.runs import RememberedQueries, WholePassages
+from localrag.evaluation.retrieval.benchmark import CachedQueries, WholePassages
+from localrag.evaluation.retrieval.metrics import ndcg
 from localrag.evaluation.retrieval.vector_cache import document_vectors
+from localrag.evaluation.statistics import bootstrap_interval
 from localrag.prompts import YES_NO
 from localrag.rerankers.llm import GRADES, LLMReranker
 from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
@@ -73,7 +74,7 @@ def candidates(
     dataset: RetrievalSet, settings: Settings, depth: int, *, hard: bool
 ) -> Iterator[tuple[str, list[ScoredChunk]]]:
     """Each judged question with its first passages as the default search ranks them."""
-    embedder = RememberedQueries(factory.make_embedder(settings, factory.make_models()))
+    embedder = CachedQueries(factory.make_embedder(settings, factory.make_models()))
     vectors = document_vectors(
         embedder, list(dataset.corpus.values()), factory.cache_folder() / "bench"
     )

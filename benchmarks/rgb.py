@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from localrag import factory
 from localrag.config.settings import Settings
-from localrag.evaluation.retrieval.metrics import bootstrap_interval
+from localrag.evaluation.statistics import bootstrap_interval
 from localrag.presentation.plots import element, picture, text
 from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline

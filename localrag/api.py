@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, OnStage
     from localrag.evaluation.comparisons.pairs import Verdict
     from localrag.evaluation.comparisons.rerankers import Graded
+    from localrag.evaluation.dataset import Sample
+    from localrag.evaluation.events import Event as EvaluationEvent
+    from localrag.evaluation.results import Report
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
     from localrag.models.embeddings.base import Embedder
@@ -281,6 +284,56 @@ class LocalRAG:
         return compare(
             questions, [in_mode(mode, write) for mode in modes], judge, on_stage=on_stage
         )
+
+    def evaluate(
+        self,
+        samples: Sequence[Sample] | AnyPath,
+        *,
+        configurations: Mapping[str, Settings] | None = None,
+        judge: Settings | None = None,
+        judged: bool = True,
+        metrics: Sequence[str] = (),
+        reasons: bool = True,
+        documents: Sequence[AnyPath] = (),
+        cache: AnyPath | None = None,
+        tell: Callable[[EvaluationEvent], None] | None = None,
+    ) -> Report:
+        """How good the answers to the samples are: scores, and what the configurations differ in.
+
+        `samples`, or a data set's file, may bring answers and contexts; what they lack is asked
+        of the library, as each of the `configurations` has it, or else as it is opened. `judge`
+        holds the language model that judges, otherwise that of this library; not `judged`, only
+        metrics that need none are computed. `metrics` of `evaluation.scoring.METRICS` are
+        computed, all where none is named. `documents` are evaluated in a library of their own for
+        each configuration. What was paid for is kept in `cache`, so that a run that was stopped
+        goes on; `tell` hears how it goes on. Raises `UsageError` for what cannot be evaluated.
+
+        >>> from localrag.evaluation.dataset import Sample
+        >>> asked = [Sample("1", "Who invented the perceptron?", references=("Frank Rosenblatt",))]
+        >>> report = rag.evaluate(asked, judged=False, metrics=["f1"])
+        >>> [summary.name for summary in report.runs[0].summaries()]
+        ['f1']
+        """
+        from localrag.evaluation.dataset import read_dataset
+        from localrag.evaluation.events import unheard as untold
+        from localrag.evaluator.evaluator import Evaluator, open_cache
+
+        name = "samples"
+        if isinstance(samples, str | os.PathLike):
+            path = Path(samples).expanduser()
+            name, samples = path.name, read_dataset(path)
+        own = {"default": self.settings}
+        with open_cache(Path(cache).expanduser() if cache is not None else None) as kept:
+            paths = [Path(path) for path in documents]
+            evaluator = Evaluator(self.engine, kept, documents=paths, tell=tell or untold)
+            return evaluator.evaluate(
+                name,
+                samples,
+                list((configurations or own).items()),
+                (judge or self.settings) if judged else None,
+                metrics,
+                reasons=reasons,
+            )
 
     def standalone(self, question: str, history: Sequence[Turn]) -> str:
         """A follow-up as it is searched for: understood in the light of the last turn."""

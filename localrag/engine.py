@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-WrapModel = Callable[[factory.Model], factory.Model]
-"""Puts something around a language model, such as a memory of its outcomes."""
-
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
@@ -85,11 +82,9 @@ class Engine:
         settings: Settings,
         *,
         embedder: Embedder | None = None,
-        wrap_model: WrapModel | None = None,
     ) -> None:
         self.library = library
         self.settings = settings
-        self._wrap_model = wrap_model
         self._loaded = _Loaded(embedder)
         self._loading = threading.RLock()
 
@@ -115,8 +110,8 @@ class Engine:
         """The language model, loaded on first use."""
         with self._loading:
             if self._loaded.model is None:
-                model = factory.make_model(self.settings, factory.make_models(), self.library)
-                self._loaded.model = self._wrap_model(model) if self._wrap_model else model
+                models = factory.make_models()
+                self._loaded.model = factory.make_model(self.settings, models, self.library)
             return self._loaded.model
 
     @cached_property
@@ -320,7 +315,6 @@ def open_engine(
     *,
     create: bool,
     on_damage: Callable[[Path], None] = lambda _: None,
-    wrap_model: WrapModel | None = None,
 ) -> Engine:
     """The engine over the library in `directory`; with `create` it is made where there is none.
 
@@ -337,7 +331,7 @@ def open_engine(
         keyword_engine=settings.keywords.engine,
         note=on_damage,
     )
-    return Engine(library, settings, embedder=embedder, wrap_model=wrap_model)
+    return Engine(library, settings, embedder=embedder)
 
 
 def _changed(section: S, **values: object) -> S:

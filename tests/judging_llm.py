@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.answer_metrics import tokens
+from localrag.evaluation.tokens import tokens
 from localrag.models.llms.base import Completion, Options
 from localrag.types import Message
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +16,16 @@ from localrag.cli.output import (
     stdout_console,
     table,
 )
+from localrag.cli.progress import TimedBar
 from localrag.messages import tr
 from localrag.presentation.steps import note_text
 
 if TYPE_CHECKING:
-    from localrag.config.settings import Settings
     from localrag.evaluation.retrieval.beir import RetrievalSet
-    from localrag.evaluation.retrieval.runs import Run
+    from localrag.evaluation.retrieval.benchmark import RetrievalRun
 
 RUNS = ("keyword", "dense", "rrf", "linear", "default")
+"""Those of `evaluator.retrieval`; repeated here because that module is heavier."""
 
 
 @click.group(
@@ -89,21 +88,42 @@ def retrieval(
     """Measure, then print."""
     from localrag.config.settings import load_settings
     from localrag.evaluation.retrieval.beir import read_retrieval_set
+    from localrag.evaluator.retrieval import measure_retrieval
 
     settings = load_settings()
     dataset = read_retrieval_set(folder, queries_from)
     if queries is not None:
         dataset = dataset.sample(queries)
-    wanted = names or (("default",) if rerankers else RUNS)
-    runs = _measure(settings, dataset, wanted, rerankers)
+    counts = {"passages": len(dataset.corpus), "queries": len(dataset.qrels)}
+    note(
+        tr(
+            "{count} passages, {queries} questions",
+            count=counts["passages"],
+            queries=counts["queries"],
+        )
+    )
+    with TimedBar() as bar:
+
+        def show(name: str, done: int, total: int) -> None:
+            if not done:
+                note(tr("measuring {name}", name=name))
+            bar.show(name, done, total)
+
+        runs = measure_retrieval(
+            settings,
+            dataset,
+            names or (("default",) if rerankers else RUNS),
+            rerankers,
+            progress=show,
+            tell=lambda told: note(note_text(told)),
+        )
     if plot is not None:
         _write_plot(plot, dataset.name, runs)
     if as_json:
         emit_json(
             {
                 "set": dataset.name,
-                "passages": len(dataset.corpus),
-                "queries": len(dataset.qrels),
+                **counts,
                 "embedding": settings.embedding.model,
                 "runs": [_run_json(run) for run in runs],
             }
@@ -112,92 +132,14 @@ def retrieval(
         _print(dataset, settings.embedding.model, runs)
 
 
-def _measure(
-    settings: Settings,
-    dataset: RetrievalSet,
-    names: tuple[str, ...],
-    rerankers: tuple[str, ...],
-) -> list[Run]:
-    from localrag import factory
-    from localrag.config.settings import with_reranker
-    from localrag.evaluation.retrieval.runs import (
-        RememberedQueries,
-        RerankedRetriever,
-        WholePassages,
-        run_retriever,
-    )
-    from localrag.evaluation.retrieval.vector_cache import document_vectors
-
-    models = factory.make_models()
-    embedder = factory.make_embedder(settings, models)
-    texts = list(dataset.corpus.values())
-    note(tr("{count} passages, {queries} questions", count=len(texts), queries=len(dataset.qrels)))
-    cache = factory.cache_folder() / "bench"
-    vectors = document_vectors(embedder, texts, cache)
-    passages = WholePassages(dataset.corpus, vectors, factory.make_tokenizer(settings))
-    queries = RememberedQueries(embedder)
-    retrievers = factory.make_retrievers_to_compare(
-        settings, queries, passages.vectors, passages.keywords, passages.texts
-    )
-    # What is loaded at the first use is no question's time.
-    retrievers["default"].retrieve("warm-up 热身", 1)
-    runs: list[Run] = []
-    for name in names:
-        note(tr("measuring {name}", name=name))
-        runs.append(
-            run_retriever(name, retrievers[name], dataset, passages.ids, queries, _every_so_often())
-        )
-    language_model: list[factory.Model] = []
-
-    def load() -> factory.Model:
-        if not language_model:
-            language_model.append(factory.make_model(settings, models))
-        return language_model[0]
-
-    try:
-        for kind in rerankers:
-            name = f"default+{kind}"
-            note(tr("measuring {name}", name=name))
-            reranking = factory.make_reranking(with_reranker(settings, kind), models, load)
-            assert reranking is not None  # noqa: S101 - "none" is not among the choices
-            # Nor is a reranker's loading.
-            question = dataset.queries[next(iter(dataset.qrels))]
-            one = [passages.scored(hit) for hit in retrievers["default"].retrieve(question, 1)]
-            for told in reranking.apply(question, one, 1)[1].notes:
-                note(note_text(told))
-            reranked = RerankedRetriever(retrievers["default"], reranking, passages.scored)
-            runs.append(
-                run_retriever(name, reranked, dataset, passages.ids, queries, _every_so_often())
-            )
-    finally:
-        for model in language_model:
-            model.close()
-    return runs
-
-
-def _every_so_often() -> Callable[[int, int], None]:
-    """Says how many questions are done where a run takes long."""
-    from localrag.cli.progress import PLAIN_EVERY
-
-    said = time.monotonic()
-
-    def tell(done: int, asked: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= PLAIN_EVERY:
-            said = time.monotonic()
-            note(tr("{done} of {asked} questions", done=done, asked=asked))
-
-    return tell
-
-
-def _run_json(run: Run) -> dict[str, Any]:
+def _run_json(run: RetrievalRun) -> dict[str, Any]:
     means = {metric: run.mean(metric) for metric in run.scores}
     intervals = {metric: list(run.interval(metric)) for metric in run.scores}
     times = {"p50_ms": run.milliseconds(50), "p95_ms": run.milliseconds(95)}
     return {"name": run.name, **means, "intervals": intervals, **times}
 
 
-def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
+def _print(dataset: RetrievalSet, model: str, runs: list[RetrievalRun]) -> None:
     console = stdout_console()
     console.print(
         tr(
@@ -222,7 +164,7 @@ def _print(dataset: RetrievalSet, model: str, runs: list[Run]) -> None:
     console.print(table(heads, rows, numbers=range(1, len(heads))))
 
 
-def _write_plot(path: Path, title: str, runs: list[Run]) -> None:
+def _write_plot(path: Path, title: str, runs: list[RetrievalRun]) -> None:
     """nDCG@10 of each run with its 95% interval and p50; ours stand out by their colour."""
     from localrag.presentation.plots import Row, chart
     from localrag.system.files import write_output

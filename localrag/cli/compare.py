@@ -144,10 +144,10 @@ def _in_modes(
     rag: LocalRAG, questions: Sequence[Asked], modes: tuple[str, str], k: int | None
 ) -> tuple[list[Compared[Verdict]], BaseException | None]:
     """What was done, and what stopped or failed the run where something was done before that."""
-    from localrag.cli.eval_work import duration
     from localrag.errors import LocalragError
     from localrag.evaluation.comparisons.base import JUDGE
     from localrag.presentation.comparisons import name_of
+    from localrag.presentation.durations import duration
 
     def say_stage(stage: Stage) -> None:
         name = tr("judging") if stage.name == JUDGE else name_of(stage.name)

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from io import StringIO
+from collections.abc import Iterable
+from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, named_output, note
+from localrag.cli.output import emit_json, json_option, library_option, named_output, note, say
+from localrag.cli.progress import TimedBar
+from localrag.evaluation.scoring import METRICS
 from localrag.messages import tr
 from localrag.printable import as_json
 
 if TYPE_CHECKING:
-    from localrag.evaluation.reports.report import Report
+    from localrag.evaluation.events import Tell
 
-METRICS = (
-    "faithfulness",
-    "answer_relevancy",
-    "context_recall",
-    "context_precision",
-    "citation_precision",
-    "citation_recall",
-    "exact_match",
-    "f1",
-    "refusal",
-    "page_rank",
-)
-"""Those of `evaluation.scoring`; repeated here because that module is heavier."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+class MetricName(click.Choice[str]):
+    """The name of a metric; a former one is understood, and said to be one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As `Choice`."""
+        for name, metric in METRICS.items():
+            if value == metric.formerly:
+                note(
+                    tr(
+                        "The metric {old} is called {new} now; its old name goes with 0.3.",
+                        old=value,
+                        new=name,
+                    )
+                )
+                value = name
+        return super().convert(value, param, ctx)
+
+
 judge_option = click.option(
     "--judge",
     metavar=tr("FILE"),
@@ -82,7 +92,7 @@ def eval() -> None:  # noqa: A001
     "--metric",
     "metrics",
     metavar=tr("NAME"),
-    type=click.Choice(METRICS),
+    type=MetricName(list(METRICS)),
     multiple=True,
     help=tr("Only this metric; may be given several times: {names}.", names=", ".join(METRICS)),
 )
@@ -128,56 +138,36 @@ def run(
     as_json: bool,
 ) -> None:
     """Evaluate, then print."""
-    from localrag.cli import eval_steps as steps
-    from localrag.cli import eval_work as work
-    from localrag.errors import UsageError
+    from localrag.cli.evaluation_tables import print_report
     from localrag.evaluation.dataset import evenly, read_dataset
-    from localrag.evaluation.remembered import CallStore
-    from localrag.evaluation.scoring import JUDGED
-    from localrag.presentation.reports import report_json
+    from localrag.evaluator.evaluator import Evaluator, named_settings, open_cache, settings_of
+    from localrag.presentation.csv_table import csv_table
+    from localrag.presentation.reports import render_page, report_json
+    from localrag.system.files import write_output
 
-    inputs = [dataset, *configs, *filter(None, [judge]), *_files_of(documents)]
+    inputs = [dataset, *configs, *filter(None, [judge])]
+    for path in documents:
+        inputs += path.rglob("*") if path.is_dir() else (path,)
     _check_outputs(inputs, page, table)
     samples = evenly(read_dataset(dataset), count)
-    named = work.named_settings(configs)
-    wanted = [metric for metric in metrics or METRICS if not (no_judge and metric in JUDGED)]
-    if not wanted:
-        raise UsageError(
-            "Nothing is left to measure: {metrics} need a judge.",
-            hint="Leave out --no-judge, or choose other metrics.",
-            metrics=", ".join(metrics),
-        )
-    judged = any(metric in JUDGED for metric in wanted)
-    judging = work.settings_of(judge) if judged else None
-    folder = cache or work.cache_folder()
-    with CallStore(folder / work.CALLS_FILE) as store:
-        complete = all(one.answer is not None and one.contexts is not None for one in samples)
-        if not complete:
-            work.check_library(library, documents, named)
-        if judging is not None or not complete:
-            steps.say_estimate(samples, named, judging, store, reasons=not no_reasons)
-        responses = steps.produce(samples, named, library, documents, folder, store)
-        report = steps.score(
-            dataset.name,
-            samples,
-            responses,
-            wanted,
-            judging,
-            store,
-            folder,
-            reasons=not no_reasons,
-            own_work=steps.own_work(named, judging, samples),
-            library=library,
+    configurations = named_settings(configs)
+    judging = None if no_judge else settings_of(judge)
+    with TimedBar() as bar, open_cache(cache) as kept:
+        evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
+        report = evaluator.evaluate(
+            dataset.name, samples, configurations, judging, metrics, reasons=not no_reasons
         )
     if page is not None:
-        _write_page(page, report)
+        with named_output(page):
+            write_output(page, render_page(report))
+        note(tr("The page is in {path}.", path=page))
     if table is not None:
-        _write_table(table, report)
+        with named_output(table):
+            write_output(table, csv_table(report))
+        note(tr("The table is in {path}.", path=table))
     if as_json:
         emit_json(report_json(report))
     else:
-        from localrag.cli.eval_show import print_report
-
         print_report(report)
 
 
@@ -192,36 +182,17 @@ def run(
 @json_option
 def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     """Grade the labelled set, keep and print the agreement."""
-    from localrag import factory
-    from localrag.cli import eval_work as work
-    from localrag.evaluation.judging import calibration
-    from localrag.evaluation.judging.gold_set import gold_items
-    from localrag.evaluation.judging.judge import Judge
-    from localrag.evaluation.remembered import CallStore
+    from localrag.cli.evaluation_tables import print_trust
+    from localrag.evaluator.evaluator import Evaluator, open_cache, settings_of
     from localrag.presentation.reports import trust_json
 
-    settings = work.settings_of(judge)
-    folder = cache or work.cache_folder()
-    items = gold_items()
-    embedder = factory.make_embedder(settings, factory.make_models())
-    with CallStore(folder / work.CALLS_FILE) as store, work.open_judge(settings, store) as opened:
-        grading = Judge(opened.model, opened.model.chooser, reasons=False)
-        with work.Progress(tr("Grading the labelled set")) as progress:
-            trust = calibration.calibrate(
-                opened.model.name,
-                calibration.trust_key(opened.fingerprint, embedder.fingerprint),
-                grading,
-                embedder,
-                items,
-                progress.steady,
-            )
-    path = calibration.save_trust(trust, folder)
+    settings = settings_of(judge)
+    with TimedBar() as bar, open_cache(cache) as kept:
+        trust, path = Evaluator(Path(), kept, tell=_telling(bar)).calibrate(settings)
     note(tr("Kept in {path}; reports of this judge carry it.", path=path))
     if as_json:
         emit_json(trust_json(trust))
     else:
-        from localrag.cli.eval_show import print_trust
-
         print_trust(trust)
 
 
@@ -269,11 +240,9 @@ def make(
     library: Path,
 ) -> None:
     """Draft, write each question as soon as it stands."""
-    from localrag.cli import eval_work as work
     from localrag.errors import UsageError
-    from localrag.evaluation.judging.drafting import draft
-    from localrag.evaluation.judging.judge import Judge
-    from localrag.evaluation.remembered import CallStore
+    from localrag.evaluator.evaluator import Evaluator, open_cache, settings_of
+    from localrag.system.files import create_file
 
     if output is not None and output.exists():
         raise UsageError(
@@ -281,30 +250,24 @@ def make(
             hint="It may hold your edits: name another file, or remove it first.",
             path=output,
         )
-    settings = work.settings_of(judge)
+    _check_outputs((), output)
+    settings = settings_of(judge)
     none = count // 5 if unanswerable is None else min(unanswerable, count)
-    folder = cache or work.cache_folder()
     made = Counter[bool]()
-    with (
-        CallStore(folder / work.CALLS_FILE) as store,
-        work.open_pipeline(settings, library, documents, folder, store) as pipeline,
-        work.open_judge(settings, store) as opened,
-        work.writing(output) as write,
-        work.Progress(tr("Drafting questions")) as progress,
-    ):
-        grading = Judge(opened.model, opened.model.chooser, reasons=False)
-        progress(0, count, None)
-        for one in draft(
-            pipeline.passages(),
-            opened.model,
-            grading,
-            lambda question: [context.text for context in pipeline.find(question)],
-            answerable=count - none,
-            unanswerable=none,
-        ):
+    with TimedBar() as bar, open_cache(cache) as kept, ExitStack() as stack:
+        evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
+        file: TextIOWrapper | None = None
+        for one in evaluator.draft(settings, answerable=count - none, unanswerable=none):
             made[one.answerable] += 1
-            write(as_json(one.row()))
-            progress.steady(made.total(), count)
+            line = as_json(one.row())
+            if output is None:
+                say(line)
+                continue
+            if file is None:  # not before there is something to keep
+                opened = TextIOWrapper(create_file(output), encoding="utf-8", newline="\n")
+                file = stack.enter_context(opened)
+            file.write(line + "\n")
+            file.flush()
     if made.total() < count:
         note(
             tr(
@@ -319,26 +282,30 @@ def make(
     note(tr("Drafts by a model: read and mend each before you rely on it."))
 
 
-def _write_page(path: Path, report: Report) -> None:
-    from localrag.presentation.reports import render_page
-    from localrag.system.files import write_output
+def _telling(bar: TimedBar) -> Tell:
+    """Shows how an evaluation goes on; what it has to say it says once."""
+    from localrag.evaluation.events import Event, Progressed
+    from localrag.presentation.reports import event_text
 
-    with named_output(path):
-        write_output(path, render_page(report))
-    note(tr("The page is in {path}.", path=path))
+    said: set[str] = set()
+
+    def tell(event: Event) -> None:
+        text = event_text(event)
+        if isinstance(event, Progressed):
+            bar.show(text, event.done, event.total, event.left)
+        elif text not in said:
+            said.add(text)
+            note(text)
+
+    return tell
 
 
-def _files_of(documents: tuple[Path, ...]) -> Iterator[Path]:
-    for path in documents:
-        yield from path.rglob("*") if path.is_dir() else (path,)
-
-
-def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None) -> None:
+def _check_outputs(inputs: Iterable[Path], *outputs: Path | None) -> None:
     """Raises `UsageError` for a file that cannot or must not be written, before hours are spent."""
     from localrag.errors import UsageError
 
     taken = {path.resolve() for path in inputs}
-    for path in filter(None, (page, table)):
+    for path in filter(None, outputs):
         if path.resolve() in taken:
             raise UsageError(
                 "{path} would be overwritten by the report.",
@@ -352,15 +319,3 @@ def _check_outputs(inputs: Sequence[Path], page: Path | None, table: Path | None
                 hint="Give the path of a file in a folder that exists and that you may write to.",
                 path=path,
             )
-
-
-def _write_table(path: Path, report: Report) -> None:
-    from localrag.presentation.csv_table import write_csv
-    from localrag.system.files import write_output
-
-    table = StringIO(newline="")
-    write_csv(report, table)
-    with named_output(path):
-        # With a mark at the beginning, without which Excel takes Chinese for Latin letters.
-        write_output(path, table.getvalue().encode("utf-8-sig"))
-    note(tr("The table is in {path}.", path=path))

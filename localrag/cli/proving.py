@@ -299,38 +299,19 @@ def _stages(
             rag.ask(question, mode="self-rag")
 
     yield "self-rag", self_rag
-    yield "eval", lambda: _evaluate(rag, settings, folder)
+    yield "eval", lambda: _evaluate(rag, folder / "evaluation")
     yield "check", lambda: _check(folder / "library", settings)
     yield "doctor", lambda: _doctor(folder / "library")
     yield "remove", lambda: rag.remove([folder / "samples"])
 
 
-def _evaluate(rag: LocalRAG, settings: Settings, folder: Path) -> None:
-    """Answers and a judge's verdicts on them, as `localrag eval run` makes them.
-
-    By the model that is loaded already: a second one might not fit into the memory.
-    """
-    from localrag.cli.eval_work import LibraryPipeline, PipelineModel
+def _evaluate(rag: LocalRAG, folder: Path) -> None:
+    """Answers, a judge's verdicts on them, and the report."""
     from localrag.evaluation.dataset import Sample
-    from localrag.evaluation.judging.judge import Judge
-    from localrag.evaluation.remembered import CallStore, RememberedModel
-    from localrag.evaluation.reports.report import Report
-    from localrag.evaluation.runs import answers, evaluate
-    from localrag.evaluation.scoring import Scorer
     from localrag.presentation.reports import render_page, report_json
 
-    def unheard(done: int, total: int, left: float | None) -> None:
-        """Nobody watches the progress."""
-
     samples = [Sample(str(number), question) for number, question in enumerate(QUESTIONS, 1)]
-    with CallStore(folder / "calls.sqlite") as store:
-        pipeline = LibraryPipeline(rag, PipelineModel(settings, store))
-        given = answers(samples, pipeline, store, "samples", unheard)
-        judging = RememberedModel(rag.model.llm, rag.model.scorer, "samples", store)
-        judge = Judge(judging, judging.chooser, reasons=False)
-        scorer = Scorer(judge, rag.embedder, ["faithfulness"])
-        run = evaluate("samples", samples, given, scorer, unheard)
-    report = Report("samples", judging.name, None, (run,))
+    report = rag.evaluate(samples, metrics=["faithfulness"], reasons=False, cache=folder)
     report_json(report)
     render_page(report)
 

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
+from difflib import SequenceMatcher
+from functools import partial
 from pathlib import PurePath
 
-from localrag.evaluation.dataset import Context
+from localrag.evaluation.metric import Case, Metric, Missing, metric
+from localrag.evaluation.tokens import tokens
 from localrag.text.language import detect
-
-_TOKEN = re.compile(
-    r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af]"
-    r"|[^\W_\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af]+"
-)
-_ARTICLES = frozenset(("a", "an", "the"))
-MARKER = re.compile(r" ?\[(\d{1,3})\]")
-"""A citation in an answer."""
-
-
-def tokens(text: str) -> list[str]:
-    """What EM and F1 compare: Chinese characters and lower-case words, nothing of punctuation.
-
-    NFKC first, so that full-width digits and letters equal the common ones; citation markers and
-    English articles are left out.
-    """
-    folded = unicodedata.normalize("NFKC", MARKER.sub("", text)).lower()
-    return [token for token in _TOKEN.findall(folded) if token not in _ARTICLES]
 
 
 def exact_match(answer: str, reference: str) -> float:
@@ -51,40 +34,44 @@ def f1(answer: str, reference: str) -> float:
     if detect(reference) == "en":
         common = sum((Counter(given) & Counter(wanted)).values())
     else:
-        common = _longest_common_run(given, wanted)
+        common = SequenceMatcher(None, given, wanted, autojunk=False).find_longest_match().size
     return 2 * common / (len(given) + len(wanted))
-
-
-def page_reciprocal_rank(
-    contexts: Sequence[Context], source: str, page: int | None
-) -> float | None:
-    """1 / rank of the first context from the page that holds the answer, 0 where none is.
-
-    Files are compared by name. With `page` None any page of the file will do. None where the
-    contexts do not say where they come from.
-    """
-    if not source or not any(context.source for context in contexts):
-        return None
-    for rank, context in enumerate(contexts, start=1):
-        same = _name(context.source) == _name(source)
-        if same and (page is None or context.first_page <= page <= context.last_page):
-            return 1.0 / rank
-    return 0.0
 
 
 def _name(source: str) -> str:
     return PurePath(source.replace("\\", "/")).name
 
 
-def _longest_common_run(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest contiguous run that both sequences have."""
-    best = 0
-    before = [0] * (len(other) + 1)
-    for left in one:
-        row = [0] * (len(other) + 1)
-        for place, right in enumerate(other, start=1):
-            if left == right:
-                row[place] = before[place - 1] + 1
-                best = max(best, row[place])
-        before = row
-    return best
+def _best(compare: Callable[[str, str], float], case: Case) -> float:
+    """Over all reference answers, as SQuAD and CMRC 2018 have it."""
+    return max(compare(case.response.answer, reference) for reference in case.sample.references)
+
+
+@metric("拒答正确性", "answerability")
+def refusal(case: Case) -> float:
+    """Whether an answer was given where there is one, and refused where there is none."""
+    return float(case.refused != case.sample.answerable)
+
+
+@metric("页面倒数排名", "contexts", "answerable", formerly="page_rank")
+def page_reciprocal_rank(case: Case) -> float | Missing:
+    """1 / rank of the first context from the page that holds the answer, 0 where none is.
+
+    Files are compared by name. Where no page is known any page of the file will do. Undefined
+    where the contexts do not say where they come from.
+    """
+    contexts, sample = case.response.contexts or (), case.sample
+    if not sample.source or not any(context.source for context in contexts):
+        return "undefined"
+    for rank, context in enumerate(contexts, start=1):
+        same = _name(context.source) == _name(sample.source)
+        if same and (sample.page is None or context.first_page <= sample.page <= context.last_page):
+            return 1.0 / rank
+    return 0.0
+
+
+METRICS = (
+    Metric("exact_match", "完全匹配", ("reference", "answerable"), partial(_best, exact_match)),
+    Metric("f1", "F1", ("reference", "answerable"), partial(_best, f1)),
+    *(refusal, page_reciprocal_rank),
+)

@@ -14,9 +14,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from localrag.errors import UsageError
+
+S = TypeVar("S")
 
 HINT = (
     "A data set is a JSON, JSONL or CSV file with a question a row; answer, contexts (a list), "
@@ -88,7 +90,7 @@ def read_dataset(path: Path) -> list[Sample]:
     return samples
 
 
-def evenly(samples: list[Sample], count: int | None) -> list[Sample]:
+def evenly(samples: list[S], count: int | None) -> list[S]:
     """So many of the samples, taken evenly from first to last; None for all."""
     if count is None or count >= len(samples):
         return samples

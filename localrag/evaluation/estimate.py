@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from localrag.evaluation.dataset import Sample
 from localrag.evaluation.judging.statements import sentences
+from localrag.evaluation.metric import Workload
+from localrag.evaluation.scoring import METRICS
 from localrag.models.llms.base import LLM, Options
 from localrag.types import Message
 
-# Tokens of the judge's prompts beside the text they are about, counted with the starter model.
-_STATEMENT, _REWRITE, _USEFUL, _EVASIVE, _ASKED = 80, 260, 190, 170, 210
-# Tokens that it writes.
-_REWRITTEN, _QUESTIONS, _REASON = 45, 70, 30
-_REWRITE_SHARE, _AGAINST_SHARE = 0.6, 0.3
-"""Of all statements: made by the model rather than taken as they are; found not supported."""
 _ANSWER_PROMPT, _ANSWER, _ANSWER_SENTENCES = 150, 80, 2
+PASSAGE_TOKENS = 190
+"""Of the language model, in a passage of the default size."""
 _GRADE = 90
 """Tokens of a passage's grade, beside the passage."""
 
@@ -59,40 +57,31 @@ def estimate_seconds(
     speed: Speed,
     *,
     passages: int,
-    passage_tokens: int,
     graded: int = 0,
-    judged: bool,
+    metrics: Iterable[str],
     reasons: bool,
 ) -> float:
     """Seconds for one configuration where nothing is remembered from an earlier run.
 
-    Where a sample brings no contexts, `passages` of `passage_tokens` each are reckoned with, and
-    `graded` passages that the model reads one by one before it answers.
+    Where a sample brings no contexts, so many `passages` are reckoned with, and `graded` passages
+    that the model reads one by one before it answers.
     """
+    costs = {cost for name in metrics if (cost := METRICS[name].cost)}
     reading = writing = 0.0
     for sample in samples:
-        number = passages if sample.contexts is None else len(sample.contexts)
-        texts = passages * passage_tokens
+        number, texts = passages, float(passages * PASSAGE_TOKENS)
         if sample.contexts is not None:
+            number = len(sample.contexts)
             texts = sum(rough_tokens(context.text) for context in sample.contexts)
-        spoken = _ANSWER_SENTENCES
+        statements = _ANSWER_SENTENCES
         if sample.answer is None:
-            reading += texts + _ANSWER_PROMPT + graded * (passage_tokens + _GRADE)
+            reading += texts + _ANSWER_PROMPT + graded * (PASSAGE_TOKENS + _GRADE)
             writing += _ANSWER
         else:
-            spoken = len(sentences(sample.answer))
-        if not judged:
-            continue
+            statements = len(sentences(sample.answer))
         references = len(sentences(sample.reference)) if sample.answerable is not False else 0
-        statements = spoken + references
-        reading += texts + statements * (_STATEMENT + _REWRITE_SHARE * _REWRITE)
-        reading += spoken * (_STATEMENT + texts / max(number, 1))  # citations
-        writing += statements * _REWRITE_SHARE * _REWRITTEN
-        reading += _EVASIVE + _ASKED
-        writing += _QUESTIONS
-        if references:
-            reading += texts + number * references * _USEFUL
-        if reasons:
-            reading += statements * _AGAINST_SHARE * _STATEMENT
-            writing += statements * _AGAINST_SHARE * _REASON
+        work = Workload(texts, number, statements, references, reasons)
+        for read, written in (cost(work) for cost in costs):
+            reading += read
+            writing += written
     return reading / speed.reading + writing / speed.writing

@@ -8,10 +8,11 @@ front, which spreadsheets take as "this is text" (OWASP, "CSV Injection").
 from __future__ import annotations
 
 import csv
+import io
 import unicodedata
-from typing import TextIO
 
-from localrag.evaluation.reports.report import Report
+from localrag.evaluation.results import Report
+from localrag.presentation.reports import with_old_names
 from localrag.printable import as_text
 
 _SIGNS = frozenset("=+-@＝＋－＠")
@@ -32,11 +33,12 @@ def cell(value: str | float | bool | None) -> str | float:
     return f"'{text}" if seen in _SIGNS or value[:1] in _BREAKS else text
 
 
-def write_csv(report: Report, file: TextIO) -> None:
-    """Write the table; `file` is open as text with `newline=""`.
+def csv_table(report: Report) -> bytes:
+    """The table, in UTF-8 with a mark, without which Excel takes Chinese for Latin letters.
 
     Columns: run, id, question, answerable, reference, answer, refused, seconds, sources of the
     passages (one a line, with the page), and each metric, empty where it is not defined.
+    One that was renamed has a last column of its former name until the next release.
     """
     rows: list[dict[str, str | float | bool | None]] = [
         {
@@ -53,10 +55,12 @@ def write_csv(report: Report, file: TextIO) -> None:
                 for context in one.response.contexts or ()
             ),
         }
-        | {metric: score.value for metric, score in one.scores.items()}
+        | with_old_names({metric: score.value for metric, score in one.scores.items()})
         for run in report.runs
         for one in run.scored
     ]
+    file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(rows[0])
     writer.writerows([cell(value) for value in row.values()] for row in rows)
+    return file.getvalue().encode("utf-8-sig")

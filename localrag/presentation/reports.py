@@ -8,17 +8,20 @@ from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
+from localrag.evaluation import events
+from localrag.evaluation.advice import Cause, Trial, bad_cases
 from localrag.evaluation.dataset import Context
 from localrag.evaluation.judging.calibration import MetricTrust, Trust
-from localrag.evaluation.judging.judge import Judged
-from localrag.evaluation.reports.advice import Cause, Trial, bad_cases
-from localrag.evaluation.reports.report import Report
-from localrag.evaluation.runs import Difference, EvaluatedRun, Summary, differences
-from localrag.evaluation.scoring import Score, Scored
-from localrag.messages import tr
+from localrag.evaluation.judging.judgements import Judged, Judgement
+from localrag.evaluation.metric import Score
+from localrag.evaluation.results import Difference, EvaluatedRun, Report, Summary, differences
+from localrag.evaluation.scoring import METRICS, Scored
+from localrag.messages import interface_language, tr
 from localrag.presentation import pages
+from localrag.presentation.durations import duration
 from localrag.presentation.plots import COLOURS, Markup, Row, chart
-from localrag.presentation.records import plain
+from localrag.presentation.records import picked, plain
+from localrag.presentation.steps import note_text
 
 
 def render_page(report: Report) -> str:
@@ -42,13 +45,15 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
     for number, run in enumerate(runs):
         for one in run.summaries():
             shown = "–" if one.mean is None else f"{one.mean:.2f}  n={one.scored}"
-            means.setdefault(one.name, []).append(Row(number, shown, one.mean, one.interval))
+            means.setdefault(metric_title(one.name), []).append(
+                Row(number, shown, one.mean, one.interval)
+            )
             dots = [
                 (value, f"{scored.sample.question}: {value:.2f}")
                 for scored in run.scored
                 if (value := scored.scores[one.name].value) is not None
             ]
-            scores.setdefault(one.name, []).append(Row(number, dots=dots))
+            scores.setdefault(metric_title(one.name), []).append(Row(number, dots=dots))
     title = tr("Means with their 95% intervals")
     yield title, chart(title, means.items())
     title = tr("Every question's score")
@@ -65,6 +70,21 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
             dots = [(one / slowest, f"{one:.1f} s") for one in seconds]
             times.append((run.name, [Row(number, median, dots=dots)]))
         yield title, chart(title, times, ((0.0, "0 s"), (1.0, f"{slowest:.1f} s")))
+
+
+def metric_title(name: str) -> str:
+    """What a metric is called."""
+    return METRICS[name].chinese if interface_language() == "zh" else METRICS[name].english
+
+
+def reason(judgement: Judgement) -> str:
+    """Why the judge found against something, or could not say; "" where it gave no reason."""
+    match judgement.unread:
+        case "reply":
+            return tr("The judge's reply could not be read.")
+        case "too long":
+            return tr("Too long for the judge's context window.")
+    return judgement.reason
 
 
 def remarks(report: Report) -> list[str]:
@@ -98,7 +118,7 @@ def remarks(report: Report) -> list[str]:
         said.append(
             tr(
                 "Not ranked by {metrics}, for the difference there is within chance: {pairs}.",
-                metrics=tr(", ").join(metrics),
+                metrics=tr(", ").join(map(metric_title, metrics)),
                 pairs=tr("; ").join(tr("{one} and {other}", one=a, other=b) for a, b in pairs),
             )
         )
@@ -118,9 +138,10 @@ def trust_remarks(trust: Trust) -> list[str]:
         tr(
             "{metric}: the right answer scores above the wrong or evasive one in {ordering:.0%} of "
             "the pairs [{low:.2f}, {high:.2f}].",
+            metric=metric_title(one.metric),
+            ordering=one.ordering,
             low=one.ordering_interval[0],
             high=one.ordering_interval[1],
-            **asdict(one),
         )
         for one in trust.metrics
         if one.ordering_interval is not None
@@ -133,7 +154,7 @@ def trust_remarks(trust: Trust) -> list[str]:
 def _untrusted(metrics: Sequence[str]) -> str:
     return tr(
         "This judge does not clearly beat chance on {metrics}: do not rely on them.",
-        metrics=tr(", ").join(metrics),
+        metrics=tr(", ").join(map(metric_title, metrics)),
     )
 
 
@@ -144,13 +165,14 @@ def difference(one: Difference) -> str:
         "{metric}: {better} is better than {worse} by {mean:.3f} [{low:.3f}, {high:.3f}].",
         low=low,
         high=high,
-        **asdict(one),
+        **asdict(one) | {"metric": metric_title(one.metric)},
     )
 
 
 def trial(one: Trial) -> str:
     """What another run made of a bad case."""
-    return tr("Tried: {metric} is {after:.2f} with {run}, and was {before:.2f}.", **asdict(one))
+    values = asdict(one) | {"metric": metric_title(one.metric)}
+    return tr("Tried: {metric} is {after:.2f} with {run}, and was {before:.2f}.", **values)
 
 
 def explain(cause: Cause) -> tuple[str, str]:
@@ -185,6 +207,47 @@ def explain(cause: Cause) -> tuple[str, str]:
         ),
     }
     return causes[cause]
+
+
+def event_text(event: events.Event) -> str:
+    """What an evaluation tells while it works."""
+    match event:
+        case events.Estimated(questions, configurations, seconds):
+            return tr(
+                "{count} question(s), {runs} configuration(s): about {time}; what an earlier run "
+                "has paid for is not done again.",
+                count=questions,
+                runs=configurations,
+                time=duration(seconds),
+            )
+        case events.Progressed("answers", name):
+            return tr("Answers of {name}", name=name)
+        case events.Progressed("scores", name):
+            return tr("Scores of {name}", name=name)
+        case events.Progressed("calibration"):
+            return tr("Grading the labelled set")
+        case events.Progressed():
+            return tr("Drafting questions")
+        case events.Withheld(answers):
+            return tr(
+                "{count} answers are not judged: their passages are of private documents, or of "
+                "unknown origin, and the judge is on another machine.",
+                count=answers,
+            )
+        case events.NotRead(source):
+            return tr("Not read: {path}", path=source)
+        case events.CutOtherwise():
+            return tr(
+                "The library was cut with other settings of [chunking]: it is evaluated as it is. "
+                "`localrag rebuild` cuts it anew."
+            )
+        case events.IndexDamaged(path):
+            return tr(
+                "{name} was damaged, or not made under this account by this version; it is being "
+                "built anew from the catalogue.",
+                name=path.name,
+            )
+    return note_text(event)
 
 
 def not_calibrated() -> str:
@@ -227,7 +290,7 @@ def trust_table(trust: Trust) -> Iterator[tuple[str, ...]]:
     for one in trust.metrics:
         low, high = one.kappa_interval
         yield (
-            one.metric,
+            metric_title(one.metric),
             str(one.items),
             f"{one.accuracy:.2f}",
             f"{one.kappa:.2f} [{low:.2f}, {high:.2f}]",
@@ -242,12 +305,15 @@ def trust_table(trust: Trust) -> Iterator[tuple[str, ...]]:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """The report as plain data; `metrics` are those of the first run."""
+    """The report as plain data; `metrics` are those of the first run.
+
+    A metric that was renamed stands there under its former name, too, until the next release.
+    """
     first = report.runs[0]
     calibration = None
     if report.trust is not None:
         calibration = trust_json(report.trust) | {"untrustworthy": list(report.untrusted())}
-    return {
+    table: dict[str, Any] = {
         "dataset": report.dataset,
         "questions": len(first.scored),
         "judge": report.judge or None,
@@ -269,6 +335,22 @@ def report_json(report: Report) -> dict[str, Any]:
         "differences": [plain(one) | {"ranked": one.ranked} for one in differences(report.runs)],
         "wrote_the_answers_itself": list(report.own_work),
     }
+    return dict(with_old_names(table))
+
+
+def with_old_names(value: Any) -> Any:
+    """What stands under the name of a renamed metric, under its former one as well."""
+    old = {name: metric.formerly for name, metric in METRICS.items() if metric.formerly}
+    if isinstance(value, dict):
+        table = {name: with_old_names(item) for name, item in value.items()}
+        return table | {old[name]: table[name] for name in old if name in table}
+    if not isinstance(value, list):
+        return value
+    items = [with_old_names(item) for item in value]
+    for key in ("name", "metric"):
+        renamed = [one for one in items if isinstance(one, dict) and one.get(key) in old]
+        items += [one | {key: old[one[key]]} for one in renamed]
+    return items
 
 
 def trust_json(trust: Trust) -> dict[str, Any]:
@@ -298,7 +380,7 @@ def _scored(scored: Scored) -> dict[str, Any]:
         "contexts": plain(response.contexts or ()),
         "statements": [_judged(one) for one in evidence.statements],
         "reference_statements": [_judged(one) for one in evidence.reference],
-        "useful_contexts": [plain(one.finding) for one in evidence.contexts],
+        "useful_contexts": [plain(one.judgement) for one in evidence.contexts],
         "citations": [_judged(one) for one in evidence.citations],
         "asked": [{"question": text, "cosine": cosine} for text, cosine in evidence.asked],
         "evasive": evidence.evasive.verdict if evidence.evasive else None,
@@ -306,5 +388,10 @@ def _scored(scored: Scored) -> dict[str, Any]:
 
 
 def _judged(one: Judged) -> dict[str, Any]:
-    finding: dict[str, Any] = plain(one.finding)
-    return {"text": one.text} | finding
+    judgement: dict[str, Any] = plain(one.judgement)
+    return {"text": one.text} | judgement
+
+
+@plain.register
+def _(judgement: Judgement) -> dict[str, Any]:
+    return picked(judgement, "verdict", "probability") | {"reason": reason(judgement)}

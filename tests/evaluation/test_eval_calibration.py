@@ -13,12 +13,12 @@ from fakes import HashEmbedder
 from judging_llm import JudgingLLM
 
 from localrag import factory
-from localrag.cli.eval_work import model_fingerprint
 from localrag.config.settings import Settings
 from localrag.errors import UsageError
 from localrag.evaluation.judging import calibration
 from localrag.evaluation.judging.gold_set import METRICS, GoldItem, gold_items
 from localrag.evaluation.judging.judge import Judge
+from localrag.evaluator.pipeline import model_fingerprint
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 
 

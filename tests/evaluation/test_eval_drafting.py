@@ -9,17 +9,17 @@ from itertools import pairwise
 import pytest
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.dataset import read_dataset
-from localrag.evaluation.judging.drafting import Draft, Passage, draft, spread
+from localrag.evaluation.dataset import Context, read_dataset
+from localrag.evaluation.judging.drafting import Draft, draft, spread
 from localrag.evaluation.judging.judge import Judge
 from localrag.models.llms.choices import LogitChooser
 
-MILL = Passage(
+MILL = Context(
     "The Thorn mill was built in 1820. It has two floors and ground rye for the monastery. " * 2,
     "mill.pdf",
     3,
 )
-LAKE = Passage(
+LAKE = Context(
     "白鹤滩湖位于县城以北，每年冬天有数千只天鹅在此越冬，湖的北岸设有观鸟站。" * 3, "lake.md", 1
 )
 YES = {"Yes": 0.9, "No": 0.1, "是": 0.9, "否": 0.1}
@@ -32,7 +32,7 @@ def reply(question: str, answer: str = "") -> str:
 
 
 def drafts(
-    model: ScriptedLLM, passages: Sequence[Passage], answerable: int, unanswerable: int = 0
+    model: ScriptedLLM, passages: Sequence[Context], answerable: int, unanswerable: int = 0
 ) -> list[Draft]:
     return list(
         draft(
@@ -50,7 +50,7 @@ def test_a_draft_keeps_its_page_and_can_be_evaluated(tmp_path) -> None:  # type:
     good = reply("When was the Thorn mill built?", "The Thorn mill was built in 1820.")
     zh = reply("白鹤滩湖的观鸟站在哪里？", "观鸟站在湖的北岸。")
     found = drafts(ScriptedLLM([good, zh], [YES, YES]), [MILL, LAKE], 2)
-    assert [(one.language, one.answerable, one.passage.page) for one in found] == [
+    assert [(one.language, one.answerable, one.passage.first_page) for one in found] == [
         ("en", True, 3),
         ("zh", True, 1),
     ]
@@ -109,13 +109,13 @@ def test_the_same_question_is_kept_once() -> None:
 
 
 def test_passages_too_short_or_long_are_not_asked_about() -> None:
-    passages = [Passage("Short.", "a", 1), Passage("x " * 3000, "b", 1)]
+    passages = [Context("Short.", "a", 1, 1), Context("x " * 3000, "b", 1, 1)]
     assert drafts(ScriptedLLM(), passages, 2) == []
 
 
 def test_every_beginning_is_spread_over_the_documents() -> None:
-    passages = [Passage(str(number), "a", number) for number in range(100)]
-    first = sorted(one.page for one in spread(passages)[:10])
+    passages = [Context(str(number), "a", number, number) for number in range(100)]
+    first = sorted(one.first_page for one in spread(passages)[:10])
     assert len(set(first)) == 10
     assert max(b - a for a, b in pairwise(first)) <= 18
-    assert sorted(one.page for one in spread(passages)) == list(range(100))
+    assert sorted(one.first_page for one in spread(passages)) == list(range(100))

@@ -11,6 +11,7 @@ from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.presentation.reports import reason
 
 YES, NO = {"Yes": 0.9, "No": 0.1}, {"Yes": 0.2, "No": 0.8}
 
@@ -109,7 +110,8 @@ def test_a_long_context_is_judged_in_parts_and_nothing_is_left_out() -> None:
 def test_what_leaves_no_room_is_unreadable_and_says_so() -> None:
     finding = reading(ScriptedLLM(context_window=256)).supported(["text"], ["x" * 2000], "en")[0]
     assert finding.verdict is None
-    assert "Too long" in finding.reason
+    assert finding.unread == "too long"
+    assert "Too long" in reason(finding)
 
 
 def test_reasons_are_asked_for_negative_verdicts_only() -> None:

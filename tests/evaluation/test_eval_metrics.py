@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from localrag.evaluation import agreement
+from localrag.evaluation import statistics
 from localrag.evaluation.answer_metrics import exact_match, f1, page_reciprocal_rank
-from localrag.evaluation.dataset import Context
-from localrag.evaluation.judging.metrics import (
-    answer_relevancy,
-    citation_precision,
-    citation_recall,
-    context_precision,
-    context_recall,
-    faithfulness,
-)
+from localrag.evaluation.dataset import Context, Sample
+from localrag.evaluation.judging.metrics import average_precision, mean_relevancy, share
+from localrag.evaluation.metric import Case, Response
 from localrag.rag.refusals import refuses
 
 
 def test_one_of_two_statements_is_half() -> None:
-    assert faithfulness([True, False]) == 0.5
-    assert context_recall([True, False]) == 0.5
+    assert share([True, False]) == 0.5
 
 
 def test_context_precision_of_0_1_1_is_583() -> None:
-    assert context_precision([False, True, True]) == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert round(context_precision([False, True, True]) or 0, 3) == 0.583
+    assert average_precision([False, True, True]) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert average_precision([False, True, True]) == pytest.approx(0.583, abs=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -34,23 +28,20 @@ def test_context_precision_of_0_1_1_is_583() -> None:
     [([True], 1.0), ([True, False], 1.0), ([False, True], 0.5), ([False, False], 0.0)],
 )
 def test_context_precision_of_short_rankings(verdicts: list[bool], value: float) -> None:
-    assert context_precision(verdicts) == value
+    assert average_precision(verdicts) == value
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [faithfulness, context_recall, context_precision, citation_precision, citation_recall],
-)
+@pytest.mark.parametrize("metric", [share, average_precision])
 def test_nothing_or_something_unread_is_neither_0_nor_nan(metric: object) -> None:
-    assert metric([]) is None  # type: ignore[operator]
-    assert metric([True, None]) is None  # type: ignore[operator]
+    assert metric([]) == "undefined"  # type: ignore[operator]
+    assert metric([True, None]) == "unreadable"  # type: ignore[operator]
 
 
 def test_relevancy_counts_evasive_answers_as_0() -> None:
-    assert answer_relevancy([0.9, 0.6, 0.3], [False, False, True]) == pytest.approx(0.5)
-    assert answer_relevancy([0.9, 0.9, 0.9], [True] * 3) == 0.0
-    assert answer_relevancy([], []) is None
-    assert answer_relevancy([0.9], [None]) is None
+    assert mean_relevancy([0.9, 0.6, 0.3], False) == pytest.approx(0.6)
+    assert mean_relevancy([0.9, 0.9, 0.9], True) == 0.0
+    assert mean_relevancy([], False) == "undefined"
+    assert mean_relevancy([0.9], None) == "unreadable"
 
 
 @pytest.mark.parametrize(
@@ -94,31 +85,40 @@ def test_refusals_are_recognised(answer: str, refusal: bool) -> None:
     assert refuses(answer) is refusal
 
 
+def page_rank(contexts: list[Context], source: str, page: int | None) -> float | None:
+    sample = Sample("1", "q", source=source, page=page)
+    return page_reciprocal_rank.score(Case(sample, Response("a", tuple(contexts)), False)).value
+
+
 def test_rank_of_the_right_page() -> None:
     found = [
         Context("a", "other.pdf", 1, 1),
         Context("b", "/home/x/book.pdf", 3, 4),
         Context("c", "/home/x/book.pdf", 9, 9),
     ]
-    assert page_reciprocal_rank(found, "book.pdf", 4) == 0.5
-    assert page_reciprocal_rank(found, "book.pdf", 9) == pytest.approx(1 / 3)
-    assert page_reciprocal_rank(found, "C:\\texts\\book.pdf", None) == 0.5
-    assert page_reciprocal_rank(found, "book.pdf", 5) == 0.0
-    assert page_reciprocal_rank([Context("a")], "book.pdf", 5) is None
-    assert page_reciprocal_rank(found, "", None) is None
+    assert page_rank(found, "book.pdf", 4) == 0.5
+    assert page_rank(found, "book.pdf", 9) == pytest.approx(1 / 3)
+    assert page_rank(found, "C:\\texts\\book.pdf", None) == 0.5
+    assert page_rank(found, "book.pdf", 5) == 0.0
+    assert page_rank([Context("a")], "book.pdf", 5) is None
+    assert page_rank(found, "", None) is None
 
 
 def test_kappa_is_agreement_beyond_chance() -> None:
     labels = np.array([True, True, False, False, True, False, False, False, True, False])
     # Cohen's own arithmetic: p_o = .7, shares .5 and .4, p_e = .2 + .3 = .5, kappa .4.
     verdicts = np.array([True, True, True, False, False, True, False, False, True, False])
-    assert agreement.accuracy(verdicts, labels) == pytest.approx(0.7)
-    assert agreement.cohens_kappa(verdicts, labels) == pytest.approx(0.4)
-    assert agreement.cohens_kappa(labels, labels) == 1.0
-    assert agreement.cohens_kappa(np.full(10, True), np.full(10, True)) == 0.0
-    low, high = agreement.kappa_interval(verdicts, labels)
+    assert statistics.accuracy(verdicts, labels) == pytest.approx(0.7)
+    assert statistics.cohens_kappa(verdicts, labels) == pytest.approx(0.4)
+    assert statistics.cohens_kappa(labels, labels) == 1.0
+    assert statistics.cohens_kappa(np.full(10, True), np.full(10, True)) == 0.0
+
+    def kappa(chosen: NDArray[np.intp]) -> float:
+        return statistics.cohens_kappa(verdicts[chosen], labels[chosen])
+
+    low, high = statistics.resampled_interval(kappa, len(labels))
     assert low < 0.4 < high
-    assert agreement.kappa_interval(verdicts, labels) == (low, high)
+    assert statistics.resampled_interval(kappa, len(labels)) == (low, high)
 
 
 def test_calibration_error_by_hand() -> None:
@@ -126,38 +126,40 @@ def test_calibration_error_by_hand() -> None:
     labels = np.array([True, False, False, True])
     # Bin of .1: gap .1, one of four. Bin of .9 and 1.0: 2/3 right, mean 2.8/3, three of four.
     expected = 0.25 * 0.1 + 0.75 * (2.8 / 3 - 2 / 3)
-    assert agreement.calibration_error(probabilities, labels) == pytest.approx(expected)
+    assert statistics.calibration_error(probabilities, labels) == pytest.approx(expected)
 
 
 def test_ordering_counts_pairs() -> None:
     scores = np.array([0.9, 0.5, 0.5, 0.1])
     labels = np.array([True, True, False, False])
-    assert agreement.ordering(scores, labels) == pytest.approx((2 + 1.5) / 4)
-    assert agreement.ordering(scores, np.full(4, True)) == 0.5
+    assert statistics.ordering(scores, labels) == pytest.approx((2 + 1.5) / 4)
+    assert statistics.ordering(scores, np.full(4, True)) == 0.5
 
 
 def test_a_paired_difference_sees_what_hard_questions_hide() -> None:
     hard = np.linspace(0, 0.9, 20)
-    mean, low, high = agreement.paired_difference(list(hard + 0.05), list(hard))
+    mean, low, high = statistics.paired_difference(list(hard + 0.05), list(hard))
     assert mean == pytest.approx(0.05)
     assert 0 < low <= high
     one, other = [1.0, 0.0, 1.0, 1.0, 0.5] * 8, [0.0, 0.5, 0.5, 1.0, 0.5] * 8
-    _, low, high = agreement.paired_difference(one, other)
-    _, lower, higher = agreement.paired_difference(one, other, comparisons=10)
+    _, low, high = statistics.paired_difference(one, other)
+    _, lower, higher = statistics.paired_difference(one, other, comparisons=10)
     assert lower < low < 0.2 < high < higher
     # The half width of 95% is 1.96 standard errors, that of 99.5% is 2.81.
     assert (higher - lower) / (high - low) == pytest.approx(2.81 / 1.96, rel=0.05)
     with pytest.raises(ValueError, match="at least one"):
-        agreement.paired_difference([], [])
+        statistics.paired_difference([], [])
 
 
 def test_the_interval_of_a_mean_is_never_without_width_by_likeness_alone() -> None:
     for count, other in ((1, 0.025), (5, 0.478), (60, 0.940)):
-        assert agreement.mean_interval(np.ones(count)) == pytest.approx((other, 1.0), abs=1e-3)
-        assert agreement.mean_interval(np.zeros(count)) == pytest.approx((0.0, 1 - other), abs=1e-3)
-    low, high = agreement.mean_interval(np.array([0.3]))
+        assert statistics.mean_interval(np.ones(count)) == pytest.approx((other, 1.0), abs=1e-3)
+        assert statistics.mean_interval(np.zeros(count)) == pytest.approx(
+            (0.0, 1 - other), abs=1e-3
+        )
+    low, high = statistics.mean_interval(np.array([0.3]))
     assert (low, high) == pytest.approx((0.0075, 0.9825))
-    low, high = agreement.mean_interval(np.array([0.0, 1.0, 1.0, 0.5] * 10))
+    low, high = statistics.mean_interval(np.array([0.0, 1.0, 1.0, 0.5] * 10))
     assert 0.45 < low < 0.625 < high < 0.8
     with pytest.raises(ValueError, match="at least one"):
-        agreement.mean_interval(np.array([]))
+        statistics.mean_interval(np.array([]))

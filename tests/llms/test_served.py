@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from localrag.cli.eval_work import model_fingerprint
 from localrag.config.settings import OpenAISettings, Settings
+from localrag.evaluator.pipeline import model_fingerprint
 from localrag.models.llms.openai.served import calls_at_once, served
 
 

@@ -10,10 +10,10 @@ from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Ou
 from localrag.evaluation.comparisons.rerankers import Graded
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.judging.calibration import MetricTrust, Trust
-from localrag.evaluation.judging.judge import Finding, Judged
-from localrag.evaluation.reports.report import Report
-from localrag.evaluation.runs import EvaluatedRun
-from localrag.evaluation.scoring import Evidence, Response, Score, Scored
+from localrag.evaluation.judging.judgements import Judged, Judgement
+from localrag.evaluation.metric import Evidence, Response, Score
+from localrag.evaluation.results import EvaluatedRun, Report
+from localrag.evaluation.scoring import Scored
 from localrag.presentation.comparisons import of_modes, of_rerankers
 from localrag.presentation.records import plain
 from localrag.presentation.reports import report_json, trust_json
@@ -143,13 +143,12 @@ def test_a_report_and_its_calibration() -> None:
         kept,
         [*kept, "ordering", "ordering_interval"],
     ]
-    judged = (Judged("Tea.", Finding(True, 0.9, "so")),)
+    judged = (Judged("Tea.", Judgement(True, 0.9, "so")),)
     scored = Scored(
         Sample("1", "q", references=("Tea.",), answerable=True),
         Response("No.", (Context("Tea.", "tea.md", 1, 1),), 2.0),
         {"f1": Score(0.1, "scored"), "refusal": Score(0.0, "scored")},
-        Evidence(judged, judged, judged, judged, (("who?", 0.5),), Finding(False)),
-        1.0,
+        Evidence(judged, judged, judged, judged, asked=(("who?", 0.5),), evasive=Judgement(False)),
         True,
     )
     runs = (EvaluatedRun("a", (scored,)), EvaluatedRun("b", (scored,)))

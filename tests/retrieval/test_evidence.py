@@ -11,7 +11,7 @@ import pytest
 from localrag import factory
 from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval.runs import RememberedQueries, WholePassages, run_retriever
+from localrag.evaluation.retrieval.benchmark import CachedQueries, WholePassages, run_retriever
 from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.retrieval.evidence import (
     WINDOW,
@@ -244,7 +244,7 @@ def _measured(models_dir: Callable[[str], Path], dataset: RetrievalSet) -> dict[
     cache = factory.cache_folder() / "bench"
     vectors = document_vectors(embedder, list(dataset.corpus.values()), cache)
     passages = WholePassages(dataset.corpus, vectors, factory.make_tokenizer(settings))
-    queries = RememberedQueries(embedder)
+    queries = CachedQueries(embedder)
     retrievers = factory.make_retrievers_to_compare(
         settings, queries, passages.vectors, passages.keywords, passages.texts
     )

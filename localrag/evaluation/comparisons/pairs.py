@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from localrag.evaluation.answer_metrics import MARKER
 from localrag.evaluation.comparisons.base import Asked, Output
+from localrag.evaluation.tokens import MARKER
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localrag.errors import ContextOverflowError
-from localrag.evaluation.answer_metrics import MARKER, f1
+from localrag.evaluation.answer_metrics import f1
 from localrag.evaluation.comparisons.base import Asked, Output, Ranked, Variant
+from localrag.evaluation.tokens import MARKER
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render

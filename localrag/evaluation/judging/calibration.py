@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import UsageError
-from localrag.evaluation import agreement
-from localrag.evaluation.judging.gold_set import METRICS, GoldItem, Metric, gold_hash
-from localrag.evaluation.judging.judge import Finding, Judge
-from localrag.evaluation.judging.metrics import answer_relevancy
-from localrag.evaluation.remembered import key_of
+from localrag.evaluation.call_cache import key_of
+from localrag.evaluation.judging.gold_set import METRICS, GoldItem, LabelledMetric, gold_hash
+from localrag.evaluation.judging.judge import Judge
+from localrag.evaluation.judging.judgements import Judgement
+from localrag.evaluation.judging.metrics import asked_back, mean_relevancy
+from localrag.evaluation.scoring import METRICS as ALL_METRICS
+from localrag.evaluation.statistics import (
+    accuracy,
+    calibration_error,
+    cohens_kappa,
+    ordering,
+    resampled_interval,
+)
 from localrag.models.embeddings.base import Embedder
 from localrag.printable import as_json
 from localrag.system.files import make_folder, replace_content
@@ -37,7 +44,7 @@ class MetricTrust:
     share of pairs in which the right answer's score is above the wrong or evasive one's.
     """
 
-    metric: Metric
+    metric: LabelledMetric
     items: int
     unreadable: int
     accuracy: float
@@ -67,7 +74,7 @@ class Trust:
 
     def of(self, metric: str) -> MetricTrust | None:
         """The agreement for a metric; citations are judged as faithfulness is."""
-        name = "faithfulness" if metric.startswith("citation_") else metric
+        name = ALL_METRICS[metric].trusted_as
         return next((one for one in self.metrics if one.metric == name), None)
 
 
@@ -76,7 +83,7 @@ class _Graded:
     """An item with what the judge said."""
 
     item: GoldItem
-    finding: Finding
+    judgement: Judgement
     cosines: Sequence[float]
 
 
@@ -86,18 +93,21 @@ def calibrate(
     judge: Judge,
     embedder: Embedder,
     items: Sequence[GoldItem],
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    done: Callable[[], None] = lambda: None,
 ) -> Trust:
     """Let the judge grade every item and compare with the labels.
 
-    `judge` should write no reasons: none is used. `progress` hears (done, all). Raises
+    `judge` should write no reasons: none is used. `done` is called after each. Raises
     `ValueError` where a metric has no item.
     """
     graded: list[_Graded] = []
-    for number, item in enumerate(items, start=1):
-        cosines = _cosines(judge, embedder, item) if item.task == "evasive" else ()
-        graded.append(_Graded(item, _finding(judge, item), cosines))
-        progress(number, len(items))
+    for item in items:
+        asked = None
+        if item.task == "evasive":
+            asked = asked_back(judge, embedder, item.question, item.answer, item.language)
+        cosines = [cosine for _, cosine in asked or ()]
+        graded.append(_Graded(item, _judgement(judge, item), cosines))
+        done()
     trusts = tuple(
         _trust(metric, [one for one in graded if one.item.metric == metric]) for metric in METRICS
     )
@@ -127,10 +137,8 @@ def load_trust(key: str, folder: Path) -> Trust | None:
         if not place.is_file():
             continue
         try:
-            table: dict[str, Any] = json.loads(place.read_text("utf-8"))
-            metrics = tuple(_loaded(one) for one in table["metrics"])
-            return Trust(table["judge"], table["key"], metrics)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            return msgspec.json.decode(place.read_bytes(), type=Trust)
+        except (OSError, msgspec.MsgspecError) as error:
             raise UsageError(
                 "The calibration {path} cannot be read: {reason}.",
                 hint="Remove it and run `localrag eval calibrate` again.",
@@ -144,15 +152,7 @@ def _file_name(key: str) -> str:
     return f"trust-{key[:16]}.json"
 
 
-def _loaded(table: dict[str, object]) -> MetricTrust:
-    for name in ("kappa_interval", "ordering_interval"):
-        if table[name] is not None:
-            low, high = cast(list[float], table[name])
-            table[name] = (low, high)
-    return MetricTrust(**table)  # type: ignore[arg-type]
-
-
-def _finding(judge: Judge, item: GoldItem) -> Finding:
+def _judgement(judge: Judge, item: GoldItem) -> Judgement:
     if item.task == "useful":
         return judge.useful(item.reference, item.contexts[0], item.language)
     if item.task == "evasive":
@@ -160,27 +160,18 @@ def _finding(judge: Judge, item: GoldItem) -> Finding:
     return judge.supported(item.contexts, [item.statement], item.language)[0]
 
 
-def _cosines(judge: Judge, embedder: Embedder, item: GoldItem) -> list[float]:
-    """Of the question with those made from the answer; none where they could not be read."""
-    questions = judge.questions(item.answer, item.language)
-    if questions is None:
-        return []
-    vectors = embedder.embed_queries([item.question, *questions])
-    return [float(cosine) for cosine in vectors[1:] @ vectors[0]]
-
-
-def _trust(metric: Metric, graded: Sequence[_Graded]) -> MetricTrust:
+def _trust(metric: LabelledMetric, graded: Sequence[_Graded]) -> MetricTrust:
     if not graded:
         raise ValueError(f"no labelled item for {metric}")
     labels = np.array([one.item.label for one in graded])
     # What could not be read is of no use to a person: it counts as the wrong verdict.
     verdicts = np.array(
         [
-            not one.item.label if one.finding.verdict is None else one.finding.verdict
+            not one.item.label if one.judgement.verdict is None else one.judgement.verdict
             for one in graded
         ]
     )
-    probabilities = [one.finding.probability for one in graded]
+    probabilities = [one.judgement.probability for one in graded]
     known = np.array([one for one in probabilities if one is not None], dtype=np.float64)
     hits = verdicts == labels
     kinds = np.array([one.item.kind for one in graded])
@@ -188,13 +179,13 @@ def _trust(metric: Metric, graded: Sequence[_Graded]) -> MetricTrust:
     return MetricTrust(
         metric=metric,
         items=len(graded),
-        unreadable=sum(one.finding.verdict is None for one in graded),
-        accuracy=agreement.accuracy(verdicts, labels),
-        kappa=agreement.cohens_kappa(verdicts, labels),
-        kappa_interval=agreement.kappa_interval(verdicts, labels),
-        calibration_error=(
-            agreement.calibration_error(known, labels) if len(known) == len(graded) else None
+        unreadable=sum(one.judgement.verdict is None for one in graded),
+        accuracy=accuracy(verdicts, labels),
+        kappa=cohens_kappa(verdicts, labels),
+        kappa_interval=resampled_interval(
+            lambda chosen: cohens_kappa(verdicts[chosen], labels[chosen]), len(labels)
         ),
+        calibration_error=(calibration_error(known, labels) if len(known) == len(graded) else None),
         by_kind={str(kind): float(hits[kinds == kind].mean()) for kind in dict.fromkeys(kinds)},
         ordering=order[0] if order else None,
         ordering_interval=order[1] if order else None,
@@ -203,13 +194,13 @@ def _trust(metric: Metric, graded: Sequence[_Graded]) -> MetricTrust:
 
 def _ordering(graded: Sequence[_Graded]) -> tuple[float, tuple[float, float]]:
     """How often the whole metric puts right answers above the others, and its interval."""
-    values: list[float] = []
-    for one in graded:
-        score = answer_relevancy(one.cosines, [one.finding.verdict] * len(one.cosines))
-        values.append(-1.0 if score is None else score)
-    scores = np.array(values)
+    values = [mean_relevancy(one.cosines, one.judgement.verdict) for one in graded]
+    scores = np.array([-1.0 if isinstance(value, str) else value for value in values])
     right: NDArray[np.bool_] = np.array([one.item.kind == "right" for one in graded])
-    return agreement.ordering(scores, right), agreement.ordering_interval(scores, right)
+    interval = resampled_interval(
+        lambda chosen: ordering(scores[chosen], right[chosen]), len(graded)
+    )
+    return ordering(scores, right), interval
 
 
 def _prompts_hash() -> str:

@@ -7,14 +7,20 @@ none of those that the search brings. What fails is dropped and the next passage
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from localrag.evaluation.answer_metrics import tokens
+from localrag.evaluation.dataset import Context
 from localrag.evaluation.judging.judge import Judge
-from localrag.models.llms.base import LLM, Options
+from localrag.evaluation.judging.structured import (
+    fits,
+    object_schema,
+    text_schema,
+    written_object,
+)
+from localrag.evaluation.tokens import tokens
+from localrag.models.llms.base import LLM
 from localrag.prompts import render
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language, detect
@@ -35,30 +41,9 @@ _SPEAKS_OF_TEXT = re.compile(
     re.IGNORECASE,
 )
 _EXAMPLE = re.compile("thorn mill|石桥磨坊", re.IGNORECASE)
-_ANSWERABLE_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {
-        "question": {"type": "string", "minLength": 4, "maxLength": 160},
-        "answer": {"type": "string", "minLength": 1, "maxLength": 300},
-    },
-    "required": ["question", "answer"],
-    "additionalProperties": False,
-}
-_UNANSWERABLE_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"question": {"type": "string", "minLength": 4, "maxLength": 160}},
-    "required": ["question"],
-    "additionalProperties": False,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A passage with where it stands; `page` counts from 1."""
-
-    text: str
-    source: str
-    page: int
+_QUESTION = text_schema(4, 160)
+_ANSWERABLE_SCHEMA = object_schema(question=_QUESTION, answer=text_schema(1, 300))
+_UNANSWERABLE_SCHEMA = object_schema(question=_QUESTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +54,7 @@ class Draft:
     answer: str
     answerable: bool
     language: Language
-    passage: Passage
+    passage: Context
 
     def row(self) -> dict[str, object]:
         """A line of a data set, with the passage that it was made from for whoever edits it."""
@@ -79,13 +64,13 @@ class Draft:
             "has_answer": self.answerable,
             "language": self.language,
             "source": self.passage.source,
-            "page": self.passage.page,
+            "page": self.passage.first_page,
             "passage": self.passage.text,
         }
 
 
 def draft(
-    passages: Sequence[Passage],
+    passages: Sequence[Context],
     llm: LLM,
     judge: Judge,
     find: Callable[[str], Sequence[str]],
@@ -120,13 +105,13 @@ def draft(
                 yield found
 
 
-def spread(passages: Sequence[Passage]) -> list[Passage]:
+def spread(passages: Sequence[Context]) -> list[Context]:
     """All passages in an order of which every beginning is spread evenly over them."""
     places = sorted(range(len(passages)), key=lambda place: place * _GOLDEN % 1.0)
     return [passages[place] for place in places]
 
 
-def _answerable(passage: Passage, llm: LLM, judge: Judge) -> Draft | None:
+def _answerable(passage: Context, llm: LLM, judge: Judge) -> Draft | None:
     language = _language(passage.text)
     task = render("eval_draft_passage", language, passage=passage.text)
     value = _written("eval_draft", task, language, llm, _ANSWERABLE_SCHEMA)
@@ -145,7 +130,7 @@ def _answerable(passage: Passage, llm: LLM, judge: Judge) -> Draft | None:
 
 
 def _unanswerable(
-    passage: Passage, number: int, llm: LLM, judge: Judge, find: Callable[[str], Sequence[str]]
+    passage: Context, number: int, llm: LLM, judge: Judge, find: Callable[[str], Sequence[str]]
 ) -> Draft | None:
     language = _language(passage.text)
     # Left to itself a small model asks for what the passage says; told what to ask for, it does.
@@ -171,14 +156,9 @@ def _written(
         Message("system", render(f"{name}_system", language)),
         Message("user", task),
     ]
-    if llm.count_prompt_tokens(messages) + _REPLY_TOKENS > llm.context_window:
+    if not fits(llm, messages, _REPLY_TOKENS):
         return {}
-    completion = llm.complete(messages, Options(max_tokens=_REPLY_TOKENS, schema=schema))
-    try:
-        value = json.loads(completion.text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return written_object(llm, messages, schema, _REPLY_TOKENS)
 
 
 def _text(value: Mapping[str, object], name: str) -> str:

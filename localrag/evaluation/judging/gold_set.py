@@ -12,26 +12,21 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, get_args
 
 from localrag.text.language import Language
 
-Metric = Literal["faithfulness", "answer_relevancy", "context_recall", "context_precision"]
-METRICS: tuple[Metric, ...] = (
-    "faithfulness",
-    "answer_relevancy",
-    "context_recall",
-    "context_precision",
-)
+LabelledMetric = Literal["faithfulness", "answer_relevancy", "context_recall", "context_precision"]
+METRICS: tuple[LabelledMetric, ...] = get_args(LabelledMetric)
 Kind = Literal["right", "subtly wrong", "unsupported"]
-Task = Literal["support", "useful", "evasive"]
+Question = Literal["support", "useful", "evasive"]
 
 
 @dataclass(frozen=True, slots=True)
 class GoldItem:
     """One labelled verdict; which fields are used depends on the metric."""
 
-    metric: Metric
+    metric: LabelledMetric
     language: Language
     kind: Kind
     contexts: tuple[str, ...] = ()
@@ -48,7 +43,7 @@ class GoldItem:
         return self.kind == "right"
 
     @property
-    def task(self) -> Task:
+    def task(self) -> Question:
         """The kind of verdict that is asked for: `Judge.supported`, `useful` or `evasive`."""
         if self.metric == "answer_relevancy":
             return "evasive"

@@ -8,18 +8,22 @@ What does not fit into the window is judged in parts; nothing is cut off.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from localrag.evaluation.answer_metrics import tokens
-from localrag.evaluation.judging.metrics import Verdict
+from localrag.evaluation.judging.judgements import Judgement
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
-from localrag.messages import tr
-from localrag.models.llms.base import LLM, Options
+from localrag.evaluation.judging.structured import (
+    fits,
+    list_schema,
+    object_schema,
+    text_schema,
+    written_object,
+)
+from localrag.evaluation.tokens import tokens
+from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import ATTEMPTS, Chooser
 from localrag.prompts import YES_NO, render
 from localrag.text.language import Language
@@ -33,50 +37,15 @@ _VERDICT_TOKENS = 32
 _MARGIN = 16
 """Tokens kept free: a text may have a few more tokens in its place than by itself."""
 _SHORTEST_ROOM = 64
+_TOO_LONG = Judgement(None, unread="too long")
 _SAYS_SOMETHING = 3
 """Words or characters of a sentence that can be useful by itself."""
 
-_REASON_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 240}},
-    "required": ["reason"],
-    "additionalProperties": False,
-}
-_QUESTIONS_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {
-        "questions": {
-            "type": "array",
-            "items": {"type": "string", "minLength": 2, "maxLength": 160},
-            "minItems": QUESTIONS,
-            "maxItems": QUESTIONS,
-        }
-    },
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+_REASON_SCHEMA = object_schema(reason=text_schema(1, 240))
+_QUESTIONS_SCHEMA = object_schema(questions=list_schema(text_schema(2, 160), QUESTIONS, QUESTIONS))
 
-Task = Literal["support", "evasive", "draft_answerable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One verdict, None where it could not be read; `probability` of yes where there are logits.
-
-    `reason` says why, where that was asked for.
-    """
-
-    verdict: Verdict
-    probability: float | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A statement, a passage or a citation with what the judge found."""
-
-    text: str
-    finding: Finding
+Question = Literal["support", "evasive", "draft_answerable"]
+"""What the judge is asked; the prompts are called after it."""
 
 
 class Judge:
@@ -114,19 +83,19 @@ class Judge:
 
     def supported(
         self, contexts: Sequence[str], statements: Sequence[str], language: Language
-    ) -> list[Finding]:
+    ) -> list[Judgement]:
         """For each statement, whether it can be inferred from the contexts.
 
         Contexts that do not fit into the window together are judged in parts: a statement is
         supported where any part supports it.
         """
-        findings = [Finding(False, 0.0 if self._chooser.reads_logits else None)] * len(statements)
+        findings = [Judgement(False, 0.0 if self._chooser.reads_logits else None)] * len(statements)
         if not contexts or not statements:
             return findings
         longest = max(statements, key=self._llm.count_tokens)
         parts = self._parts("support", contexts, {"statement": longest}, language)
         if parts is None:
-            return [_too_long()] * len(statements)
+            return [_TOO_LONG] * len(statements)
         for number, part in enumerate(parts):
             text = "\n\n".join(part)
             for place, statement in enumerate(statements):
@@ -139,13 +108,13 @@ class Judge:
             return findings
         text = "\n\n".join(parts[0])
         return [
-            Finding(False, finding.probability, self._reason(text, statement, language))
+            Judgement(False, finding.probability, self._reason(text, statement, language))
             if finding.verdict is False
             else finding
             for statement, finding in zip(statements, findings, strict=True)
         ]
 
-    def useful(self, reference: str, context: str, language: Language) -> Finding:
+    def useful(self, reference: str, context: str, language: Language) -> Judgement:
         """Whether one context helps to arrive at the reference answer.
 
         It does where it bears out at least one sentence of it; a bare "Yes." beside others is
@@ -153,7 +122,7 @@ class Judge:
         found in the text, a small model says yes of many a text that only shares a subject with
         it; whether it can be confirmed, it tells apart (`benchmarks/evaluation.md`).
         """
-        found: Finding | None = None
+        found: Judgement | None = None
         spoken = sentences(reference)
         whole = [sentence for sentence in spoken if len(tokens(sentence)) >= _SAYS_SOMETHING]
         for sentence in whole or spoken or [reference]:
@@ -164,17 +133,17 @@ class Judge:
         assert found is not None, "a reference has at least one sentence"  # noqa: S101
         return found
 
-    def answerable(self, question: str, context: str, language: Language) -> Finding:
+    def answerable(self, question: str, context: str, language: Language) -> Judgement:
         """Whether the exact answer to a question stands in one context."""
         return self._any_part("draft_answerable", context, {"question": question}, language)
 
     def _any_part(
-        self, task: Task, context: str, values: Mapping[str, str], language: Language
-    ) -> Finding:
+        self, task: Question, context: str, values: Mapping[str, str], language: Language
+    ) -> Judgement:
         parts = self._parts(task, [context], values, language)
         if parts is None:
-            return _too_long()
-        finding: Finding | None = None
+            return _TOO_LONG
+        finding: Judgement | None = None
         for part in parts:
             new = self._ask(task, "\n\n".join(part), values, language)
             finding = new if finding is None else _either(finding, new)
@@ -183,11 +152,11 @@ class Judge:
         assert finding is not None, "a context has at least one part"  # noqa: S101
         return finding
 
-    def evasive(self, answer: str, language: Language) -> Finding:
+    def evasive(self, answer: str, language: Language) -> Judgement:
         """Whether an answer is noncommittal: it only says that it does not know or cannot tell."""
         parts = self._parts("evasive", [answer], {}, language)
         if parts is None:
-            return _too_long()
+            return _TOO_LONG
         findings = [self._ask("evasive", "\n\n".join(part), {}, language) for part in parts]
         # A long answer evades only where all of it does.
         committed = [finding for finding in findings if finding.verdict is False]
@@ -199,11 +168,11 @@ class Judge:
         system = render("eval_questions_system", language)
         task = render("eval_questions", language, answer=answer)
         messages = [Message("system", system), Message("user", task)]
-        if not self._fits(messages, 320):
+        if not fits(self._llm, messages, 320):
             return None
         for attempt in range(ATTEMPTS):
-            value = self._written(messages, _QUESTIONS_SCHEMA, 320, attempt)
-            made = value.get("questions") if value else None
+            value = written_object(self._llm, messages, _QUESTIONS_SCHEMA, 320, attempt)
+            made = value.get("questions")
             if isinstance(made, list):
                 texts = [one.strip() for one in made if isinstance(one, str) and one.strip()]
                 if len(texts) >= QUESTIONS:
@@ -226,11 +195,10 @@ class Judge:
                 sentence=sentence,
             )
             messages = [system, Message("user", task)]
-            if self._fits(messages, limit):
-                value = self._written(messages, STATEMENTS_SCHEMA, limit, 0)
-                made = value.get("statements") if value else None
+            if fits(self._llm, messages, limit):
+                value = written_object(self._llm, messages, STATEMENTS_SCHEMA, limit)
                 known = f"{question} {' '.join(said)}"
-                return accepted(made, sentence, known) or [sentence]
+                return accepted(value.get("statements"), sentence, known) or [sentence]
         return [sentence]
 
     def _reason(self, text: str, statement: str, language: Language) -> str:
@@ -239,37 +207,24 @@ class Judge:
             Message("system", render("eval_support_system", language, text=text)),
             Message("user", render("eval_reason", language, statement=statement)),
         ]
-        if not self._fits(messages, REASON_TOKENS):
+        if not fits(self._llm, messages, REASON_TOKENS):
             return ""
-        value = self._written(messages, _REASON_SCHEMA, REASON_TOKENS, 0)
-        reason = value.get("reason") if value else None
+        value = written_object(self._llm, messages, _REASON_SCHEMA, REASON_TOKENS)
+        reason = value.get("reason")
         return reason.strip() if isinstance(reason, str) else ""
 
-    def _ask(self, task: Task, text: str, values: Mapping[str, str], language: Language) -> Finding:
+    def _ask(
+        self, task: Question, text: str, values: Mapping[str, str], language: Language
+    ) -> Judgement:
         messages = _messages(task, text, values, language)
         choices = choices_of(task, language)
         choice = self._chooser.choose(messages, choices, keep=1)
         if not choice.read:
-            return Finding(None, None, tr("The judge's reply could not be read."))
-        return Finding(choice[0] >= 0.5, choice[0] if choice.source == "logits" else None)
-
-    def _written(
-        self,
-        messages: Sequence[Message],
-        schema: Mapping[str, object],
-        limit: int,
-        attempt: int,
-    ) -> dict[str, object] | None:
-        """The object that the model wrote; None where it was cut off or is none."""
-        completion = self._llm.complete(messages, _options(schema, limit, attempt))
-        try:
-            value = json.loads(completion.text)
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
+            return Judgement(None, unread="reply")
+        return Judgement(choice[0] >= 0.5, choice[0] if choice.source == "logits" else None)
 
     def _parts(
-        self, task: Task, texts: Sequence[str], values: Mapping[str, str], language: Language
+        self, task: Question, texts: Sequence[str], values: Mapping[str, str], language: Language
     ) -> list[list[str]] | None:
         """The texts in parts that fit beside the task; None where the task leaves no room."""
         empty = _messages(task, "", values, language)
@@ -280,11 +235,8 @@ class Judge:
             return None
         return pack(texts, room, self._llm.count_tokens)
 
-    def _fits(self, messages: Sequence[Message], reply: int) -> bool:
-        return self._llm.count_prompt_tokens(messages) + reply <= self._llm.context_window
 
-
-def choices_of(task: Task, language: Language) -> tuple[str, str]:
+def choices_of(task: Question, language: Language) -> tuple[str, str]:
     """What the model may reply: for yes, and for no."""
     # Asked whether a reply evades, a small model says yes to good replies; two descriptions
     # to choose from it tells apart.
@@ -292,7 +244,7 @@ def choices_of(task: Task, language: Language) -> tuple[str, str]:
 
 
 def _messages(
-    task: Task, text: str, values: Mapping[str, str], language: Language
+    task: Question, text: str, values: Mapping[str, str], language: Language
 ) -> list[Message]:
     return [
         Message("system", render(f"eval_{task}_system", language, text=text)),
@@ -300,21 +252,10 @@ def _messages(
     ]
 
 
-def _options(schema: Mapping[str, object], limit: int, attempt: int) -> Options:
-    # The same words again would bring the same reply again.
-    return Options(
-        max_tokens=limit, temperature=0.7 if attempt else 0.0, seed=attempt, schema=schema
-    )
-
-
-def _either(known: Finding, new: Finding) -> Finding:
+def _either(known: Judgement, new: Judgement) -> Judgement:
     """Two parts together: yes where one says yes, unread where one might have."""
     if known.verdict or new.verdict:
         return known if known.verdict else new
     if known.verdict is None or new.verdict is None:
         return known if known.verdict is None else new
     return max(known, new, key=lambda finding: finding.probability or 0.0)
-
-
-def _too_long() -> Finding:
-    return Finding(None, None, tr("Too long for the judge's context window."))

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from localrag.evaluation.answer_metrics import MARKER, tokens
+from localrag.evaluation.judging.structured import list_schema, object_schema, text_schema
+from localrag.evaluation.tokens import MARKER, tokens
 from localrag.text.sentences import split_sentences
 
-SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {
-        "statements": {
-            "type": "array",
-            "items": {"type": "string", "minLength": 2, "maxLength": 400},
-            "minItems": 1,
-            "maxItems": 6,
-        }
-    },
-    "required": ["statements"],
-    "additionalProperties": False,
-}
+SCHEMA = object_schema(statements=list_schema(text_schema(2, 400), 1, 6))
 """What the model writes for one sentence."""
 
 KNOWN_SHARE = 0.8

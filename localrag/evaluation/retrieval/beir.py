@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localrag.errors import UsageError
+from localrag.evaluation.dataset import evenly
 
 LAYOUT_HINT = (
     "A retrieval set is a folder with corpus.jsonl (id, title, text), queries.jsonl (id, text) "
@@ -35,9 +36,7 @@ class RetrievalSet:
 
     def sample(self, count: int) -> RetrievalSet:
         """The same set with `count` of its questions, taken evenly from first to last."""
-        chosen = list(self.qrels)
-        if count < len(chosen):
-            chosen = [chosen[place * len(chosen) // count] for place in range(count)]
+        chosen = evenly(list(self.qrels), count)
         return replace(self, qrels={query: self.qrels[query] for query in chosen})
 
 

@@ -18,11 +18,8 @@ from numpy.typing import NDArray
 Relevance = Mapping[str, int]
 """Passage id -> grade."""
 
-Metric = Callable[[Sequence[str], Relevance], float]
+RankingMetric = Callable[[Sequence[str], Relevance], float]
 """A ranking and its judgements -> a score in [0, 1], higher is better."""
-
-RESAMPLES = 2000
-"""Bootstrap samples: enough for the third decimal of an interval's ends."""
 
 
 def ndcg(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
@@ -55,7 +52,7 @@ def recall(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
     return len(relevant.intersection(ranking[:k])) / len(relevant) if relevant else 0.0
 
 
-METRICS: Mapping[str, Metric] = {
+METRICS: Mapping[str, RankingMetric] = {
     "nDCG@10": partial(ndcg, k=10),
     "MRR@10": partial(reciprocal_rank, k=10),
     "R@1": partial(recall, k=1),
@@ -67,7 +64,7 @@ METRICS: Mapping[str, Metric] = {
 
 
 def score_rankings(
-    rankings: Mapping[str, Sequence[str]], qrels: Mapping[str, Relevance], metric: Metric
+    rankings: Mapping[str, Sequence[str]], qrels: Mapping[str, Relevance], metric: RankingMetric
 ) -> NDArray[np.float64]:
     """One score for each question of `qrels`, shape (questions,), in the order of `qrels`.
 
@@ -75,25 +72,6 @@ def score_rankings(
     """
     scores = [metric(rankings.get(query, ()), relevance) for query, relevance in qrels.items()]
     return np.array(scores, dtype=np.float64)
-
-
-def bootstrap_interval(
-    scores: NDArray[np.float64], *, confidence: float = 0.95, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of `scores`, shape (n,), over questions.
-
-    Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13. The same scores
-    and seed give the same interval. Raises ValueError for no scores.
-    """
-    if not len(scores):
-        raise ValueError("an interval needs at least one score")
-    generator = np.random.default_rng(seed)
-    means = [
-        scores[generator.integers(len(scores), size=len(scores))].mean() for _ in range(RESAMPLES)
-    ]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, (tail, 1 - tail))
-    return float(low), float(high)
 
 
 def _discounted(gains: Sequence[int]) -> float:

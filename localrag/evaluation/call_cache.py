@@ -12,10 +12,10 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -27,20 +27,32 @@ from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.system import files
 from localrag.types import Message
 
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS calls "
+    "(key TEXT PRIMARY KEY, value TEXT NOT NULL, seconds REAL NOT NULL)"
+)
 _WAIT = 30.0
 """Seconds that a call waits while another process writes."""
 
 
-class CallStore:
+class CallCache:
     """Outcomes by key, each with the seconds that it took. Several threads may use it."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file. Raises `UsageError` where that cannot be, or it is not ours."""
+        self.folder = path.parent
         self._lock = threading.Lock()
         try:
             files.make_folder(path.parent)
             files.touch_file(path)  # SQLite gives the files beside it the same mode
-            self._connection = _opened(path)
+            self._connection = sqlite3.connect(
+                path, timeout=_WAIT, check_same_thread=False, isolation_level=None
+            )
+            with ExitStack() as stack:
+                stack.callback(self._connection.close)
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute(_TABLE)
+                stack.pop_all()
         except (OSError, sqlite3.DatabaseError) as error:
             raise UsageError(
                 "{path} cannot be used to remember the judge's verdicts: {reason}.",
@@ -73,28 +85,8 @@ class CallStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """The file with its one table; one that cannot be used is left closed."""
-    connection = sqlite3.connect(path, timeout=_WAIT, check_same_thread=False, isolation_level=None)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS calls "
-            "(key TEXT PRIMARY KEY, value TEXT NOT NULL, seconds REAL NOT NULL)"
-        )
-    except sqlite3.DatabaseError:
-        connection.close()
-        raise
-    return connection
 
 
 def key_of(*parts: object) -> str:
@@ -103,7 +95,7 @@ def key_of(*parts: object) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-class RememberedModel:
+class CachedModel:
     """A language model whose every outcome is kept: an `LLM`, and a `ChoiceScorer` of `scorer`.
 
     `seconds` counts what all outcomes cost when they were computed, whether now or earlier;
@@ -113,12 +105,12 @@ class RememberedModel:
     """
 
     def __init__(
-        self, llm: LLM, scorer: ChoiceScorer | None, fingerprint: str, store: CallStore
+        self, llm: LLM, scorer: ChoiceScorer | None, fingerprint: str, cache: CallCache
     ) -> None:
         self._llm = llm
         self._scorer = scorer
         self._fingerprint = fingerprint
-        self._store = store
+        self._cache = cache
         self._lock = threading.Lock()
         self._met: set[str] = set()
         self.seconds = 0.0
@@ -149,32 +141,20 @@ class RememberedModel:
         return self._llm.count_prompt_tokens(messages)
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
-        """A whole reply, from the store where the same was asked before."""
-        key = key_of("complete", self._fingerprint, _plain(messages), _asked(options))
-        if (known := self._store.get(key)) is not None:
-            self._count(key, known[1], computed=False)
-            return Completion(**known[0])
-        started = time.perf_counter()
-        completion = self._llm.complete(messages, options)
-        seconds = time.perf_counter() - started
-        value = {
-            "text": completion.text,
-            "prompt_tokens": completion.prompt_tokens,
-            "completion_tokens": completion.completion_tokens,
-            "finish_reason": completion.finish_reason,
-        }
-        self._store.put(key, value, seconds)
-        self._count(key, seconds, computed=True)
-        return completion
+        """A whole reply, from the cache where the same was asked before."""
+        value = self._kept(
+            self._key("complete", messages, _asked(options)),
+            lambda: asdict(self._llm.complete(messages, options)),
+        )
+        return Completion(**value)
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
         """The reply as it is written, or in one piece where the same was asked before.
 
         One that is not read to its end is not kept.
         """
-        key = key_of("stream", self._fingerprint, _plain(messages), _asked(options))
-        if (known := self._store.get(key)) is not None:
-            self._count(key, known[1], computed=False)
+        key = self._key("stream", messages, _asked(options))
+        if (known := self._known(key)) is not None:
             yield known[0]
             return
         pieces: list[str] = []
@@ -189,24 +169,42 @@ class RememberedModel:
                     break
                 pieces.append(piece)
                 yield piece
-        self._store.put(key, "".join(pieces), seconds)
-        self._count(key, seconds, computed=True)
+        self._keep(key, "".join(pieces), seconds)
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
-        """Probabilities, from the store where the same was asked before."""
-        assert self._scorer is not None, "a judge is given this only with a scorer"  # noqa: S101
-        key = key_of("choices", self._fingerprint, _plain(messages), list(choices))
-        if (known := self._store.get(key)) is not None:
-            self._count(key, known[1], computed=False)
-            return np.asarray(known[0], dtype=np.float64)
+        """Probabilities, from the cache where the same was asked before."""
+        scorer = self._scorer
+        assert scorer is not None, "a judge is given this only with a scorer"  # noqa: S101
+        value = self._kept(
+            self._key("choices", messages, list(choices)),
+            lambda: scorer.score_choices(messages, choices, keep=keep).tolist(),
+        )
+        return np.asarray(value, dtype=np.float64)
+
+    def _key(self, kind: str, messages: Sequence[Message], asked: Sequence[object]) -> str:
+        plain = [[message.role, message.content] for message in messages]
+        return key_of(kind, self._fingerprint, plain, asked)
+
+    def _kept(self, key: str, compute: Callable[[], Any]) -> Any:
+        """The value of a key; computed and kept where it is not known."""
+        if (known := self._known(key)) is not None:
+            return known[0]
         started = time.perf_counter()
-        scores = self._scorer.score_choices(messages, choices, keep=keep)
-        seconds = time.perf_counter() - started
-        self._store.put(key, [float(score) for score in scores], seconds)
+        value = compute()
+        self._keep(key, value, time.perf_counter() - started)
+        return value
+
+    def _known(self, key: str) -> tuple[Any, float] | None:
+        known = self._cache.get(key)
+        if known is not None:
+            self._count(key, known[1], computed=False)
+        return known
+
+    def _keep(self, key: str, value: object, seconds: float) -> None:
+        self._cache.put(key, value, seconds)
         self._count(key, seconds, computed=True)
-        return scores
 
     def _count(self, key: str, seconds: float, *, computed: bool) -> None:
         with self._lock:
@@ -227,7 +225,3 @@ def _asked(options: Options) -> list[object]:
         list(options.stop),
         options.schema,
     ]
-
-
-def _plain(messages: Sequence[Message]) -> list[list[str]]:
-    return [[message.role, message.content] for message in messages]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from localrag.evaluation.runs import EvaluatedRun
+from localrag.evaluation.results import EvaluatedRun
 from localrag.evaluation.scoring import Scored
 
 LOW = 0.5
@@ -51,10 +51,9 @@ class BadCase:
 
 def cause_of(scored: Scored) -> Cause | None:
     """The likely cause, nearest the beginning of the pipeline; None where nothing is bad."""
-    value = {name: score.value for name, score in scored.scores.items()}
     if scored.sample.answerable is False:
         return None if scored.refused else "invented"
-    recall, page = value.get("context_recall"), value.get("page_rank")
+    recall, page = scored.value("context_recall"), scored.value("page_reciprocal_rank")
     missed = (recall is not None and recall < LOW) or (recall is None and page == 0.0)
     if missed:
         return "retrieval missed"
@@ -62,13 +61,13 @@ def cause_of(scored: Scored) -> Cause | None:
         # Without a word on whether there is an answer, a refusal may be right.
         known = scored.sample.answerable or recall is not None or page is not None
         return "refused" if known else None
-    precision = value.get("context_precision")
+    precision = scored.value("context_precision")
     if precision is not None and precision < LOW:
         return "retrieval noisy"
-    faithful = value.get("faithfulness")
+    faithful = scored.value("faithfulness")
     if faithful is not None and faithful < UNFAITHFUL:
         return "unfaithful"
-    relevant = value.get("answer_relevancy")
+    relevant = scored.value("answer_relevancy")
     return "irrelevant" if relevant is not None and relevant < LOW else None
 
 
@@ -80,13 +79,13 @@ def bad_cases(run: EvaluatedRun, others: Sequence[EvaluatedRun] = ()) -> list[Ba
         if cause is None:
             continue
         metric = METRIC_OF[cause]
-        if cause == "retrieval missed" and _value(scored, metric) is None:
-            metric = "page_rank"
-        before = _value(scored, metric)
+        if cause == "retrieval missed" and scored.value(metric) is None:
+            metric = "page_reciprocal_rank"
+        before = scored.value(metric)
         trials = tuple(
             Trial(other.name, metric, before, after)
             for other in others
-            if before is not None and (after := _value(other.scored[place], metric)) is not None
+            if before is not None and (after := other.scored[place].value(metric)) is not None
         )
         found.append(BadCase(scored, cause, _badness(scored, cause), trials))
     return sorted(found, key=lambda case: -case.badness)
@@ -97,10 +96,5 @@ def _badness(scored: Scored, cause: Cause) -> float:
     if cause in ("invented", "refused"):
         return 1.0 if cause == "invented" else 0.9
     names = ("context_recall", "context_precision", "faithfulness", "answer_relevancy")
-    known = [value for name in names if (value := _value(scored, name)) is not None]
+    known = [value for name in names if (value := scored.value(name)) is not None]
     return 1 - sum(known) / len(known) if known else 0.5
-
-
-def _value(scored: Scored, metric: str) -> float | None:
-    score = scored.scores.get(metric)
-    return score.value if score else None

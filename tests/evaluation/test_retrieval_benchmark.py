@@ -10,8 +10,8 @@ import pytest
 from fakes import HashEmbedder
 
 from localrag.evaluation.retrieval.beir import RetrievalSet
-from localrag.evaluation.retrieval.runs import (
-    RememberedQueries,
+from localrag.evaluation.retrieval.benchmark import (
+    CachedQueries,
     RerankedRetriever,
     WholePassages,
     run_retriever,
@@ -43,7 +43,7 @@ def test_an_unanswered_question_counts_as_zero() -> None:
         ByWord(),
         SEA,
         list(SEA.corpus),
-        RememberedQueries(HashEmbedder()),
+        CachedQueries(HashEmbedder()),
         lambda done, asked: told.append((done, asked)),
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
@@ -59,7 +59,7 @@ class SlowEmbedder(HashEmbedder):
 
 
 def test_a_remembered_question_still_costs_its_time() -> None:
-    queries = RememberedQueries(SlowEmbedder())
+    queries = CachedQueries(SlowEmbedder())
 
     class Asking:
         def retrieve(self, query: str, k: int) -> list[Hit]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.evaluation.retrieval.beir import RetrievalSet
-from localrag.evaluation.retrieval.metrics import METRICS, bootstrap_interval, score_rankings
+from localrag.evaluation.retrieval.metrics import METRICS, score_rankings
+from localrag.evaluation.statistics import bootstrap_interval
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
@@ -22,7 +23,7 @@ DEPTH = 100
 """Passages that each question asks for: what the deepest metric looks at."""
 
 
-class RememberedQueries:
+class CachedQueries:
     """An embedder that embeds each question once and remembers the vector and the time it took.
 
     `saved` counts the seconds that a question embedded again would have taken, so that several
@@ -105,7 +106,7 @@ class RerankedRetriever:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RetrievalRun:
     """What one retriever did: scores of each metric and seconds, each of shape (questions,)."""
 
     name: str
@@ -130,9 +131,9 @@ def run_retriever(
     retriever: Retriever,
     dataset: RetrievalSet,
     passage_ids: Sequence[str],
-    queries: RememberedQueries,
+    queries: CachedQueries,
     progress: Callable[[int, int], None] | None = None,
-) -> Run:
+) -> RetrievalRun:
     """Ask every judged question of `dataset`, one at a time.
 
     After each, `progress` hears how many are done and how many there are.
@@ -150,4 +151,4 @@ def run_retriever(
         metric: score_rankings(rankings, dataset.qrels, function)
         for metric, function in METRICS.items()
     }
-    return Run(name, scores, np.array(seconds))
+    return RetrievalRun(name, scores, np.array(seconds))

@@ -1,4 +1,4 @@
-"""How well a judge's verdicts agree with labels: accuracy, Cohen's kappa, calibration error."""
+"""Intervals of what was measured, and how well a judge's verdicts agree with labels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 2000
+"""Bootstrap samples: enough for the third decimal of an interval's ends."""
 _BINS = 5
 """Of equal width: with about 30 items more would hold hardly anything each."""
 
@@ -58,20 +59,26 @@ def ordering(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
     return float(above + ties / 2)
 
 
-def kappa_interval(
-    verdicts: NDArray[np.bool_], labels: NDArray[np.bool_], *, seed: int = 0
+def resampled_interval(
+    statistic: Callable[[NDArray[np.intp]], float], count: int, *, seed: int = 0
 ) -> tuple[float, float]:
-    """The 95% percentile bootstrap interval of kappa over items."""
-    return _interval(
-        lambda chosen: cohens_kappa(verdicts[chosen], labels[chosen]), len(labels), seed
-    )
+    """The 95% percentile bootstrap interval of a statistic over `count` questions or items.
+
+    `statistic` gets the places of those in a sample, shape (count,). Efron and Tibshirani, "An
+    Introduction to the Bootstrap", 1993, chapter 13. The same seed gives the same interval.
+    Raises ValueError for none.
+    """
+    if not count:
+        raise ValueError("an interval needs at least one score")
+    generator = np.random.default_rng(seed)
+    values = [statistic(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
 
 
-def ordering_interval(
-    scores: NDArray[np.float64], labels: NDArray[np.bool_], *, seed: int = 0
-) -> tuple[float, float]:
-    """The 95% percentile bootstrap interval of `ordering` over items."""
-    return _interval(lambda chosen: ordering(scores[chosen], labels[chosen]), len(labels), seed)
+def bootstrap_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
+    """As `resampled_interval`, of the mean of scores, shape (n,)."""
+    return resampled_interval(lambda chosen: float(scores[chosen].mean()), len(scores), seed=seed)
 
 
 def mean_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
@@ -106,15 +113,6 @@ def paired_difference(
         raise ValueError("a difference needs at least one question")
     low, high = _resampled_means(differences, seed, comparisons)
     return float(differences.mean()), low, high
-
-
-def _interval(
-    statistic: Callable[[NDArray[np.intp]], float], count: int, seed: int
-) -> tuple[float, float]:
-    generator = np.random.default_rng(seed)
-    values = [statistic(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
-    low, high = np.quantile(values, (0.025, 0.975))
-    return float(low), float(high)
 
 
 def _resampled_means(

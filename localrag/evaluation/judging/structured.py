@@ -1,0 +1,54 @@
+"""Objects that a language model writes under a JSON schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from localrag.models.llms.base import LLM, Options
+from localrag.types import Message
+
+
+def object_schema(**properties: Mapping[str, object]) -> Mapping[str, object]:
+    """An object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def text_schema(shortest: int, longest: int) -> Mapping[str, object]:
+    """A text of so many characters."""
+    return {"type": "string", "minLength": shortest, "maxLength": longest}
+
+
+def list_schema(items: Mapping[str, object], fewest: int, most: int) -> Mapping[str, object]:
+    """A list of so many items."""
+    return {"type": "array", "items": items, "minItems": fewest, "maxItems": most}
+
+
+def fits(llm: LLM, messages: Sequence[Message], reply: int) -> bool:
+    """Whether the window holds the messages and a reply of so many tokens."""
+    return llm.count_prompt_tokens(messages) + reply <= llm.context_window
+
+
+def written_object(
+    llm: LLM,
+    messages: Sequence[Message],
+    schema: Mapping[str, object],
+    limit: int,
+    attempt: int = 0,
+) -> dict[str, Any]:
+    """What the model writes in at most `limit` tokens; empty where that is cut off or no object."""
+    # The same words again would bring the same reply again.
+    options = Options(
+        max_tokens=limit, temperature=0.7 if attempt else 0.0, seed=attempt, schema=schema
+    )
+    try:
+        value = json.loads(llm.complete(messages, options).text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

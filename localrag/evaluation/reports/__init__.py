@@ -1,1 +1,0 @@
-"""What an evaluation comes to, for people and for programs."""

@@ -1,0 +1,1 @@
+"""Evaluation as an application: it reads settings, opens libraries and loads models."""
