@@ -85,7 +85,7 @@ def main() -> None:
     found: dict[str, list[float]] = {}
     with (
         open_cache(arguments.cache) as cache,
-        Evaluator(Path(), cache).open_judge(settings_of(None)) as opened,
+        Evaluator(Path(), cache).open_judge(settings_of(None)) as model,
     ):
         for row in rows:
             language = row["language"]
@@ -107,7 +107,7 @@ def main() -> None:
                             Message("system", system),
                             Message("user", task + ONLY[language]),
                         ]
-                        scores = opened.model.score_choices(messages, YES_NO[language], keep=1)
+                        scores = model.score_choices(messages, YES_NO[language], keep=1)
                         found.setdefault(name + kind, []).append(float(scores[0]))
     show(found, np.array(labels), np.array(languages))
 

@@ -66,10 +66,10 @@ def main() -> None:
     items = [item for item in gold_items() if item.task == "support"]
     with (
         open_cache(arguments.cache) as cache,
-        Evaluator(Path(), cache).open_judge(settings_of(None)) as opened,
+        Evaluator(Path(), cache).open_judge(settings_of(None)) as model,
     ):
         for wording in arguments.wording or WORDINGS:
-            show(wording, items, [probability(opened.model, item, wording) for item in items])
+            show(wording, items, [probability(model, item, wording) for item in items])
 
 
 def probability(model: CachedModel, item: GoldItem, wording: str) -> float:

@@ -109,7 +109,7 @@ class CachedModel:
     ) -> None:
         self._llm = llm
         self._scorer = scorer
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._cache = cache
         self._lock = threading.Lock()
         self._met: set[str] = set()
@@ -185,7 +185,7 @@ class CachedModel:
 
     def _key(self, kind: str, messages: Sequence[Message], asked: Sequence[object]) -> str:
         plain = [[message.role, message.content] for message in messages]
-        return key_of(kind, self._fingerprint, plain, asked)
+        return key_of(kind, self.fingerprint, plain, asked)
 
     def _kept(self, key: str, compute: Callable[[], Any]) -> Any:
         """The value of a key; computed and kept where it is not known."""
@@ -199,29 +199,22 @@ class CachedModel:
     def _known(self, key: str) -> tuple[Any, float] | None:
         known = self._cache.get(key)
         if known is not None:
-            self._count(key, known[1], computed=False)
+            with self._lock:
+                self.seconds += known[1]
+                # Asked a second time, a model that keeps what it read needs hardly any time.
+                self.saved += 0.0 if key in self._met else known[1]
+                self._met.add(key)
         return known
 
     def _keep(self, key: str, value: object, seconds: float) -> None:
         self._cache.put(key, value, seconds)
-        self._count(key, seconds, computed=True)
-
-    def _count(self, key: str, seconds: float, *, computed: bool) -> None:
         with self._lock:
             self.seconds += seconds
-            # Asked a second time, a model that keeps what it read needs hardly any time.
-            if not computed and key not in self._met:
-                self.saved += seconds
+            self.computed += 1
             self._met.add(key)
-            self.computed += computed
 
 
 def _asked(options: Options) -> list[object]:
     """What of the options a reply depends on."""
-    return [
-        options.max_tokens,
-        options.temperature,
-        options.seed,
-        list(options.stop),
-        options.schema,
-    ]
+    stop, schema = list(options.stop), options.schema
+    return [options.max_tokens, options.temperature, options.seed, stop, schema]

@@ -7,9 +7,9 @@ where it was and nothing is paid for twice. Knows nothing about how a report is 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,19 +42,6 @@ Configuration = tuple[str, Settings]
 """A name for the report, and what is evaluated."""
 
 CALLS_FILE = "calls.sqlite"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenJudge:
-    """A judging model at work; `workers` calls may be under way at once."""
-
-    model: CachedModel
-    fingerprint: str
-    workers: int
-
-    def judge(self, *, reasons: bool = False) -> Judge:
-        """What asks it."""
-        return Judge(self.model, self.model.chooser, reasons=reasons)
 
 
 class Evaluator:
@@ -103,13 +90,23 @@ class Evaluator:
             self._check_library(configurations)
         if (judge is not None or not complete) and self._tell is not events.unheard:
             self._estimate(samples, configurations, judge, wanted, reasons)
-        answered = [
-            (each, self._answers(samples, each, settings, complete=complete))
-            for each, settings in configurations
-        ]
+        answered = [(each, self._answers(samples, each, its)) for each, its in configurations]
+
+        def scored(scorer: Scorer, workers: int = 1) -> tuple[EvaluatedRun, ...]:
+            return tuple(
+                score_answers(
+                    each,
+                    samples,
+                    responses,
+                    scorer,
+                    self._progress("scores", each),
+                    workers=workers,
+                )
+                for each, responses in answered
+            )
+
         if judge is None:
-            runs = self._scored(samples, answered, Scorer(None, None, wanted), 1)
-            return Report(name, "", None, runs)
+            return Report(name, "", None, scored(Scorer(None, None, wanted)))
         embedder = self._embedder(judge)
         withheld = self._withheld_from(judge)
         count = sum(
@@ -120,32 +117,32 @@ class Evaluator:
         if count:
             self._tell(events.Withheld(count))
         written = any(sample.answer is None for sample in samples)
-        with self.open_judge(judge) as opened:
-            key = calibration.trust_key(opened.fingerprint, embedder.fingerprint)
+        with self.open_judge(judge) as model:
+            key = calibration.trust_key(model.fingerprint, embedder.fingerprint)
             trust = calibration.load_trust(key, self._cache.folder)
-            scorer = Scorer(opened.judge(reasons=reasons), embedder, wanted, withheld)
+            asking = Judge(model, model.chooser, reasons=reasons)
             return Report(
                 dataset=name,
-                judge=opened.model.name,
+                judge=model.name,
                 trust=trust,
-                runs=self._scored(samples, answered, scorer, opened.workers),
+                runs=scored(Scorer(asking, embedder, wanted, withheld), _calls_at_once(judge)),
                 own_work=tuple(
                     each
                     for each, settings in configurations
-                    if written and model_fingerprint(settings) == opened.fingerprint
+                    if written and model_fingerprint(settings) == model.fingerprint
                 ),
-                judge_seconds=opened.model.seconds,
+                judge_seconds=model.seconds,
             )
 
     def calibrate(self, judge: Settings) -> tuple[calibration.Trust, Path]:
         """Let the model of `judge` grade the labelled set; how far to trust it, and where kept."""
         embedder = self._embedder(judge)
         items = gold_items()
-        with self.open_judge(judge) as opened:
+        with self.open_judge(judge) as model:
             trust = calibration.calibrate(
-                opened.model.name,
-                calibration.trust_key(opened.fingerprint, embedder.fingerprint),
-                opened.judge(),
+                model.name,
+                calibration.trust_key(model.fingerprint, embedder.fingerprint),
+                Judge(model, model.chooser, reasons=False),
                 embedder,
                 items,
                 TimeLeft(len(items), self._progress("calibration")).done,
@@ -154,12 +151,12 @@ class Evaluator:
 
     def draft(self, settings: Settings, *, answerable: int, unanswerable: int) -> Iterator[Draft]:
         """Questions about the documents, each as soon as it stands; see `judging.drafting`."""
-        with self._pipeline(settings) as pipeline, self.open_judge(settings) as opened:
+        with self._pipeline(settings) as pipeline, self.open_judge(settings) as model:
             steps = TimeLeft(answerable + unanswerable, self._progress("drafts"))
             for one in draft(
                 pipeline.passages(),
-                opened.model,
-                opened.judge(),
+                model,
+                Judge(model, model.chooser, reasons=False),
                 lambda question: [context.text for context in pipeline.contexts(question)],
                 answerable=answerable,
                 unanswerable=unanswerable,
@@ -168,41 +165,21 @@ class Evaluator:
                 steps.done()
 
     @contextmanager
-    def open_judge(self, settings: Settings) -> Iterator[OpenJudge]:
+    def open_judge(self, settings: Settings) -> Iterator[CachedModel]:
         """The settings' language model as judge, its outcomes kept."""
         fingerprint = model_fingerprint(settings)
-        # Calls at once: one for a model in this process, which has one lock.
-        llm = settings.llm
-        workers = calls_at_once(llm.base_url) if isinstance(llm, OpenAISettings) else 1
         with self._model(settings) as model:
-            cached = CachedModel(model.llm, model.scorer, fingerprint, self._cache)
-            yield OpenJudge(cached, fingerprint, workers)
+            yield CachedModel(model.llm, model.scorer, fingerprint, self._cache)
 
-    def _answers(
-        self, samples: Sequence[Sample], name: str, settings: Settings, *, complete: bool
-    ) -> list[Response]:
+    def _answers(self, samples: Sequence[Sample], name: str, settings: Settings) -> list[Response]:
         """One configuration's; one model is in memory at a time."""
-        if complete:
-            return [response for sample in samples if (response := given(sample))]
+        brought = [response for sample in samples if (response := given(sample))]
+        if len(brought) == len(samples):
+            return brought
+        progress = self._progress("answers", name)
         with self._pipeline(settings) as pipeline:
-            progress = self._progress("answers", name)
-            return produce_answers(
-                samples, pipeline.produce, self._cache, pipeline.identity(), progress
-            )
-
-    def _scored(
-        self,
-        samples: Sequence[Sample],
-        answered: Sequence[tuple[str, list[Response]]],
-        scorer: Scorer,
-        workers: int,
-    ) -> tuple[EvaluatedRun, ...]:
-        return tuple(
-            score_answers(
-                name, samples, responses, scorer, self._progress("scores", name), workers=workers
-            )
-            for name, responses in answered
-        )
+            identity = pipeline.identity()
+            return produce_answers(samples, pipeline.produce, self._cache, identity, progress)
 
     def _progress(self, work: events.Work, name: str = "") -> OnProgress:
         def tell(done: int, total: int, left: float | None) -> None:
@@ -344,7 +321,10 @@ def chosen_metrics(names: Sequence[str], *, judged: bool) -> list[str]:
 
     Raises `UsageError` for a name that does not exist, and where nothing is left.
     """
-    renamed = {metric.formerly: name for name, metric in METRICS.items()}
+    renamed = {metric.formerly: name for name, metric in METRICS.items() if metric.formerly}
+    for old in set(names) & set(renamed):
+        text = f"the metric {old} is called {renamed[old]}; its old name goes with 0.3"
+        warnings.warn(text, DeprecationWarning, stacklevel=4)
     chosen = [renamed.get(name, name) for name in names or METRICS]
     if unknown := [name for name in chosen if name not in METRICS]:
         raise UsageError(
@@ -408,3 +388,9 @@ def graded_passages(settings: Settings) -> int:
     reranked = settings.reranker.candidates if isinstance(settings.reranker, LLMReranking) else 0
     # What both grade is read once.
     return max(reranked, settings.answer.k if settings.answer.mode == "self-rag" else 0)
+
+
+def _calls_at_once(settings: Settings) -> int:
+    """One for a model in this process, which has one lock."""
+    llm = settings.llm
+    return calls_at_once(llm.base_url) if isinstance(llm, OpenAISettings) else 1

@@ -16,7 +16,7 @@ from localrag.cli.group import cli
 from localrag.errors import UsageError
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.scoring import METRICS
-from localrag.evaluator.evaluator import Evaluator, open_cache
+from localrag.evaluator.evaluator import Evaluator, chosen_metrics, open_cache
 
 NEW = """
 from localrag.__main__ import main
@@ -107,6 +107,11 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
         pytest.raises(UsageError, match="no metric faithfulnes"),
     ):
         Evaluator(tmp_path, cache).evaluate("d", [sample], [], None, ["faithfulnes"])
+
+
+def test_the_api_warns_of_a_former_name() -> None:
+    with pytest.warns(DeprecationWarning, match="page_reciprocal_rank"):
+        assert chosen_metrics(["page_rank"], judged=False) == ["page_reciprocal_rank"]
 
 
 def test_every_metric_has_a_title_in_both_languages() -> None:

@@ -8,7 +8,7 @@ What does not fit into the window is judged in parts; nothing is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from localrag.evaluation.judging.judgements import Judgement
@@ -122,16 +122,12 @@ class Judge:
         found in the text, a small model says yes of many a text that only shares a subject with
         it; whether it can be confirmed, it tells apart (`benchmarks/evaluation.md`).
         """
-        found: Judgement | None = None
         spoken = sentences(reference)
         whole = [sentence for sentence in spoken if len(tokens(sentence)) >= _SAYS_SOMETHING]
-        for sentence in whole or spoken or [reference]:
-            new = self._any_part("support", context, {"statement": sentence}, language)
-            found = new if found is None else _either(found, new)
-            if found.verdict:
-                break
-        assert found is not None, "a reference has at least one sentence"  # noqa: S101
-        return found
+        return _any(
+            self._any_part("support", context, {"statement": sentence}, language)
+            for sentence in whole or spoken or [reference]
+        )
 
     def answerable(self, question: str, context: str, language: Language) -> Judgement:
         """Whether the exact answer to a question stands in one context."""
@@ -143,14 +139,7 @@ class Judge:
         parts = self._parts(task, [context], values, language)
         if parts is None:
             return _TOO_LONG
-        finding: Judgement | None = None
-        for part in parts:
-            new = self._ask(task, "\n\n".join(part), values, language)
-            finding = new if finding is None else _either(finding, new)
-            if finding.verdict:
-                break
-        assert finding is not None, "a context has at least one part"  # noqa: S101
-        return finding
+        return _any(self._ask(task, "\n\n".join(part), values, language) for part in parts)
 
     def evasive(self, answer: str, language: Language) -> Judgement:
         """Whether an answer is noncommittal: it only says that it does not know or cannot tell."""
@@ -250,6 +239,17 @@ def _messages(
         Message("system", render(f"eval_{task}_system", language, text=text)),
         Message("user", render(f"eval_{task}", language, **values)),
     ]
+
+
+def _any(judgements: Iterable[Judgement]) -> Judgement:
+    """Yes as soon as one says yes."""
+    known: Judgement | None = None
+    for one in judgements:
+        known = one if known is None else _either(known, one)
+        if known.verdict:
+            break
+    assert known is not None, "there is a sentence, and a part of a context"  # noqa: S101
+    return known
 
 
 def _either(known: Judgement, new: Judgement) -> Judgement:
