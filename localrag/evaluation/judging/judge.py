@@ -60,11 +60,6 @@ class Judge:
         self._chooser = chooser
         self._reasons = reasons
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._llm.name
-
     def statements(self, question: str, answer: str, language: Language) -> list[str]:
         """The simple statements that an answer makes, in order, each understandable by itself.
 
