@@ -72,7 +72,8 @@ def resampled_interval(
         raise ValueError("an interval needs at least one score")
     generator = np.random.default_rng(seed)
     values = [statistic(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
-    low, high = np.quantile(values, (0.025, 0.975))
+    tail = (1 - 0.95) / 2
+    low, high = np.quantile(values, (tail, 1 - tail))
     return float(low), float(high)
 
 
