@@ -9,7 +9,7 @@ traditional or simplified. Knows nothing about words or sentences.
 from __future__ import annotations
 
 import unicodedata
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from localrag.text.han import RADICALS, SIMPLIFIED
@@ -101,40 +101,3 @@ def fold(text: str) -> str:
         return text.lower()
     text = unicodedata.normalize("NFKC", text).translate(_FOLD).casefold()
     return unicodedata.normalize("NFKC", text)
-
-
-def fold_with_offsets(text: str) -> tuple[str, list[int]]:
-    """`fold(text)`, and for each of its characters where it comes from.
-
-    `offsets[i]` is the code point of `text` at which the cluster begins that
-    became character i; it never decreases. A match `folded[a:b]` therefore
-    stands in `text` from `offsets[a]` to the first larger offset after
-    `offsets[b - 1]`, or to the end of the text.
-    """
-    pieces: list[str] = []
-    offsets: list[int] = []
-    start, size = 0, len(text)
-    while start < size:
-        end = start + 1
-        while end < size and _joins(text[end - 1], text[end]):
-            end += 1
-        piece = _fold_cluster(text[start:end])
-        pieces.append(piece)
-        offsets.extend([start] * len(piece))
-        start = end
-    return "".join(pieces), offsets
-
-
-@lru_cache(maxsize=1 << 14)
-def _fold_cluster(cluster: str) -> str:
-    return fold(cluster)
-
-
-@lru_cache(maxsize=1 << 14)
-def _joins(previous: str, char: str) -> bool:
-    """Whether normalisation may merge or reorder `char` with what stands before it."""
-    if previous == "\r" and char == "\n":
-        return True
-    mended = unicodedata.normalize("NFKC", char.translate(_CLEAN))
-    # Nothing is left of it, a mark, or a Hangul vowel or final consonant.
-    return not mended or unicodedata.category(mended[0])[0] == "M" or "ᅠ" <= mended[0] <= "ᇿ"

@@ -4,7 +4,7 @@ import unicodedata
 import pytest
 
 from localrag.text.han import RADICALS, SIMPLIFIED
-from localrag.text.normalize import clean, fold, fold_with_offsets
+from localrag.text.normalize import clean, fold
 
 POOL = [
     chr(code)
@@ -106,19 +106,3 @@ def test_folding_twice_changes_nothing() -> None:
         assert clean(clean(text)) == clean(text)
         assert fold(fold(text)) == fold(text)
         assert fold(clean(text)) == fold(text)
-
-
-def test_offsets_point_to_the_source() -> None:
-    text = "⻓\u200b城ﬁｶﾞe\u0301\r\n…體"
-    folded, offsets = fold_with_offsets(text)
-    assert folded == "长城fiガé\n...体"
-    assert offsets == [0, 2, 3, 3, 4, 6, 8, 10, 10, 10, 11]
-
-
-def test_offsets_agree_with_fold() -> None:
-    for text in random_texts(3000):
-        folded, offsets = fold_with_offsets(text)
-        assert folded == fold(text)
-        assert len(offsets) == len(folded)
-        assert offsets == sorted(offsets)
-        assert all(0 <= offset < len(text) for offset in offsets)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from localrag.errors import ModelError
-from localrag.messages import tr
 
 Pooling = Literal["cls", "mean"]
 
@@ -66,21 +66,13 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises ModelError where it holds anything else.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelError(
             "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another embedding model.",
+            hint="Verify the model's files with `localrag models verify`.",
             path=str(path),
             reason=str(error),
         ) from error
-    if not isinstance(value, dict):
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another embedding model.",
-            path=str(path),
-            reason=tr("it does not hold a JSON object"),
-        )
-    return value
