@@ -20,7 +20,7 @@ from localrag.cli.output import (
     stderr_console,
     stdout_console,
 )
-from localrag.messages import tr
+from localrag.messages import spoken, tr
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
@@ -161,10 +161,17 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
     """Exit with code 1 when a file is not what it should be."""
     checks = _store().verify(names)
     if as_json:
-        emit_json({"files": [{"model": c.model, "file": c.file, "fault": c.fault} for c in checks]})
+        emit_json(
+            {
+                "files": [
+                    {"model": c.model, "file": c.file, "fault": c.fault and spoken(c.fault)}
+                    for c in checks
+                ]
+            }
+        )
     else:
         for check in checks:
-            verdict = tr("ok") if check.fault is None else check.fault
+            verdict = tr("ok") if check.fault is None else spoken(check.fault)
             line = tr("{part}: {text}", part=f"{check.model}/{check.file}", text=verdict)
             say(line)
         if not checks:
@@ -328,7 +335,7 @@ def _words(event: Event) -> str:
                 "{model}: {source} failed: {reason}",
                 model=event.model,
                 source=event.source,
-                reason=event.detail,
+                reason=event.fault and spoken(event.fault),
             )
         case "done":
             return tr("{model}: complete and checked", model=event.model)

@@ -17,8 +17,8 @@ from urllib.request import url2pathname
 
 import msgspec
 
-from localrag.messages import tr
-from localrag.models.registry.download import Downloader, SourceFailedError
+from localrag.errors import SourceFailedError
+from localrag.models.registry.download import Downloader, joined
 from localrag.models.registry.pip import PipSettings
 
 _ACCEPT = (
@@ -41,7 +41,7 @@ def find(package: str, settings: PipSettings, downloader: Downloader) -> Wheel:
     Raises `SourceFailedError` naming what each place said.
     """
     name, _, version = package.partition("==")
-    reasons: list[str] = []
+    reasons: list[SourceFailedError] = []
     for place in settings.find_links:
         links = _folder(place) if _local(place) else None
         if links is None:
@@ -53,8 +53,8 @@ def find(package: str, settings: PipSettings, downloader: Downloader) -> Wheel:
         links = _folder(place) if _local(place) else _page(place, downloader, reasons)
         if wheel := _choose(links, name, version):
             return wheel
-    reasons.append(tr("no index has a wheel of {package}", package=package))
-    raise SourceFailedError(tr("; ").join(reasons))
+    reasons.append(SourceFailedError("no index has a wheel of {package}", package=package))
+    raise joined(reasons)
 
 
 def local_path(url: str) -> Path | None:
@@ -79,21 +79,28 @@ def _folder(place: str) -> Iterable[Wheel]:
     return [Wheel(wheel.resolve().as_uri(), None) for wheel in sorted(path.glob("*.whl"))]
 
 
-def _page(place: str, downloader: Downloader, reasons: list[str]) -> Iterable[Wheel]:
+def _page(place: str, downloader: Downloader, reasons: list[SourceFailedError]) -> Iterable[Wheel]:
     try:
         page = downloader.page(place, _ACCEPT)
     except SourceFailedError as failure:
-        reasons.append(str(failure))
+        reasons.append(failure)
         return []
-    if "json" not in page.content_type:
-        return _html(page.text, page.url)
+    url = str(page.url)
+    if "json" not in page.headers.get("Content-Type", ""):
+        return _html(page.text, url)
     try:
         listing = msgspec.json.decode(page.text, type=_Listing)
     except msgspec.DecodeError as error:
-        reasons.append(str(error))
+        reasons.append(
+            SourceFailedError(
+                "the list of packages at {host} cannot be read: {reason}",
+                host=page.url.host,
+                reason=error,
+            )
+        )
         return []
     return (
-        Wheel(_with_credentials(urljoin(page.url, file.url), page.url), file.hashes.get("sha256"))
+        Wheel(_with_credentials(urljoin(url, file.url), url), file.hashes.get("sha256"))
         for file in listing.files
     )
 
