@@ -15,7 +15,7 @@ import pytest
 from registry_hub import BIG, SMALL, Hub, model, publish, sha256, wheel
 
 from localrag import errors
-from localrag.egress import network
+from localrag.egress import clients
 from localrag.models.registry import pip
 from localrag.models.registry.download import LARGEST_PAGE, Downloader, Expected
 from localrag.models.registry.job import Event
@@ -220,12 +220,12 @@ def test_pips_certificate_and_proxy_are_read(
 
 def _page(hub: Hub, body: bytes, packed: str) -> str:
     hub.pages["/page/"] = (f"text/html\r\nContent-Encoding: {packed}", body)
-    with network.client() as client:
+    with clients.client() as client:
         return Downloader(client, attempts=1).page(f"{hub.url}/page/", "text/html").text
 
 
 def _fetch(hub: Hub, folder: Path, expected: Expected) -> None:
-    with network.client() as client:
+    with clients.client() as client:
         down = Downloader(client, attempts=1)
         down.fetch(f"{hub.url}/file", folder / "part", expected, lambda *_: None)
 

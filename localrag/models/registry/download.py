@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from localrag.egress import network
+from localrag.egress.addresses import is_loopback
 from localrag.egress.http_replies import retry_after
 from localrag.errors import ModelCorruptError, SourceFailedError
 from localrag.system import files
@@ -281,7 +282,7 @@ def _check_status(response: httpx.Response) -> None:
 def _check_scheme(url: httpx.URL, first: httpx.URL) -> None:
     if url.scheme not in ("http", "https") or not url.host:
         raise SourceFailedError("no valid address at {host}", host=url.host)
-    if network.is_loopback(url.host) and not network.is_loopback(first.host):
+    if is_loopback(url.host) and not is_loopback(first.host):
         raise SourceFailedError("a redirect to this machine, from {host}", host=first.host)
     if first.scheme == "https" and url.scheme == "http":
         raise SourceFailedError("a redirect from https to http, to {host}", host=url.host)

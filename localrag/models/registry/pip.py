@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from localrag.egress import network
+from localrag.egress import proxies
 from localrag.errors import SourceFailedError
 from localrag.system import processes
 from localrag.system.files import make_private
@@ -80,7 +80,7 @@ def _run(command: list[str]) -> tuple[int, str, str]:
     done = processes.run(
         command,
         processes.PIP,
-        variables=network.proxies(),  # as pip connects where the user has configured it
+        variables=proxies.named(),  # as pip connects where the user has configured it
         stdout=processes.PIPE,
         stderr=processes.PIPE,
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localrag.egress import network
+from localrag.egress import clients, network
 from localrag.errors import (
     LocalragError,
     ModelDownloadError,
@@ -191,7 +191,7 @@ def _bring(
         proxy = f"http://{proxy}"
     with (
         network.allow([proxy] if proxy else ()),
-        network.client(certificate=settings.certificate, proxy=proxy) as client,
+        clients.client(certificate=settings.certificate, proxy=proxy) as client,
     ):
         job = Job(
             spec=spec,
