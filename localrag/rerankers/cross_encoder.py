@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ModelError
-from localrag.models.embeddings.foreign_code import refuse_foreign_code
-from localrag.models.embeddings.sentence_transformers import quiet_loading
+from localrag.models.embeddings.sentence_transformers import open_model
 from localrag.rerankers.maxp import CrossEncoderReranker
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
 
 _BATCH = 8
 LONGEST_WINDOW = 1024
@@ -29,13 +25,10 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
     """A folder with a model for sequence classification with one label; nothing is downloaded.
 
     Code that comes with a model is never run, and pickled weights are read as data alone.
-    `threads` is PyTorch's, for the whole process. Raises `ModelError` where the folder
-    holds no such model.
+    Raises `ModelError` where the folder holds no such model.
     """
 
-    def __init__(
-        self, path: Path, *, threads: int | None = None, device: str | None = None
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         if not (path / "config.json").is_file():
             raise ModelError(
                 "{path} is not a cross-encoder folder: it lacks {missing}.",
@@ -44,7 +37,9 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
                 path=str(path),
                 missing="config.json",
             )
-        self._model = _open(path, device, threads)
+        from sentence_transformers import CrossEncoder
+
+        self._model = open_model(CrossEncoder, path)
         labels = self._model.num_labels
         if labels != 1:
             raise ModelError(
@@ -94,26 +89,3 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
         while (count := len(self._tokens(text))) > tokens:
             text = text[: min(len(text) - 1, len(text) * tokens // count)]
         return text
-
-
-def _open(path: Path, device: str | None, threads: int | None) -> CrossEncoder:
-    import torch
-    from sentence_transformers import CrossEncoder
-
-    refuse_foreign_code(path)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        with quiet_loading():
-            model: CrossEncoder = CrossEncoder(
-                str(path), device=device, local_files_only=True, trust_remote_code=False
-            )
-    # What a damaged folder raises depends on which of five libraries meets it first.
-    except Exception as error:
-        raise ModelError(
-            "sentence-transformers cannot open {path}: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(path),
-            reason=str(error).strip() or type(error).__name__,
-        ) from error
-    return model

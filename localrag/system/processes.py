@@ -115,7 +115,9 @@ def python(program: str, *arguments: str, utf8: bool | None = None) -> list[str]
 
     `utf8` sets Python's UTF-8 mode; None leaves it as it is here, so that paths mean the same.
     """
-    users = _user_packages()
+    # The user's own folder of packages, if this process imports from there.
+    users = site.getusersitepackages()
+    users = users if users in sys.path else ""
     boot = _BOOT.format(here=os.fsencode(_HERE), packages=os.fsencode(users))
     mode = sys.flags.utf8_mode if utf8 is None else utf8
     return [sys.executable, "-I", "-X", f"utf8={mode:d}", "-c", boot + program, *arguments]
@@ -131,12 +133,9 @@ def find(name: str) -> str | None:
     """The absolute path of an installed program; relative entries of PATH do not count."""
     path = search_path()
     # Windows would look into the current folder first, whatever the path.
-    names = [name] if sys.platform != "win32" else [f"{name}.exe"]
-    for folder in path.split(os.pathsep) if path else ():
-        for each in names:
-            if found := shutil.which(os.path.join(folder, each)):  # noqa: PTH118
-                return found
-    return None
+    file = name if sys.platform != "win32" else f"{name}.exe"
+    places = (os.path.join(folder, file) for folder in path.split(os.pathsep) if folder)  # noqa: PTH118
+    return next((found for place in places if (found := shutil.which(place))), None)
 
 
 def search_path() -> str:
@@ -324,12 +323,6 @@ def _signal(process: Process, *, force: bool) -> None:
             with suppress(psutil.Error):
                 child.kill()
     process.kill()
-
-
-def _user_packages() -> str:
-    """The user's own folder of packages, if this process imports from there."""
-    users = site.getusersitepackages()
-    return users if users in sys.path else ""
 
 
 def _matches(name: str, pattern: str) -> bool:

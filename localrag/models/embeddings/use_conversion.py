@@ -66,9 +66,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "Entry": {"key": (1, "string"), "value": (2, "string")},
     "Value": {"name": (1, "string"), "type": (2, "Type")},
     "Type": {"tensor_type": (1, "TensorType")},
-    "TensorType": {"elem_type": (1, "int32"), "shape": (2, "Shape")},
-    "Shape": {"dim": (1, "Dimension*")},
-    "Dimension": {},
+    "TensorType": {"elem_type": (1, "int32")},
     "SentencePiece": {
         "pieces": (1, "Piece*"),
         "trainer_spec": (2, "Trainer"),
@@ -130,7 +128,7 @@ def tokenizer(path: Path) -> bytes:
                 if parts[index].name not in operator.input:
                     del parts[index]
         del graph.node[1:], graph.output[:]
-        graph.output.extend(_token_tensors(operator))
+        graph.output.extend(_token_tensors(graph, operator))
         return bytes(model.SerializeToString())
 
 
@@ -142,7 +140,7 @@ def _convert(path: Path) -> Arrays:
         operator = graph.node[0]
         vocabulary = next(a.s for a in operator.attribute if a.name == "model")
         tables = unigram.tables(_messages()["SentencePiece"].FromString(vocabulary))
-        inputs = _token_tensors(operator)
+        inputs = _token_tensors(graph, operator)
         del graph.node[0], graph.input[:]
         graph.input.extend(inputs)
         at = 0
@@ -177,15 +175,15 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _token_tensors(operator: Any) -> list[Any]:
-    """The operator's token ids and row starts: tensors of one dimension of any length."""
-    of_any_length: dict[str, Any] = {"dim": [{}]}
-    return [
-        _messages()["Value"](
-            name=name, type={"tensor_type": {"elem_type": kind, "shape": of_any_length}}
-        )
-        for name, kind in zip(operator.output, (_INT32, _INT64), strict=True)
-    ]
+def _token_tensors(graph: Any, operator: Any) -> list[Any]:
+    """The operator's token ids and row starts: like its texts, of any length."""
+    tensors = []
+    for name, kind in zip(operator.output, (_INT32, _INT64), strict=True):
+        tensor = _messages()["Value"]()
+        tensor.CopyFrom(next(each for each in graph.input if each.name == operator.input[0]))
+        tensor.name, tensor.type.tensor_type.elem_type = name, kind
+        tensors.append(tensor)
+    return tensors
 
 
 @cache
