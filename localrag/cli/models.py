@@ -58,6 +58,7 @@ def list_models(as_json: bool) -> None:
             {"folder": str(store.folder), "models": [_as_dict(status) for status in statuses]}
         )
         return
+    from rich.filesize import decimal
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -78,7 +79,7 @@ def list_models(as_json: bool) -> None:
             as_name(status.name),
             _task(status.task),
             tr(", ").join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
-            _size(status.size),
+            decimal(status.size),
             _state(status.state),
             _licence(status.licence),
             tr(", ").join(remarks),
@@ -111,6 +112,8 @@ def pull(
     as_json: bool,
 ) -> None:
     """Show licence and size, then bring the models with a progress bar."""
+    from rich.filesize import decimal
+
     from localrag.models.registry import pull as pulling
 
     store = _store()
@@ -123,8 +126,8 @@ def pull(
                 model=spec.id,
                 title=spec.title,
                 licence=_licence(spec.licence),
-                size=_size(plan.size),
-                missing=_size(plan.missing),
+                size=decimal(plan.size),
+                missing=decimal(plan.missing),
             )
         )
         if pulling.needs_yes(store, spec) and not accept_licence and _interactive():
@@ -203,11 +206,13 @@ def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Files of the user's own are never deleted."""
+    from rich.filesize import decimal
+
     freed = _store().remove(name)
     if as_json:
         emit_json({"name": name, "freed_bytes": freed})
     else:
-        note(tr("{name} is removed; {size} freed.", name=name, size=_size(freed)))
+        note(tr("{name} is removed; {size} freed.", name=name, size=decimal(freed)))
 
 
 @models.command(help=tr("Print where a model is on this machine."))
@@ -253,12 +258,6 @@ def _state(state: str) -> str:
         "registered": tr("your own"),
     }
     return words[state]
-
-
-def _size(count: int) -> str:
-    if count >= 1_000_000_000:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
 @contextmanager

@@ -111,14 +111,11 @@ def make_folder(path: Path) -> None:
             break
         path = path.parent
     for folder in reversed(missing):
-        _, mode = _modes(folder.parent)
         try:
-            folder.mkdir(mode=mode & 0o777)
+            create_folder(folder)
         except FileExistsError:
             if not folder.is_dir():
                 raise
-        else:
-            _open_to_group(folder, mode)
 
 
 def create_folder(path: Path) -> None:
@@ -142,11 +139,7 @@ def make_private(path: Path) -> None:
 def replace_content(path: Path, content: str | bytes) -> None:
     """Write a small file of localrag's own as `replace_file` does."""
     data = content.encode("utf-8") if isinstance(content, str) else content
-
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    replace_file(path, write)
+    replace_file(path, lambda file: file.write(data))
 
 
 def rewrite(path: Path, content: str) -> None:
@@ -215,20 +208,13 @@ def write_output(path: Path, content: str | bytes) -> None:
     named is written to.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    if os.path.lexists(path):
-        with path.open("wb") as file:
-            file.write(data)
-        return
-    with create_file(path) as file:
+    with path.open("wb") if os.path.lexists(path) else create_file(path) as file:
         file.write(data)
 
 
 def check_output(path: Path) -> None:
     """Raise OSError where `write_output` could not write; makes an empty file where none is."""
-    if os.path.lexists(path):
-        path.open("ab").close()
-    else:
-        create_file(path).close()
+    (path.open("ab") if os.path.lexists(path) else create_file(path)).close()
 
 
 def delete_tree(path: Path) -> None:

@@ -148,16 +148,28 @@ def start(
     keep: Iterable[str],
     *,
     variables: Mapping[str, str] | None = None,
-    stdin: int | IO[bytes] = NOTHING,
+    stdin: int | IO[bytes] | None = NOTHING,
     stdout: int | IO[bytes] = NOTHING,
     stderr: int | IO[bytes] = NOTHING,
+    own_session: bool = True,
 ) -> Process:
     """Start a program whose path is absolute; its owner ends it with `end`.
 
     `keep` names the variables that it gets of our environment (such as `PIP`), `variables` sets
     others. Paths among the arguments must be absolute. Raises OSError where it cannot start.
     """
-    return _start(command, keep, variables, stdin, stdout, stderr, own_session=True)
+    if not os.path.isabs(command[0]):  # noqa: PTH117
+        raise ValueError(f"the path of a program must be absolute: {command[0]}")
+    return subprocess.Popen(  # noqa: S603 - no shell, and the path is absolute
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=NEUTRAL,
+        env=environment(keep) | dict(variables or {}),
+        start_new_session=own_session and sys.platform != "win32",
+        umask=0o077 if sys.platform != "win32" else -1,  # what it makes is ours alone
+    )
 
 
 def run(
@@ -179,7 +191,15 @@ def run(
     `memory`, which is looked at where a program cannot limit itself. Whatever ends us ends it too.
     """
     stdin = None if terminal else NOTHING if given is None else PIPE
-    process = _start(command, keep, variables, stdin, stdout, stderr, own_session=not terminal)
+    process = start(
+        command,
+        keep,
+        variables=variables,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        own_session=not terminal,
+    )
     try:
         output, errors = _communicate(process, given, seconds, memory)
     except BaseException:
@@ -261,30 +281,6 @@ def _run_module(name: str) -> None:
 
 
 # Details
-
-
-def _start(
-    command: list[str],
-    keep: Iterable[str],
-    variables: Mapping[str, str] | None,
-    stdin: int | IO[bytes] | None,
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes],
-    *,
-    own_session: bool,
-) -> Process:
-    if not os.path.isabs(command[0]):  # noqa: PTH117
-        raise ValueError(f"the path of a program must be absolute: {command[0]}")
-    return subprocess.Popen(  # noqa: S603 - no shell, and the path is absolute
-        command,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        cwd=NEUTRAL,
-        env=environment(keep) | dict(variables or {}),
-        start_new_session=own_session and sys.platform != "win32",
-        umask=0o077 if sys.platform != "win32" else -1,  # what it makes is ours alone
-    )
 
 
 def _communicate(
