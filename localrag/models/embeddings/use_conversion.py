@@ -39,48 +39,26 @@ _ONE_BYTE_TYPES = (2, 3)
 _EXTERNAL = 1
 _INT32, _INT64 = 6, 7
 
-# The fields of onnx.proto and sentencepiece_model.proto that are used, by number and type;
-# `*` is a repeated one, `=` a default. protobuf carries all others through.
-_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
-    "Model": {"graph": (7, "Graph")},
-    "Graph": {
-        "node": (1, "Node*"),
-        "initializer": (5, "Tensor*"),
-        "input": (11, "Value*"),
-        "output": (12, "Value*"),
-    },
-    "Node": {
-        "input": (1, "string*"),
-        "output": (2, "string*"),
-        "op_type": (4, "string"),
-        "attribute": (5, "Attribute*"),
-    },
-    "Attribute": {"name": (1, "string"), "s": (4, "bytes")},
-    "Tensor": {
-        "data_type": (2, "int32"),
-        "name": (8, "string"),
-        "raw_data": (9, "bytes"),
-        "external_data": (13, "Entry*"),
-        "data_location": (14, "int32"),
-    },
-    "Entry": {"key": (1, "string"), "value": (2, "string")},
-    "Value": {"name": (1, "string"), "type": (2, "Type")},
-    "Type": {"tensor_type": (1, "TensorType")},
-    "TensorType": {"elem_type": (1, "int32")},
-    "SentencePiece": {
-        "pieces": (1, "Piece*"),
-        "trainer_spec": (2, "Trainer"),
-        "normalizer_spec": (3, "Normalizer"),
-    },
-    "Piece": {"piece": (1, "string"), "score": (2, "float"), "type": (3, "int32=1")},
-    "Trainer": {"model_type": (3, "int32=1"), "treat_whitespace_as_suffix": (24, "bool")},
-    "Normalizer": {
-        "precompiled_charsmap": (2, "bytes"),
-        "add_dummy_prefix": (3, "bool=true"),
-        "remove_extra_whitespaces": (4, "bool=true"),
-        "escape_whitespaces": (5, "bool=true"),
-    },
-}
+_SCHEMA = """
+Model: graph 7 Graph
+Graph: node 1 Node*, initializer 5 Tensor*, input 11 Value*, output 12 Value*
+Node: input 1 string*, output 2 string*, op_type 4 string, attribute 5 Attribute*
+Attribute: name 1 string, s 4 bytes
+Tensor: data_type 2 int32, name 8 string, raw_data 9 bytes
+Tensor: external_data 13 Entry*, data_location 14 int32
+Entry: key 1 string, value 2 string
+Value: name 1 string, type 2 Type
+Type: tensor_type 1 TensorType
+TensorType: elem_type 1 int32
+
+SentencePiece: pieces 1 Piece*, trainer_spec 2 Trainer, normalizer_spec 3 Normalizer
+Piece: piece 1 string, score 2 float, type 3 int32=1
+Trainer: model_type 3 int32=1, treat_whitespace_as_suffix 24 bool
+Normalizer: precompiled_charsmap 2 bytes, add_dummy_prefix 3 bool=true
+Normalizer: remove_extra_whitespaces 4 bool=true, escape_whitespaces 5 bool=true
+"""
+"""The fields of onnx.proto and sentencepiece_model.proto that are used: name, number and type;
+`*` is a repeated one, `=` a default. protobuf carries all others through."""
 
 
 def find_model_file(folder: Path) -> Path | None:
@@ -188,7 +166,7 @@ def _token_tensors(graph: Any, operator: Any) -> list[Any]:
 
 @cache
 def _messages() -> dict[str, Any]:
-    """The classes of `_MESSAGES`."""
+    """The classes of the messages of `_SCHEMA`."""
     from google.protobuf import (  # type: ignore[import-untyped]
         descriptor_pb2,
         descriptor_pool,
@@ -196,20 +174,22 @@ def _messages() -> dict[str, Any]:
     )
 
     kinds = descriptor_pb2.FieldDescriptorProto
+    lines = [line.partition(": ")[::2] for line in _SCHEMA.splitlines() if line]
     file = descriptor_pb2.FileDescriptorProto(name="localrag.proto", package="localrag")
-    for message, declared in _MESSAGES.items():
-        fields = file.message_type.add(name=message).field
-        for name, (number, kind) in declared.items():
-            field = fields.add(name=name, number=number)
+    messages = {name: file.message_type.add(name=name) for name in dict(lines)}
+    for message, declared in lines:
+        for each in declared.split(", "):
+            name, number, kind = each.split()
+            field = messages[message].field.add(name=name, number=int(number))
             field.label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
             kind, _, default = kind.removesuffix("*").partition("=")
             if default:
                 field.default_value = default
-            if kind in _MESSAGES:
+            if kind in messages:
                 field.type, field.type_name = kinds.TYPE_MESSAGE, f"localrag.{kind}"
             else:
                 field.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = {name: pool.FindMessageTypeByName(f"localrag.{name}") for name in _MESSAGES}
+    found = {name: pool.FindMessageTypeByName(f"localrag.{name}") for name in messages}
     return {name: message_factory.GetMessageClass(each) for name, each in found.items()}
