@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from localrag.models.registry.job import Event, Observer
-    from localrag.models.registry.store import ModelStore, Status
+    from localrag.models.registry.store import ModelStore
 
 
 _LINE_EVERY = 10.0  # seconds
@@ -54,9 +55,8 @@ def list_models(as_json: bool) -> None:
     store = _store()
     statuses = store.statuses()
     if as_json:
-        emit_json(
-            {"folder": str(store.folder), "models": [_as_dict(status) for status in statuses]}
-        )
+        found = [asdict(status) | {"path": str(status.path)} for status in statuses]
+        emit_json({"folder": str(store.folder), "models": found})
         return
     from rich.filesize import decimal
     from rich.table import Table
@@ -130,7 +130,7 @@ def pull(
                 missing=decimal(plan.missing),
             )
         )
-        if pulling.needs_yes(store, spec) and not accept_licence and _interactive():
+        if pulling.needs_yes(store, spec) and not accept_licence and sys.stdin.isatty():
             question = tr(
                 "{model} may not be used commercially. Do you accept its licence?", model=spec.id
             )
@@ -225,16 +225,6 @@ def path(name: str, as_json: bool) -> None:
         emit_json({"name": name, "path": str(place)})
     else:
         say(place)
-
-
-def _interactive() -> bool:
-    return sys.stdin.isatty()
-
-
-def _as_dict(status: Status) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(status) | {"path": str(status.path)}
 
 
 def _task(task: str) -> str:

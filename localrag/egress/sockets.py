@@ -67,24 +67,25 @@ def check_before_resolving(closed: Callable[[], bool]) -> None:
         found = socket.getaddrinfo(peer[0], peer[1], sock.family, sock.type)
         return (*found[0][4][:2], *(peer[2:] or found[0][4][2:]))
 
-    def last(method: Callable[..., Any]) -> Callable[..., Any]:
+    def checking(method: Callable[..., Any], place: int) -> Callable[..., Any]:
         def checked(self: socket.socket, *args: Any) -> Any:
-            return method(self, *args[:-1], pinned(self, args[-1])) if args else method(self)
+            given = list(args)
+            if given and place < len(given):
+                given[place] = pinned(self, given[place])
+            return method(self, *given)
 
         return checked
 
-    def fourth(method: Callable[..., Any]) -> Callable[..., Any]:
-        def checked(self: socket.socket, *args: Any) -> Any:
-            if len(args) > 3:
-                args = (*args[:3], pinned(self, args[3]))
-            return method(self, *args)
-
-        return checked
-
-    for name in ("connect", "connect_ex", "bind", "sendto"):
-        setattr(socket.socket, name, last(getattr(socket.socket, name)))
-    if hasattr(socket.socket, "sendmsg"):
-        setattr(socket.socket, "sendmsg", fourth(socket.socket.sendmsg))  # noqa: B010
+    # Where the peer stands among the arguments: mostly it is the last.
+    for name, place in {
+        "connect": -1,
+        "connect_ex": -1,
+        "bind": -1,
+        "sendto": -1,
+        "sendmsg": 3,
+    }.items():
+        if hasattr(socket.socket, name):
+            setattr(socket.socket, name, checking(getattr(socket.socket, name), place))
 
 
 def peer(sock: Any, given: Any) -> Place | None:

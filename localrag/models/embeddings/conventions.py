@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,16 +61,17 @@ def _family(folder: Path) -> Convention:
     return Convention("mean")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in the file; an empty one where there is no file.
+def read_json(path: Path, kind: Any = dict[str, Any]) -> Any:
+    """What a JSON file holds, which must be of a kind; an empty object where there is no file.
 
     Raises ModelError where it holds anything else.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        # Not decoded by msgspec, which refuses the NaN and Infinity that Python writes.
+        return msgspec.convert(json.loads(path.read_bytes()), kind)
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(
             "The model file {path} cannot be read: {reason}",
             hint="Verify the model's files with `localrag models verify`.",
