@@ -40,7 +40,7 @@ def test_a_question_is_the_same_with_and_without_the_cache(
     monkeypatch.delattr(use_conversion, "_convert")
     cached = UniversalSentenceEncoder(folder, cache_dir=tmp_path)
     np.testing.assert_array_equal(cached.embed_queries(questions), expected)
-    assert "_open_tokenizer_session" not in vars(cached), "the slow tokenizer was opened"
+    assert "_tokenizer_session" not in vars(cached), "the slow tokenizer was opened"
 
 
 def test_a_read_only_or_damaged_cache_is_no_error(models_dir, tmp_path: Path) -> None:

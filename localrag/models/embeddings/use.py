@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +59,6 @@ class UniversalSentenceEncoder:
         self._threads = threads
         self._cache_dir = cache_dir
         self._sha256 = weights_sha256
-        self._lock = Lock()
         kept = cache_dir / f"{file_key(file)}.use.npz" if cache_dir else None
         parts = use_conversion.converted(file, kept)
         self._inputs = parts["inputs"].tolist()
@@ -121,13 +119,8 @@ class UniversalSentenceEncoder:
         ids, starts = session.run(None, {session.get_inputs()[0].name: strings})
         return [ids[start:end] for start, end in pairwise(starts)]
 
-    @property
-    def _tokenizer_session(self) -> onnxruntime.InferenceSession:
-        with self._lock:
-            return self._open_tokenizer_session
-
     @cached_property
-    def _open_tokenizer_session(self) -> onnxruntime.InferenceSession:
+    def _tokenizer_session(self) -> onnxruntime.InferenceSession:
         return runtime.open_session(
             use_conversion.tokenizer(self._file), operators=runtime.extension_operators()
         )
