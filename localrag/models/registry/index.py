@@ -42,15 +42,10 @@ def find(package: str, settings: PipSettings, downloader: Downloader) -> Wheel:
     """
     name, _, version = package.partition("==")
     reasons: list[SourceFailedError] = []
-    for place in settings.find_links:
-        links = _folder(place) if _local(place) else None
-        if links is None:
-            links = _page(place, downloader, reasons)
-        if wheel := _choose(links, name, version):
-            return wheel
-    for index in settings.indexes:
-        place = f"{index.rstrip('/')}/{_canonical(name)}/"
-        links = _folder(place) if _local(place) else _page(place, downloader, reasons)
+    own_pages = [f"{index.rstrip('/')}/{_canonical(name)}/" for index in settings.indexes]
+    for place in (*settings.find_links, *own_pages):
+        local = local_path(place)
+        links = _page(place, downloader, reasons) if local is None else _folder(local)
         if wheel := _choose(links, name, version):
             return wheel
     reasons.append(SourceFailedError("no index has a wheel of {package}", package=package))
@@ -64,18 +59,11 @@ def local_path(url: str) -> Path | None:
     return None if "://" in url else Path(url).expanduser()
 
 
-def _local(place: str) -> bool:
-    return local_path(place) is not None
-
-
-def _folder(place: str) -> Iterable[Wheel]:
-    path = local_path(place)
-    if path is None or not path.exists():
-        return []
+def _folder(path: Path) -> Iterable[Wheel]:
     if path.is_file():
         return _html(path.read_text(encoding="utf-8", errors="replace"), path.as_uri())
     if (path / "index.html").is_file():
-        return _folder(str(path / "index.html"))
+        return _folder(path / "index.html")
     return [Wheel(wheel.resolve().as_uri(), None) for wheel in sorted(path.glob("*.whl"))]
 
 
