@@ -38,9 +38,9 @@ from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.evaluation.statistics import bootstrap_interval
 from localrag.prompts import YES_NO
 from localrag.rerankers.llm import GRADES, LLMReranker
+from localrag.rerankers.maxp import windows
 from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
-from localrag.rerankers.serving import SEARCH_LOGITS
-from localrag.rerankers.windows import windows
+from localrag.rerankers.routing import SEARCH_LOGITS
 from localrag.text.language import answer_language
 from localrag.types import ScoredChunk
 

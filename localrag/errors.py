@@ -5,7 +5,8 @@ LocalragError
 ├── NetworkBlockedError    something tried to leave the machine without permission
 ├── ModelError
 │   ├── ModelNotFoundError    no such model, or not pulled yet
-│   ├── ModelDownloadError    a source could not deliver
+│   ├── ModelDownloadError    a model could not be fetched
+│   │   └── SourceFailedError     one source of several cannot deliver
 │   ├── ModelCorruptError     size or SHA-256 differs from the published one
 │   └── ModelLicenceError     a licence needs an explicit yes
 ├── ParsingError
@@ -38,7 +39,7 @@ from localrag.printable import filled
 class LocalragError(Exception):
     """Base of all errors that localrag raises on purpose.
 
-    `message` and `hint` are `str.format` templates over `values`.
+    `message` and `hint` are `str.format` templates over `values`, which may be such errors.
     """
 
     exit_code = 1
@@ -75,7 +76,11 @@ class ModelNotFoundError(ModelError):
 
 
 class ModelDownloadError(ModelError):
-    """A source could not deliver."""
+    """A model could not be fetched."""
+
+
+class SourceFailedError(ModelDownloadError):
+    """One source cannot deliver; another may."""
 
 
 class ModelCorruptError(ModelError):

@@ -65,7 +65,7 @@ from localrag.types import Hit, ScoredChunk
 
 if TYPE_CHECKING:
     from localrag.indexing.indexer import Indexer
-    from localrag.rerankers.serving import Candidate
+    from localrag.rerankers.routing import Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,10 +331,10 @@ def make_reranking(
 
             return Reranking("keyword", KeywordReranker(), candidates)
         case CrossEncoderReranking() as chosen:
-            from localrag.rerankers.serving import ServingReranker
+            from localrag.rerankers.routing import LanguageRouter
 
-            serving = ServingReranker(_cross_encoders(chosen.model, models), KeepOrder())
-            return Reranking("cross-encoder", serving, chosen.candidates)
+            router = LanguageRouter(_cross_encoders(chosen.model, models), KeepOrder())
+            return Reranking("cross-encoder", router, chosen.candidates)
         case LLMReranking(candidates=candidates):
             from localrag.rerankers.llm import LLMReranker
 
@@ -345,9 +345,9 @@ def make_reranking(
             return Reranking("llm", reranker, candidates)
 
 
-def _cross_encoders(name: str, models: ModelStore) -> list[Candidate]:
+def _cross_encoders(name: str, models: ModelStore) -> list[Route]:
     """The cross-encoder of that name, or all that are pulled, those of most languages first."""
-    from localrag.rerankers.serving import Candidate
+    from localrag.rerankers.routing import Route
 
     if name:
         spec = models.catalogue.find(name)
@@ -366,7 +366,7 @@ def _cross_encoders(name: str, models: ModelStore) -> list[Candidate]:
             "English, `localrag models pull bge-reranker-v2-m3` a large one for both languages.",
         )
     return [
-        Candidate(each, frozenset(languages), partial(_cross_encoder, path))
+        Route(each, frozenset(languages), partial(_cross_encoder, path))
         for each, languages in found
         for path in [models.path(each)]
     ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from localrag.config.settings import OpenAISettings, Settings
-from localrag.egress import network
+from localrag.egress.addresses import is_loopback
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.private import PrivateSources
@@ -35,7 +35,7 @@ def is_hosted(settings: Settings) -> bool:
         host = urlsplit(settings.llm.base_url.strip()).hostname
     except ValueError:
         host = None
-    return not (host and network.is_loopback(host))
+    return not (host and is_loopback(host))
 
 
 def private_sources(settings: Settings) -> PrivateSources:

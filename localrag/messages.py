@@ -75,10 +75,14 @@ def tr(template: str, /, **values: object) -> str:
 
 def spoken(error: LocalragError) -> str:
     """An error and what to do next as one paragraph in the reader's language."""
-    text = filled(translate(error.message), error.values).rstrip()
+    values = {
+        name: spoken(value) if isinstance(value, LocalragError) else value
+        for name, value in error.values.items()
+    }
+    text = filled(translate(error.message), values).rstrip()
     if not error.hint:
         return text
-    hint = filled(translate(error.hint), error.values)
+    hint = filled(translate(error.hint), values)
     chinese = interface_language() == "zh"
     # A message may end in a reason from elsewhere, which brings a full stop or does not.
     if not text.endswith((".", "!", "?", "。", "！", "？")):

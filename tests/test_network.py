@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from localrag.egress import network
+from localrag.egress import clients, network
+from localrag.egress.addresses import is_loopback
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 PRELUDE = """
 import json, os, socket, sys, urllib.parse
-from localrag.egress import network
+from localrag.egress import network, proxies
 from localrag.errors import NetworkBlockedError
 network.close_doors()
 """
@@ -222,7 +223,7 @@ print([name for name in ("ssl", "httpx", "http.client", "urllib.request") if nam
     ],
 )
 def test_loopback(host: str) -> None:
-    assert network.is_loopback(host)
+    assert is_loopback(host)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ def test_loopback(host: str) -> None:
     ],
 )
 def test_not_loopback(host: str) -> None:
-    assert not network.is_loopback(host)
+    assert not is_loopback(host)
 
 
 def test_allow_is_harmless_without_the_guard() -> None:
@@ -275,7 +276,7 @@ def test_an_unreadable_certificate_is_named(tmp_path: Path) -> None:
     from localrag.errors import ConfigError
 
     with pytest.raises(ConfigError, match=r"missing\.pem"):
-        network.client(certificate=str(tmp_path / "missing.pem"))
+        clients.client(certificate=str(tmp_path / "missing.pem"))
 
 
 def test_libraries_are_told_not_to_report_before_they_are_loaded(
@@ -434,7 +435,7 @@ def test_children_do_not_inherit_the_proxies(proxy: tuple[str, list[str]]) -> No
 import subprocess
 code = "import os; print([name for name in os.environ if 'proxy' in name.lower()])"
 print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
-print(sorted(network.proxies()))
+print(sorted(proxies.named()))
 """,
         http_proxy=url,
         PIP_PROXY=url,
@@ -449,14 +450,15 @@ def test_the_proxy_serves_traffic_that_is_allowed_and_no_other(
     output = run(
         """
 import httpx
-with network.client() as client:
+from localrag.egress import clients
+with clients.client() as client:
     with network.allow(["http://a.test/x"]):
         print(client.get("http://a.test/x").text)
         try:
             httpx.get("http://b.test/")  # what does not know of the proxy finds no way
         except (OSError, httpx.HTTPError):
             print("stopped")
-    with httpx.Client(proxy=network.proxies()["http_proxy"]) as other:
+    with httpx.Client(proxy=proxies.named()["http_proxy"]) as other:
         try:
             other.get("http://a.test/y")
         except (OSError, httpx.HTTPError):
@@ -609,7 +611,7 @@ def reach():
             return "blocked"
         return "reached"
 print(reach())
-with network.allow([network.ANY_UNIX_SOCKET]):
+with network.allow(['unix:']):
     print(reach())
 network.close_doors(["unix:" + path])
 print(reach(), network.attempts()[0].address == "unix:" + path)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
-from localrag.egress import network
+from localrag.egress import proxies
 from localrag.errors import BundleError
 from localrag.system import processes
 
@@ -39,7 +39,7 @@ def heard(
         command,
         processes.COMPILING,
         # For pip, and for the programs that it starts in its turn.
-        variables=network.proxies() | {"PYTHONIOENCODING": "utf-8"} | dict(variables or {}),
+        variables=proxies.named() | {"PYTHONIOENCODING": "utf-8"} | dict(variables or {}),
         stdout=processes.PIPE,
         stderr=processes.OUTPUT,
     )

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,14 +21,14 @@ from localrag.cli.output import (
     stderr_console,
     stdout_console,
 )
-from localrag.messages import tr
+from localrag.messages import spoken, tr
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from localrag.models.registry.job import Event, Observer
-    from localrag.models.registry.store import ModelStore, Status
+    from localrag.models.registry.store import ModelStore
 
 
 _LINE_EVERY = 10.0  # seconds
@@ -54,10 +55,10 @@ def list_models(as_json: bool) -> None:
     store = _store()
     statuses = store.statuses()
     if as_json:
-        emit_json(
-            {"folder": str(store.folder), "models": [_as_dict(status) for status in statuses]}
-        )
+        found = [asdict(status) | {"path": str(status.path)} for status in statuses]
+        emit_json({"folder": str(store.folder), "models": found})
         return
+    from rich.filesize import decimal
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -78,7 +79,7 @@ def list_models(as_json: bool) -> None:
             as_name(status.name),
             _task(status.task),
             tr(", ").join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
-            _size(status.size),
+            decimal(status.size),
             _state(status.state),
             _licence(status.licence),
             tr(", ").join(remarks),
@@ -111,6 +112,8 @@ def pull(
     as_json: bool,
 ) -> None:
     """Show licence and size, then bring the models with a progress bar."""
+    from rich.filesize import decimal
+
     from localrag.models.registry import pull as pulling
 
     store = _store()
@@ -123,11 +126,11 @@ def pull(
                 model=spec.id,
                 title=spec.title,
                 licence=_licence(spec.licence),
-                size=_size(plan.size),
-                missing=_size(plan.missing),
+                size=decimal(plan.size),
+                missing=decimal(plan.missing),
             )
         )
-        if pulling.needs_yes(store, spec) and not accept_licence and _interactive():
+        if pulling.needs_yes(store, spec) and not accept_licence and sys.stdin.isatty():
             question = tr(
                 "{model} may not be used commercially. Do you accept its licence?", model=spec.id
             )
@@ -161,10 +164,17 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
     """Exit with code 1 when a file is not what it should be."""
     checks = _store().verify(names)
     if as_json:
-        emit_json({"files": [{"model": c.model, "file": c.file, "fault": c.fault} for c in checks]})
+        emit_json(
+            {
+                "files": [
+                    {"model": c.model, "file": c.file, "fault": c.fault and spoken(c.fault)}
+                    for c in checks
+                ]
+            }
+        )
     else:
         for check in checks:
-            verdict = tr("ok") if check.fault is None else check.fault
+            verdict = tr("ok") if check.fault is None else spoken(check.fault)
             line = tr("{part}: {text}", part=f"{check.model}/{check.file}", text=verdict)
             say(line)
         if not checks:
@@ -196,11 +206,13 @@ def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Files of the user's own are never deleted."""
+    from rich.filesize import decimal
+
     freed = _store().remove(name)
     if as_json:
         emit_json({"name": name, "freed_bytes": freed})
     else:
-        note(tr("{name} is removed; {size} freed.", name=name, size=_size(freed)))
+        note(tr("{name} is removed; {size} freed.", name=name, size=decimal(freed)))
 
 
 @models.command(help=tr("Print where a model is on this machine."))
@@ -213,16 +225,6 @@ def path(name: str, as_json: bool) -> None:
         emit_json({"name": name, "path": str(place)})
     else:
         say(place)
-
-
-def _interactive() -> bool:
-    return sys.stdin.isatty()
-
-
-def _as_dict(status: Status) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(status) | {"path": str(status.path)}
 
 
 def _task(task: str) -> str:
@@ -246,12 +248,6 @@ def _state(state: str) -> str:
         "registered": tr("your own"),
     }
     return words[state]
-
-
-def _size(count: int) -> str:
-    if count >= 1_000_000_000:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
 @contextmanager
@@ -328,7 +324,7 @@ def _words(event: Event) -> str:
                 "{model}: {source} failed: {reason}",
                 model=event.model,
                 source=event.source,
-                reason=event.detail,
+                reason=event.fault and spoken(event.fault),
             )
         case "done":
             return tr("{model}: complete and checked", model=event.model)

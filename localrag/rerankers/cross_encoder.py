@@ -7,38 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import ModelError
-from localrag.models.embeddings.foreign_code import refuse_foreign_code
-from localrag.models.embeddings.sentence_transformers import quiet_loading
-from localrag.rerankers.base import Tell, best, unheard
-from localrag.rerankers.windows import best_window_scores
-from localrag.types import ScoredChunk
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
+from localrag.models.embeddings.sentence_transformers import open_model
+from localrag.rerankers.maxp import CrossEncoderReranker
 
 _BATCH = 8
 LONGEST_WINDOW = 1024
 """Tokens; bge-reranker-v2-m3 could read 8,192, at a cost that grows with their square."""
 
 
-class SentenceTransformersCrossEncoder:
+class SentenceTransformersCrossEncoder(CrossEncoderReranker):
     """A folder with a model for sequence classification with one label; nothing is downloaded.
 
     Code that comes with a model is never run, and pickled weights are read as data alone.
-    `threads` is PyTorch's, for the whole process. Raises `ModelError` where the folder
-    holds no such model.
+    Raises `ModelError` where the folder holds no such model.
     """
 
-    def __init__(
-        self, path: Path, *, threads: int | None = None, device: str | None = None
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         if not (path / "config.json").is_file():
             raise ModelError(
                 "{path} is not a cross-encoder folder: it lacks {missing}.",
@@ -47,7 +37,9 @@ class SentenceTransformersCrossEncoder:
                 path=str(path),
                 missing="config.json",
             )
-        self._model = _open(path, device, threads)
+        from sentence_transformers import CrossEncoder
+
+        self._model = open_model(CrossEncoder, path)
         labels = self._model.num_labels
         if labels != 1:
             raise ModelError(
@@ -62,35 +54,15 @@ class SentenceTransformersCrossEncoder:
         limit = getattr(self._model, "max_seq_length", None) or self._tokenizer.model_max_length
         self._window = min(int(limit), LONGEST_WINDOW)
 
-    def rerank(
-        self,
-        query: str,
-        chunks: Sequence[ScoredChunk],
-        k: int,
-        tell: Tell = unheard,  # noqa: ARG002
-    ) -> list[ScoredChunk]:
-        """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
-        scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
-        return best(chunks, scores.tolist(), k)
-
-    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """The logit of each passage's best window, shape (len(passages),) float32.
-
-        In batches of like length, so that little is spent on padding. Where question and
-        window together are longer than the model reads, the end of the window is cut.
-        """
-        return best_window_scores(
-            passages, self.count_tokens, lambda windows: self._logits(query, windows)
-        )
-
-    def _logits(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+    def _logits(self, query: str, windows: Sequence[str]) -> NDArray[np.float32]:
         import torch
 
-        result = np.empty(len(passages), dtype=np.float32)
+        # In batches of like length, so that little is spent on padding.
+        result = np.empty(len(windows), dtype=np.float32)
         question = self._cut(query, self._window // 2)
         room = self._window - self._tokenizer.num_special_tokens_to_add(pair=True)
         room -= len(self._tokens(question))
-        pairs = [(question, self._cut(passage, room)) for passage in passages]
+        pairs = [(question, self._cut(window, room)) for window in windows]
         order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index][1]))
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
@@ -117,26 +89,3 @@ class SentenceTransformersCrossEncoder:
         while (count := len(self._tokens(text))) > tokens:
             text = text[: min(len(text) - 1, len(text) * tokens // count)]
         return text
-
-
-def _open(path: Path, device: str | None, threads: int | None) -> CrossEncoder:
-    import torch
-    from sentence_transformers import CrossEncoder
-
-    refuse_foreign_code(path)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        with quiet_loading():
-            model: CrossEncoder = CrossEncoder(
-                str(path), device=device, local_files_only=True, trust_remote_code=False
-            )
-    # What a damaged folder raises depends on which of five libraries meets it first.
-    except Exception as error:
-        raise ModelError(
-            "sentence-transformers cannot open {path}: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(path),
-            reason=str(error).strip() or type(error).__name__,
-        ) from error
-    return model

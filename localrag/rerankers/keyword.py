@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from localrag.rerankers.base import Tell, best, unheard
+from localrag.text.han import HAN
 from localrag.text.normalize import fold
 from localrag.types import ScoredChunk
 
@@ -16,8 +17,7 @@ EARLY = 0.1
 EACH_OCCURRENCE = 0.05
 MOST_FOR_OCCURRENCES = 0.2
 
-_HAN = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
-_PIECE = re.compile(rf"(?P<han>[{_HAN}]+)|[^\W_{_HAN}]+")
+_PIECE = re.compile(rf"(?P<han>[{HAN}]+)|[^\W_{HAN}]+")
 _LONGER_THAN = 3
 _GRAMMAR_WORDS = """
 的 了 是 在 和 与 吗 呢 吧 啊 什么 哪 哪个 哪些 哪里 谁 几 多少 怎么 怎样 如何 为 为什么 何 有 没有

@@ -8,7 +8,6 @@ core was also three times as fast as one padded batch (`benchmarks/reranking.md`
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,23 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import ModelError
-from localrag.models.embeddings.runtime import open_session
-from localrag.rerankers.base import Tell, best, unheard
-from localrag.rerankers.windows import best_window_scores
-from localrag.types import ScoredChunk
+from localrag.models.embeddings.runtime import longest_input, open_session, open_tokenizer
+from localrag.rerankers.maxp import CrossEncoderReranker
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Encoding
 
-_DEFAULT_WINDOW = 512
-_UNSET_WINDOW = 1_000_000
-"""Tokenizer settings write an endless window as a number larger than this."""
 _KNOWN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class OnnxCrossEncoder:
+class OnnxCrossEncoder(CrossEncoderReranker):
     """A folder with `model.onnx` (one logit a pair) and `tokenizer.json`.
 
     `threads` pairs run at a time (default: one a core). Raises `ModelError` where the
@@ -42,7 +35,7 @@ class OnnxCrossEncoder:
     """
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
-        self._tokenizer = _open_tokenizer(path / "tokenizer.json")
+        self._tokenizer = open_tokenizer(path / "tokenizer.json")
         self._session = open_session(path / "model.onnx")
         self._inputs = [node.name for node in self._session.get_inputs()]
         shape = self._session.get_outputs()[0].shape
@@ -56,29 +49,8 @@ class OnnxCrossEncoder:
                 inputs=", ".join(self._inputs),
                 shape=str(shape),
             )
-        self._window = _window(path)
+        self._window = longest_input(path)
         self._threads = threads or os.cpu_count() or 1
-
-    def rerank(
-        self,
-        query: str,
-        chunks: Sequence[ScoredChunk],
-        k: int,
-        tell: Tell = unheard,  # noqa: ARG002
-    ) -> list[ScoredChunk]:
-        """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
-        scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
-        return best(chunks, scores.tolist(), k)
-
-    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """The logit of each passage's best window, shape (len(passages),) float32.
-
-        Where question and window together are longer than the model reads, the end of the
-        window is cut.
-        """
-        return best_window_scores(
-            passages, self.count_tokens, lambda windows: self._logits(query, windows)
-        )
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as the model cuts it."""
@@ -90,12 +62,12 @@ class OnnxCrossEncoder:
         )
         return encoded
 
-    def _logits(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+    def _logits(self, query: str, windows: Sequence[str]) -> NDArray[np.float32]:
         question = self._tokenizer.encode(query, add_special_tokens=False)
-        encoded = self._encoded(passages)
-        result = np.empty(len(passages), dtype=np.float32)
+        encoded = self._encoded(windows)
+        result = np.empty(len(windows), dtype=np.float32)
         # The longest first, so that no thread begins it when the others are done.
-        order = sorted(range(len(passages)), key=lambda index: -len(encoded[index]))
+        order = sorted(range(len(windows)), key=lambda index: -len(encoded[index]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="rerank") as pool:
             logits = pool.map(lambda index: self._run(question, encoded[index]), order)
             for index, logit in zip(order, logits, strict=True):
@@ -130,35 +102,3 @@ class OnnxCrossEncoder:
         copy = Copy.merge([encoding])  # an encoding is shared between threads and calls
         copy.truncate(length)
         return copy
-
-
-def _open_tokenizer(path: Path) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    # tokenizers raises bare Exception for a missing file and for damaged JSON alike.
-    except Exception as error:
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another reranker.",
-            path=str(path),
-            reason=str(error),
-        ) from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def _window(path: Path) -> int:
-    """Tokens that the model reads, special tokens included."""
-    limits = []
-    for name, key in (
-        ("tokenizer_config.json", "model_max_length"),
-        ("config.json", "max_position_embeddings"),
-    ):
-        file = path / name
-        value = json.loads(file.read_text("utf-8")).get(key) if file.is_file() else None
-        if isinstance(value, int | float) and 0 < value < _UNSET_WINDOW:
-            limits.append(int(value))
-    return min(limits, default=_DEFAULT_WINDOW)

@@ -90,11 +90,15 @@ def _all(found: Iterable[Protection]) -> Protection:
     return Protection(True, names) if each else UNKNOWN
 
 
-def _output(program: str, *arguments: str) -> bytes:
+def _output(program: str, *arguments: str, **variables: str) -> bytes:
     """What a program of the system prints; b"" where it is missing, fails or does not end."""
     try:
         done = processes.run(
-            [program, *arguments], processes.PLAIN, stdout=processes.PIPE, seconds=_SECONDS
+            [program, *arguments],
+            processes.PLAIN,
+            variables=variables,
+            stdout=processes.PIPE,
+            seconds=_SECONDS,
         )
     except (OSError, processes.TimedOutError):
         return b""
@@ -192,7 +196,7 @@ class Linux:
         uuid = _line(folder / "dm/uuid")
         if found := _CRYPT.match(uuid):
             return Protection(True, _NAMES.get(found[1], "dm-crypt"))
-        below = sorted(each.name for each in _entries(folder / "slaves"))
+        below = sorted(each.name for each in (folder / "slaves").glob("*"))
         if below:
             held = _all(self._device(each, depth - 1) for each in below)
             # A kind that is not known may be what encrypts: only "yes" below it is an answer then.
@@ -211,10 +215,6 @@ class Linux:
         if (folder / "dm").exists() or _ELSEWHERE.match(name):
             return Protection(None, name)
         return Protection(False, name)
-
-
-def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _line(path: Path) -> str:
@@ -310,17 +310,9 @@ def _bitlocker(place: Path) -> Protection:
 def _bitlocker_of(drive: str) -> Protection:
     folder = Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32", "WindowsPowerShell")
     program = str(folder / "v1.0" / "powershell.exe")
-    try:
-        done = processes.run(
-            [program, "-NoProfile", "-NonInteractive", "-Command", _ASK],
-            processes.PLAIN,
-            variables={"LOCALRAG_DRIVE": drive},
-            stdout=processes.PIPE,
-            seconds=_SECONDS,
-        )
-    except (OSError, processes.TimedOutError):
-        return UNKNOWN
-    answer = _ANSWERS.get(done.stdout.decode("ascii", "replace").strip())
+    asked = ("-NoProfile", "-NonInteractive", "-Command", _ASK)
+    said = _output(program, *asked, LOCALRAG_DRIVE=drive)
+    answer = _ANSWERS.get(said.decode("ascii", "replace").strip())
     return Protection(answer, "BitLocker" if answer else "")
 
 

@@ -7,6 +7,7 @@ File systems without modes (exFAT) ignore all of it. Knows nothing of libraries 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -55,21 +56,8 @@ def is_real_folder(path: Path) -> bool:
 
 def open_plain(path: Path) -> BufferedReader:
     """Open a file for reading. Raises NotPlainError for anything else, before a byte is read."""
-    if _NO_LINK:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | _OPEN | _NO_LINK | _NO_WAIT)
-        except OSError:
-            if (found := _status(path)) is not None and not stat.S_ISREG(found.st_mode):
-                raise _not_plain(path) from None
-            raise
-    else:
-        if _status(path) is not None and not is_plain_file(path):
-            raise _not_plain(path)
-        descriptor = os.open(path, os.O_RDONLY | _OPEN)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _not_plain(path)
-    return os.fdopen(descriptor, "rb")
+    file: BufferedReader = _opened(path, os.O_RDONLY, "rb")
+    return file
 
 
 def create_file(path: Path) -> BinaryIO:
@@ -90,12 +78,13 @@ def append_file(path: Path) -> BinaryIO:
 
     Raises NotPlainError for anything but a file, a link too.
     """
-    return _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab")
+    file: BinaryIO = _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab")
+    return file
 
 
 def overwrite_file(path: Path) -> BinaryIO:
     """Open a file of localrag's own for writing from its beginning, empty; otherwise the same."""
-    file = _opened(path, os.O_WRONLY | os.O_CREAT, "wb")
+    file: BinaryIO = _opened(path, os.O_WRONLY | os.O_CREAT, "wb")
     file.truncate()  # only now that it is known to be a plain file
     return file
 
@@ -122,14 +111,11 @@ def make_folder(path: Path) -> None:
             break
         path = path.parent
     for folder in reversed(missing):
-        _, mode = _modes(folder.parent)
         try:
-            folder.mkdir(mode=mode & 0o777)
+            create_folder(folder)
         except FileExistsError:
             if not folder.is_dir():
                 raise
-        else:
-            _open_to_group(folder, mode)
 
 
 def create_folder(path: Path) -> None:
@@ -153,11 +139,7 @@ def make_private(path: Path) -> None:
 def replace_content(path: Path, content: str | bytes) -> None:
     """Write a small file of localrag's own as `replace_file` does."""
     data = content.encode("utf-8") if isinstance(content, str) else content
-
-    def write(file: BinaryIO) -> None:
-        file.write(data)
-
-    replace_file(path, write)
+    replace_file(path, lambda file: file.write(data))
 
 
 def rewrite(path: Path, content: str) -> None:
@@ -226,20 +208,13 @@ def write_output(path: Path, content: str | bytes) -> None:
     named is written to.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    if os.path.lexists(path):
-        with path.open("wb") as file:
-            file.write(data)
-        return
-    with create_file(path) as file:
+    with path.open("wb") if os.path.lexists(path) else create_file(path) as file:
         file.write(data)
 
 
 def check_output(path: Path) -> None:
     """Raise OSError where `write_output` could not write; makes an empty file where none is."""
-    if os.path.lexists(path):
-        path.open("ab").close()
-    else:
-        create_file(path).close()
+    (path.open("ab") if os.path.lexists(path) else create_file(path)).close()
 
 
 def delete_tree(path: Path) -> None:
@@ -405,17 +380,22 @@ def _is_mine_alone(path: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
-def _opened(path: Path, flags: int, mode: str) -> BinaryIO:
+def _opened(path: Path, flags: int, mode: str) -> Any:
     rights, _ = _modes(path.parent)
     new = not os.path.lexists(path)
     if not new and not is_plain_file(path):
         raise _not_plain(path)
-    descriptor = os.open(path, flags | _OPEN | _NO_LINK | _NO_WAIT, rights)
+    try:
+        descriptor = os.open(path, flags | _OPEN | _NO_LINK | _NO_WAIT, rights)
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link since it was looked at
+            raise _not_plain(path) from None
+        raise
     try:
         _check_regular(descriptor, path)
         if new:
             _open_to_group(path, rights)
-        return os.fdopen(descriptor, mode)  # type: ignore[return-value]
+        return os.fdopen(descriptor, mode)
     except BaseException:
         os.close(descriptor)
         raise

@@ -115,7 +115,9 @@ def python(program: str, *arguments: str, utf8: bool | None = None) -> list[str]
 
     `utf8` sets Python's UTF-8 mode; None leaves it as it is here, so that paths mean the same.
     """
-    users = _user_packages()
+    # The user's own folder of packages, if this process imports from there.
+    users = site.getusersitepackages()
+    users = users if users in sys.path else ""
     boot = _BOOT.format(here=os.fsencode(_HERE), packages=os.fsencode(users))
     mode = sys.flags.utf8_mode if utf8 is None else utf8
     return [sys.executable, "-I", "-X", f"utf8={mode:d}", "-c", boot + program, *arguments]
@@ -131,12 +133,9 @@ def find(name: str) -> str | None:
     """The absolute path of an installed program; relative entries of PATH do not count."""
     path = search_path()
     # Windows would look into the current folder first, whatever the path.
-    names = [name] if sys.platform != "win32" else [f"{name}.exe"]
-    for folder in path.split(os.pathsep) if path else ():
-        for each in names:
-            if found := shutil.which(os.path.join(folder, each)):  # noqa: PTH118
-                return found
-    return None
+    file = name if sys.platform != "win32" else f"{name}.exe"
+    places = (os.path.join(folder, file) for folder in path.split(os.pathsep) if folder)  # noqa: PTH118
+    return next((found for place in places if (found := shutil.which(place))), None)
 
 
 def search_path() -> str:
@@ -149,16 +148,28 @@ def start(
     keep: Iterable[str],
     *,
     variables: Mapping[str, str] | None = None,
-    stdin: int | IO[bytes] = NOTHING,
+    stdin: int | IO[bytes] | None = NOTHING,
     stdout: int | IO[bytes] = NOTHING,
     stderr: int | IO[bytes] = NOTHING,
+    own_session: bool = True,
 ) -> Process:
     """Start a program whose path is absolute; its owner ends it with `end`.
 
     `keep` names the variables that it gets of our environment (such as `PIP`), `variables` sets
     others. Paths among the arguments must be absolute. Raises OSError where it cannot start.
     """
-    return _start(command, keep, variables, stdin, stdout, stderr, own_session=True)
+    if not os.path.isabs(command[0]):  # noqa: PTH117
+        raise ValueError(f"the path of a program must be absolute: {command[0]}")
+    return subprocess.Popen(  # noqa: S603 - no shell, and the path is absolute
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=NEUTRAL,
+        env=environment(keep) | dict(variables or {}),
+        start_new_session=own_session and sys.platform != "win32",
+        umask=0o077 if sys.platform != "win32" else -1,  # what it makes is ours alone
+    )
 
 
 def run(
@@ -180,7 +191,15 @@ def run(
     `memory`, which is looked at where a program cannot limit itself. Whatever ends us ends it too.
     """
     stdin = None if terminal else NOTHING if given is None else PIPE
-    process = _start(command, keep, variables, stdin, stdout, stderr, own_session=not terminal)
+    process = start(
+        command,
+        keep,
+        variables=variables,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        own_session=not terminal,
+    )
     try:
         output, errors = _communicate(process, given, seconds, memory)
     except BaseException:
@@ -264,30 +283,6 @@ def _run_module(name: str) -> None:
 # Details
 
 
-def _start(
-    command: list[str],
-    keep: Iterable[str],
-    variables: Mapping[str, str] | None,
-    stdin: int | IO[bytes] | None,
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes],
-    *,
-    own_session: bool,
-) -> Process:
-    if not os.path.isabs(command[0]):  # noqa: PTH117
-        raise ValueError(f"the path of a program must be absolute: {command[0]}")
-    return subprocess.Popen(  # noqa: S603 - no shell, and the path is absolute
-        command,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        cwd=NEUTRAL,
-        env=environment(keep) | dict(variables or {}),
-        start_new_session=own_session and sys.platform != "win32",
-        umask=0o077 if sys.platform != "win32" else -1,  # what it makes is ours alone
-    )
-
-
 def _communicate(
     process: Process, given: bytes | None, seconds: float | None, memory: int | None
 ) -> tuple[bytes, bytes]:
@@ -324,12 +319,6 @@ def _signal(process: Process, *, force: bool) -> None:
             with suppress(psutil.Error):
                 child.kill()
     process.kill()
-
-
-def _user_packages() -> str:
-    """The user's own folder of packages, if this process imports from there."""
-    users = site.getusersitepackages()
-    return users if users in sys.path else ""
 
 
 def _matches(name: str, pattern: str) -> bool:

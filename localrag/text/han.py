@@ -1,4 +1,4 @@
-"""Tables of Han characters that are one character to a reader.
+"""Han characters: which they are, and tables of those that are one character to a reader.
 
 Data only, no logic. Sources:
 
@@ -12,6 +12,9 @@ Data only, no logic. Sources:
 """
 
 from __future__ import annotations
+
+HAN = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
+"""The ranges of Han characters, 々 and 〇 among them, for a class of a regular expression."""
 
 RADICALS: dict[int, int] = str.maketrans(
     "⺁⺂⺃⺄⺅⺆⺇⺈⺉⺊⺋⺌⺍⺎⺏⺐⺑⺒⺓⺔⺕⺖⺗⺘⺙⺛⺜⺝⺞⺟⺠⺡⺢⺣⺤⺥⺦⺧⺨⺩⺪⺫⺬⺭⺮⺯"

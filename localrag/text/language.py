@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from localrag.text.han import SIMPLIFIED
+from localrag.text.han import HAN, SIMPLIFIED
 
 Language = Literal["zh", "en"]
 
-_HAN = re.compile(r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af]")
+_HAN_CHARACTER = re.compile(f"[{HAN}]")
 _LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’][A-Za-z]+)?")
 _CHINESE_PUNCTUATION = re.compile(r"[\u3001-\u303f\uff01-\uff1f]")
 
@@ -59,7 +59,7 @@ def detect(text: str) -> Literal["zh", "en", "mixed"]:
     with sentences of both. Without any letters, Chinese punctuation makes it
     Chinese, anything else English.
     """
-    chinese = len(_HAN.findall(text)) / _CHARACTERS_A_WORD
+    chinese = len(_HAN_CHARACTER.findall(text)) / _CHARACTERS_A_WORD
     words = _LATIN_WORD.findall(text)
     if not chinese or not words:
         if chinese or (not words and _CHINESE_PUNCTUATION.search(text)):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from localrag.errors import ConfigError
+from localrag.text.han import HAN
 from localrag.text.normalize import fold
 
 _ALGORITHM = 1
@@ -27,10 +28,9 @@ _ALGORITHM = 1
 _LONGEST = 64
 """Code points of a term: longer ones are noise (base64, rulers) and bloat the index."""
 
-_HAN = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
-_WORD = rf"[^\W_{_HAN}]+"
+_WORD = rf"[^\W_{HAN}]+"
 _PIECE = re.compile(
-    rf"(?P<han>[{_HAN}]+)"
+    rf"(?P<han>[{HAN}]+)"
     # A word or a code: GB/T3620.1, 2024-05-01, bge-m3, AT&T, don't, C++, C#.
     rf"|(?P<code>{_WORD}(?:['\-./_&@+]{_WORD})*(?:\+\+|\#(?!\w))?)"
 )
@@ -69,7 +69,7 @@ class Tokenizer:
     def __init__(self, user_dictionary: Path | None = None) -> None:
         self._words = _read_dictionary(user_dictionary) if user_dictionary else {}
         # A word with Latin letters in it is not one run of characters: found by itself.
-        mixed = [word for word in self._words if not re.fullmatch(f"[{_HAN}]+", word)]
+        mixed = [word for word in self._words if not re.fullmatch(f"[{HAN}]+", word)]
         longest_first = sorted(mixed, key=lambda word: (-len(word), word))
         self._mixed = re.compile("|".join(map(re.escape, longest_first))) if mixed else None
 

@@ -29,7 +29,7 @@ def use(folder: Path) -> Embedder:
 def sentence_transformer(folder: Path) -> Embedder:
     from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
-    return SentenceTransformerEmbedder(folder, device="cpu", threads=1)
+    return SentenceTransformerEmbedder(folder, threads=1)
 
 
 @pytest.fixture(

@@ -51,10 +51,10 @@ def test_bge_small_by_onnx_runtime(models_dir) -> None:
 
 
 def test_all_minilm_by_sentence_transformers(models_dir) -> None:
-    embedder = SentenceTransformerEmbedder(models_dir("all-minilm-l6-v2"), device="cpu")
+    embedder = SentenceTransformerEmbedder(models_dir("all-minilm-l6-v2"))
     assert first_hits(embedder, ENGLISH + CHINESE, ENGLISH_QUESTIONS) == list(range(6))
 
 
 def test_m3e_small_by_sentence_transformers(models_dir) -> None:
-    embedder = SentenceTransformerEmbedder(models_dir("m3e-small"), device="cpu")
+    embedder = SentenceTransformerEmbedder(models_dir("m3e-small"))
     assert first_hits(embedder, CHINESE + ENGLISH, CHINESE_QUESTIONS) == list(range(6))

@@ -89,8 +89,8 @@ def test_the_libraries_are_told_not_to_run_it_either(
     tmp_path: Path, opens: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second line: with our own check taken out, code beside the model is still not run."""
-    for room in ("models.embeddings.sentence_transformers", "rerankers.cross_encoder"):
-        monkeypatch.setattr(f"localrag.{room}.refuse_foreign_code", lambda _: None)
+    room = "localrag.models.embeddings.sentence_transformers"
+    monkeypatch.setattr(f"{room}.refuse_foreign_code", lambda _: None)
     ran = tmp_path / "ran"
     code = f"open({str(ran)!r}, 'w')\nclass EvilModel: pass\nclass EvilConfig: pass\n"
     (tmp_path / "modeling_evil.py").write_text(code)

@@ -42,7 +42,7 @@ def test_pickled_weights_cannot_run_code(models_dir, tmp_path: Path) -> None:
 
 @pytest.mark.models
 def test_nothing_is_printed_while_loading(models_dir, capfd: pytest.CaptureFixture[str]) -> None:
-    SentenceTransformerEmbedder(models_dir("m3e-small"), threads=2, device="cpu")
+    SentenceTransformerEmbedder(models_dir("m3e-small"), threads=2)
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
 
@@ -54,8 +54,8 @@ def test_prompts_of_the_folder_reach_the_model(models_dir, tmp_path: Path) -> No
     (tmp_path / "m" / "model.safetensors").symlink_to(good / "model.safetensors")
     settings = {"prompts": {"query": "question: ", "document": "passage: "}}
     (tmp_path / "m" / "config_sentence_transformers.json").write_text(json.dumps(settings))
-    plain = SentenceTransformerEmbedder(good, device="cpu")
-    prompted = SentenceTransformerEmbedder(tmp_path / "m", device="cpu")
+    plain = SentenceTransformerEmbedder(good)
+    prompted = SentenceTransformerEmbedder(tmp_path / "m")
 
     np.testing.assert_allclose(
         prompted.embed_queries(["chess"]), plain.embed_queries(["question: chess"]), atol=1e-6
@@ -70,7 +70,7 @@ def test_prompts_of_the_folder_reach_the_model(models_dir, tmp_path: Path) -> No
 
 @pytest.mark.models
 def test_similarity_of_the_published_model(models_dir) -> None:
-    embedder = SentenceTransformerEmbedder(models_dir("all-minilm-l6-v2"), device="cpu")
+    embedder = SentenceTransformerEmbedder(models_dir("all-minilm-l6-v2"))
     first, second = embedder.embed_documents(
         ["This is an example sentence", "Each sentence is converted"]
     )

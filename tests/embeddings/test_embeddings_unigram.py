@@ -1,38 +1,33 @@
 import random
 import struct
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from localrag.models.embeddings import unigram
-from localrag.models.embeddings.wire import field_bytes, field_integer
+from localrag.models.embeddings import unigram, use_conversion
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
-
-def piece(text: str, score: float, kind: int = NORMAL) -> bytes:
-    body = field_bytes(1, text.encode()) + b"\x15" + struct.pack("<f", score)
-    return field_bytes(1, body + field_integer(3, kind))
+Piece = dict[str, Any]
 
 
-def model(*pieces: bytes, algorithm: int = 1, squeeze: int = 1) -> bytes:
+def piece(text: str, score: float, kind: int = NORMAL) -> Piece:
+    return {"piece": text, "score": score, "type": kind}
+
+
+def model(*pieces: Piece, algorithm: int = 1, squeeze: bool = True) -> Any:
     # A double array whose root leads to 256 units that match no byte: nothing is mapped.
     units = [256 << 10, *[1 << 31] * 511]
     charsmap = struct.pack("<I", 4 * len(units)) + struct.pack("<512I", *units)
-    normaliser = field_bytes(2, charsmap) + field_integer(4, squeeze)
-    specials = piece("<unk>", 0, UNKNOWN) + piece("<s>", 0, CONTROL)
-    return (
-        specials
-        + b"".join(pieces)
-        + field_bytes(2, field_integer(3, algorithm))
-        + field_bytes(3, normaliser)
+    return use_conversion._messages()["SentencePiece"](
+        pieces=[piece("<unk>", 0, UNKNOWN), piece("<s>", 0, CONTROL), *pieces],
+        trainer_spec={"model_type": algorithm},
+        normalizer_spec={"precompiled_charsmap": charsmap, "remove_extra_whitespaces": squeeze},
     )
 
 
-def tokenizer(*pieces: bytes) -> unigram.UnigramTokenizer:
-    tables = unigram.build(model(*pieces))
-    assert tables is not None
-    return unigram.from_tables(tables)
+def tokenizer(*pieces: Piece) -> unigram.UnigramTokenizer:
+    return unigram.UnigramTokenizer(unigram.tables(model(*pieces)))
 
 
 def test_the_likeliest_segmentation_wins() -> None:
@@ -61,25 +56,8 @@ def test_neighbouring_unknown_characters_are_one_token() -> None:
         pytest.param(model(piece("a", -1), squeeze=0), id="white space kept"),
     ],
 )
-def test_other_kinds_of_model_are_left_to_the_operator(other: bytes) -> None:
-    assert unigram.build(other) is None
-
-
-def test_tables_survive_the_disk(tmp_path: Path) -> None:
-    tables = unigram.build(model(piece("▁a", -3), piece("b", -3)))
-    assert tables is not None
-    unigram.save(tmp_path / "new" / "t.npz", tables)
-    loaded = unigram.load(tmp_path / "new" / "t.npz")
-    assert loaded is not None
-    assert loaded.encode("ab a") == unigram.from_tables(tables).encode("ab a") == [2, 3, 2]
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["t.npz"]
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"\x93NUMPY"])
-def test_a_damaged_cache_counts_as_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "t.npz").write_bytes(content)
-    assert unigram.load(tmp_path / "t.npz") is None
-    assert unigram.load(tmp_path / "absent.npz") is None
+def test_other_kinds_of_model_are_left_to_the_operator(other: Any) -> None:
+    assert unigram.tables(other) == {}
 
 
 def awkward_texts() -> list[str]:
@@ -96,16 +74,12 @@ def test_same_tokens_as_the_operator(models_dir, shared_data) -> None:
     """The questions of three sets and awkward strings, against SentencePiece itself."""
     import json
 
-    from localrag.models.embeddings import use_graph
     from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     folder = models_dir("use-multilingual-v3")
     operator = UniversalSentenceEncoder(folder)
-    file = use_graph.find_model_file(folder)
-    assert file is not None
-    tables = unigram.build(use_graph.sentencepiece_model(file))
-    assert tables is not None
-    subject = unigram.from_tables(tables)
+    subject = operator._light_tokenizer
+    assert subject is not None
 
     texts = awkward_texts()
     for name in ("xquad_zh", "xquad_en", "cmrc2018"):

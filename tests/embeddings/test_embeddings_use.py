@@ -7,7 +7,7 @@ import pytest
 from passages import CHINESE, CHINESE_QUESTIONS, ENGLISH, ENGLISH_QUESTIONS
 
 from localrag.errors import ModelError
-from localrag.models.embeddings import runtime
+from localrag.models.embeddings import runtime, use_conversion
 from localrag.models.embeddings.use import UniversalSentenceEncoder
 
 pytestmark = pytest.mark.models
@@ -27,17 +27,20 @@ def test_same_vectors_as_the_published_graph(models_dir) -> None:
     assert np.sum(vectors * np.array(reference), axis=1).min() > 0.99999
 
 
-def test_a_question_is_the_same_with_and_without_the_cache(models_dir, tmp_path: Path) -> None:
+def test_a_question_is_the_same_with_and_without_the_cache(
+    models_dir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = models_dir("use-multilingual-v3")
     questions = [*ENGLISH_QUESTIONS, *CHINESE_QUESTIONS, "", "a\0b", "\ud800"]
     plain = UniversalSentenceEncoder(folder)
     expected = plain.embed_queries(questions)
     np.testing.assert_array_equal(plain.embed_documents(questions), expected)
 
-    UniversalSentenceEncoder(folder, cache_dir=tmp_path).embed_documents(["anything"])
+    UniversalSentenceEncoder(folder, cache_dir=tmp_path)
+    monkeypatch.delattr(use_conversion, "_convert")
     cached = UniversalSentenceEncoder(folder, cache_dir=tmp_path)
     np.testing.assert_array_equal(cached.embed_queries(questions), expected)
-    assert "_open_tokenizer_session" not in vars(cached), "the slow tokenizer was opened"
+    assert "_tokenizer_session" not in vars(cached), "the slow tokenizer was opened"
 
 
 def test_a_read_only_or_damaged_cache_is_no_error(models_dir, tmp_path: Path) -> None:
@@ -47,12 +50,14 @@ def test_a_read_only_or_damaged_cache_is_no_error(models_dir, tmp_path: Path) ->
     expected = blocked.embed_documents(["a question"])
     np.testing.assert_array_equal(blocked.embed_queries(["a question"]), expected)
 
-    writable = UniversalSentenceEncoder(folder, cache_dir=tmp_path / "cache")
-    writable.embed_documents(["a question"])
+    UniversalSentenceEncoder(folder, cache_dir=tmp_path / "cache")
     (kept,) = (tmp_path / "cache").iterdir()
-    kept.write_bytes(kept.read_bytes()[:1000])
-    again = UniversalSentenceEncoder(folder, cache_dir=tmp_path / "cache")
-    np.testing.assert_array_equal(again.embed_queries(["a question"]), expected)
+    whole = kept.read_bytes()
+    for damaged in (b"", b"PK\x03\x04 cut off", b"\x93NUMPY", whole[:1000]):
+        kept.write_bytes(damaged)
+        again = UniversalSentenceEncoder(folder, cache_dir=tmp_path / "cache")
+        np.testing.assert_array_equal(again.embed_queries(["a question"]), expected)
+        assert kept.read_bytes() == whole
 
 
 def test_text_of_any_length_is_read_to_its_end(models_dir) -> None:
@@ -70,8 +75,11 @@ def test_other_files_are_refused(tmp_path: Path, models_dir) -> None:
     whole = next(models_dir("use-multilingual-v3").glob("*.onnx"))
     with whole.open("rb") as file:
         (tmp_path / "cut.onnx").write_bytes(file.read(3_000_000))
-    (tmp_path / "empty.onnx").touch()
-    with pytest.raises(ModelError, match="not a Universal Sentence Encoder"):
+    (tmp_path / "an_empty_one.onnx").touch()
+    with pytest.raises(ModelError, match=r"cut\.onnx is not a Universal Sentence Encoder"):
+        UniversalSentenceEncoder(tmp_path)
+    (tmp_path / "cut.onnx").write_bytes(b"\x3a\x18\x0a\x16 SentencepieceTokenizer")
+    with pytest.raises(ModelError, match=r"cut\.onnx is not a Universal Sentence Encoder"):
         UniversalSentenceEncoder(tmp_path)
 
 

@@ -92,7 +92,7 @@ def test_wrong_bytes_are_refused_and_the_next_source_is_tried(hub: Hub, store: B
     assert (models.folder / "toy/model.bin").read_bytes() == BIG
     failed = [event for event in events if event.kind == "failed"]
     assert [event.source for event in failed] == ["huggingface"]
-    assert sha256(bytes(len(BIG))) in failed[0].detail
+    assert sha256(bytes(len(BIG))) in str(failed[0].fault)
     assert json.loads((models.folder / "toy/installed.json").read_text())["files"][0]["source"] == (
         "modelscope"
     )

@@ -17,7 +17,7 @@ from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
 from localrag.rerankers.keyword import KeywordReranker
 from localrag.rerankers.llm import LLMReranker
 from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
-from localrag.rerankers.serving import Candidate, ServingReranker
+from localrag.rerankers.routing import LanguageRouter, Route
 
 QUESTION = "Who presented the perceptron?"
 
@@ -40,7 +40,7 @@ class ByLength(ScriptedLLM):
         "keyword",
         "llm by logits",
         "llm by text",
-        "serving",
+        "routing",
         "sentence-transformers",
         pytest.param("onnx", marks=pytest.mark.models),
     ]
@@ -58,9 +58,9 @@ def reranker(
             return LLMReranker(model, LogitChooser(model))
         case "llm by text":
             return LLMReranker(model, WrittenChooser(model))
-        case "serving":
-            candidate = Candidate("keyword", frozenset({"en"}), KeywordReranker)
-            return ServingReranker([candidate], KeepOrder())
+        case "routing":
+            candidate = Route("keyword", frozenset({"en"}), KeywordReranker)
+            return LanguageRouter([candidate], KeepOrder())
         case "sentence-transformers":
             return SentenceTransformersCrossEncoder(save_tiny_cross_encoder(tmp_path))
         case _:
@@ -92,7 +92,7 @@ def test_k_and_the_empty_list(reranker: Reranker) -> None:
 
 def test_the_same_call_gives_the_same_scores_whoever_stands_beside(reranker: Reranker) -> None:
     assert reranker.rerank(QUESTION, ENGLISH, 4) == reranker.rerank(QUESTION, ENGLISH, 4)
-    if isinstance(reranker, ServingReranker | LLMReranker):
+    if isinstance(reranker, LanguageRouter | LLMReranker):
         return  # they weigh what the search thought, as a share of the best score there
     alone = [reranker.rerank(QUESTION, [chunk], 1)[0].score for chunk in ENGLISH]
     together = {c.chunk.id: c.score for c in reranker.rerank(QUESTION, ENGLISH, 4)}

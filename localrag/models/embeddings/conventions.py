@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from localrag.errors import ModelError
-from localrag.messages import tr
 
 Pooling = Literal["cls", "mean"]
 
@@ -60,27 +61,20 @@ def _family(folder: Path) -> Convention:
     return Convention("mean")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in the file; an empty one where there is no file.
+def read_json(path: Path, kind: Any = dict[str, Any]) -> Any:
+    """What a JSON file holds, which must be of a kind; an empty object where there is no file.
 
     Raises ModelError where it holds anything else.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        # Not decoded by msgspec, which refuses the NaN and Infinity that Python writes.
+        return msgspec.convert(json.loads(path.read_bytes()), kind)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(
             "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another embedding model.",
+            hint="Verify the model's files with `localrag models verify`.",
             path=str(path),
             reason=str(error),
         ) from error
-    if not isinstance(value, dict):
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another embedding model.",
-            path=str(path),
-            reason=tr("it does not hold a JSON object"),
-        )
-    return value

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from localrag.errors import ModelError, ModelNotFoundError
-from localrag.models.embeddings import use_graph
+from localrag.models.embeddings import use_conversion
 
 Kind = Literal["onnx", "use", "sentence-transformers"]
 
@@ -25,7 +25,7 @@ def kind_of(path: Path) -> Kind:
         )
     if (path / "model.onnx").is_file() and (path / "tokenizer.json").is_file():
         return "onnx"
-    if use_graph.find_model_file(path) is not None:
+    if use_conversion.find_model_file(path) is not None:
         return "use"
     if (path / "config.json").is_file() and weight_files(path):
         return "sentence-transformers"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import ModelError
+from localrag.models.embeddings.conventions import read_json
 
 OURS = ("sentence_transformers.", "torch.nn.")
 """Where classes may come from: those of the libraries that compute a model."""
@@ -42,31 +43,19 @@ def refuse_foreign_code(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() != ".json" or path.name in _DATA or not path.is_file():
             continue
-        for name in _named(_read(path)):
+        if path.stat().st_size > LARGEST:
+            raise ModelError(
+                "{path} is larger than any file that describes a model.",
+                hint="Fetch the model from where it was published.",
+                path=path,
+            )
+        for name in _named(read_json(path, Any)):
             raise ModelError(
                 "{path} wants code to be run that comes with the model or from elsewhere: {name}.",
                 hint="localrag never runs code of a model. Choose a model that needs none.",
                 path=path,
                 name=name,
             )
-
-
-def _read(path: Path) -> Any:
-    if path.stat().st_size > LARGEST:
-        raise ModelError(
-            "{path} is larger than any file that describes a model.",
-            hint="Fetch the model from where it was published.",
-            path=path,
-        )
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another embedding model.",
-            path=path,
-            reason=error,
-        ) from error
 
 
 def _named(value: Any, key: str = "") -> Iterator[str]:

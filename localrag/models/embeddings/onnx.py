@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from localrag.errors import ModelError
 from localrag.models.embeddings import runtime
 from localrag.models.embeddings.base import Progress, Vectors
-from localrag.models.embeddings.conventions import convention, read_json
+from localrag.models.embeddings.conventions import convention
 from localrag.models.embeddings.fingerprint import fingerprint, weights_sha256
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-_DEFAULT_WINDOW = 512
-_UNSET_WINDOW = 1_000_000
-"""Tokenizer settings write an endless window as a number larger than this."""
 
 
 class OnnxEmbedder:
@@ -46,7 +39,7 @@ class OnnxEmbedder:
         self._cache_dir = cache_dir
         self._sha256 = weights_sha256
         self._convention = convention(path)
-        self._tokenizer = _open_tokenizer(path / "tokenizer.json")
+        self._tokenizer = runtime.open_tokenizer(path / "tokenizer.json")
         self._session = runtime.open_session(path / "model.onnx")
         self._inputs = [node.name for node in self._session.get_inputs()]
         output = self._session.get_outputs()[0]
@@ -65,7 +58,7 @@ class OnnxEmbedder:
                 shape=str(output.shape),
             )
         self._dimension = int(output.shape[-1])
-        self._window = _window(path)
+        self._window = runtime.longest_input(path)
 
     @property
     def dimension(self) -> int:
@@ -121,32 +114,3 @@ class OnnxEmbedder:
             return output
         vector: NDArray[Any] = output[0] if self._convention.pooling == "cls" else output.mean(0)
         return vector
-
-
-def _open_tokenizer(path: Path) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    # tokenizers raises bare Exception for a missing file and for damaged JSON alike.
-    except Exception as error:
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Pull the model again, or name another embedding model.",
-            path=str(path),
-            reason=str(error),
-        ) from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def _window(path: Path) -> int:
-    """Tokens that the model reads, special tokens included."""
-    wanted = (
-        read_json(path / "sentence_bert_config.json").get("max_seq_length"),
-        read_json(path / "tokenizer_config.json").get("model_max_length"),
-        read_json(path / "config.json").get("max_position_embeddings"),
-    )
-    limits = [int(value) for value in wanted if value and value < _UNSET_WINDOW]
-    return min(limits, default=_DEFAULT_WINDOW)

@@ -20,13 +20,18 @@ from numpy.typing import NDArray
 from localrag.egress import network
 from localrag.errors import ModelError
 from localrag.models.embeddings.base import Progress, Vectors
+from localrag.models.embeddings.conventions import read_json
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
+    from tokenizers import Tokenizer
 
 _Item = TypeVar("_Item")
 
 _ERRORS_ONLY = 3
+_DEFAULT_WINDOW = 512
+_UNSET_WINDOW = 1_000_000
+"""Tokenizer settings write an endless window as a number larger than this."""
 
 
 def open_session(
@@ -79,6 +84,37 @@ def open_session(
             path=str(weights_folder if isinstance(model, bytes) else model),
             reason=str(error).strip(),
         ) from error
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json`, which neither pads nor cuts. Raises ModelError."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    # tokenizers raises bare Exception for a missing file and for damaged JSON alike.
+    except Exception as error:
+        raise ModelError(
+            "The model file {path} cannot be read: {reason}",
+            hint="Verify the model's files with `localrag models verify`.",
+            path=str(path),
+            reason=str(error),
+        ) from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def longest_input(folder: Path) -> int:
+    """Tokens that the model of a folder reads, special tokens included."""
+    wanted = (
+        read_json(folder / "sentence_bert_config.json").get("max_seq_length"),
+        read_json(folder / "tokenizer_config.json").get("model_max_length"),
+        read_json(folder / "config.json").get("max_position_embeddings"),
+    )
+    numbers = [value for value in wanted if isinstance(value, int | float)]
+    limits = [int(value) for value in numbers if 0 < value < _UNSET_WINDOW]
+    return min(limits, default=_DEFAULT_WINDOW)
 
 
 def extension_operators() -> Path:

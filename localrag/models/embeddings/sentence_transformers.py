@@ -6,11 +6,11 @@ PyTorch is imported when a model is opened, not with this module.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from localrag.models.embeddings.detect import weight_files
 from localrag.models.embeddings.fingerprint import fingerprint, weights_sha256
 from localrag.models.embeddings.foreign_code import refuse_foreign_code
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+_Model = TypeVar("_Model")
 
 _BATCH = 16
 _DEFAULT_WINDOW = 512
@@ -33,10 +32,10 @@ class SentenceTransformerEmbedder:
 
     Prefixes come from the folder's prompts, else from the model's family (bge, e5); pooling
     is what the folder says, the mean where it says nothing. `threads` is PyTorch's, for the
-    whole process; `device` is "cpu", "cuda", "mps" or None for the best there is.
-    `cache_dir` keeps the hash of the weights, which is computed only where
-    `weights_sha256` is not given. Code that comes with a model is never run, and pickled
-    weights are read as data alone. Raises ModelError where the folder holds no such model.
+    whole process, which computes on the best device there is. `cache_dir` keeps the hash of
+    the weights, which is computed only where `weights_sha256` is not given. Code that comes
+    with a model is never run, and pickled weights are read as data alone. Raises ModelError
+    where the folder holds no such model.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class SentenceTransformerEmbedder:
         path: Path,
         *,
         threads: int | None = None,
-        device: str | None = None,
         cache_dir: Path | None = None,
         weights_sha256: str | None = None,
     ) -> None:
@@ -61,7 +59,9 @@ class SentenceTransformerEmbedder:
                 path=str(path),
                 missing="model.safetensors" if not self._weights else "config.json",
             )
-        self._model = _open(path, device, threads)
+        from sentence_transformers import SentenceTransformer
+
+        self._model = open_model(SentenceTransformer, path, threads).eval()
         self._dimension = int(self._encode([""], "").shape[1])
 
     @property
@@ -126,18 +126,19 @@ class SentenceTransformerEmbedder:
         return vectors.astype(np.float32, copy=False)
 
 
-def _open(path: Path, device: str | None, threads: int | None) -> SentenceTransformer:
+def open_model(kind: Callable[..., _Model], path: Path, threads: int | None = None) -> _Model:
+    """A class of sentence-transformers over a local folder; code in it is not run.
+
+    `threads` is PyTorch's, for the whole process. Raises ModelError.
+    """
     import torch
-    from sentence_transformers import SentenceTransformer
 
     refuse_foreign_code(path)
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        with quiet_loading():
-            model = SentenceTransformer(
-                str(path), device=device, local_files_only=True, trust_remote_code=False
-            )
+        with _quiet_loading():
+            return kind(str(path), local_files_only=True, trust_remote_code=False)
     # What a damaged folder raises depends on which of five libraries meets it first.
     except Exception as error:
         raise ModelError(
@@ -146,11 +147,10 @@ def _open(path: Path, device: str | None, threads: int | None) -> SentenceTransf
             path=str(path),
             reason=str(error).strip() or type(error).__name__,
         ) from error
-    return model.eval()
 
 
 @contextmanager
-def quiet_loading() -> Iterator[None]:
+def _quiet_loading() -> Iterator[None]:
     """No progress bar for loading weights, no notes of the library on standard error."""
     from transformers.utils import logging as transformers_logging
 

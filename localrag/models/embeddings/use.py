@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ModelError
-from localrag.messages import tr
-from localrag.models.embeddings import runtime, unigram, use_graph
+from localrag.models.embeddings import runtime, use_conversion
 from localrag.models.embeddings.base import Progress, Vectors
 from localrag.models.embeddings.conventions import Convention
 from localrag.models.embeddings.fingerprint import file_key, fingerprint, weights_sha256
+from localrag.models.embeddings.unigram import UnigramTokenizer
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
@@ -36,9 +34,9 @@ class UniversalSentenceEncoder:
     """16 languages in one space, Chinese and English among them (Yang et al. 2020).
 
     `path` is the folder with the ONNX file. `threads` texts run at a time (default: one a
-    core). `cache_dir` keeps the tokenizer in a form that opens at once, written by the
-    first `embed_documents`, and the hash of the weights, which is computed only where
-    `weights_sha256` is not given. Raises ModelError where the folder holds no such model.
+    core). `cache_dir` keeps the model in a form that opens at once, and the hash of the
+    weights, which is computed only where `weights_sha256` is not given. Raises ModelError
+    where the folder holds no such model.
     """
 
     def __init__(
@@ -49,24 +47,25 @@ class UniversalSentenceEncoder:
         cache_dir: Path | None = None,
         weights_sha256: str | None = None,
     ) -> None:
-        file = use_graph.find_model_file(path)
+        file = use_conversion.find_model_file(path)
         if file is None:
             raise ModelError(
-                "{path} is not a Universal Sentence Encoder in ONNX form: {reason}.",
+                "{path} is not a Universal Sentence Encoder in ONNX form: no .onnx file in it"
+                " begins with a SentencePiece operator.",
                 hint="Pull the model again, or name another embedding model.",
                 path=str(path),
-                reason=tr("no .onnx file in it begins with a SentencePiece operator"),
             )
         self._file = file
         self._threads = threads
         self._cache_dir = cache_dir
         self._sha256 = weights_sha256
-        self._lock = Lock()
-        encoder = use_graph.encoder(file)
-        self._inputs = encoder.inputs
+        kept = cache_dir / f"{file_key(file)}.use.npz" if cache_dir else None
+        parts = use_conversion.converted(file, kept)
+        self._inputs = parts["inputs"].tolist()
+        self._light_tokenizer = UnigramTokenizer(parts) if "pieces" in parts else None
         # The graph gains nothing from ONNX Runtime's optimiser, which takes 20 ms.
         self._session = runtime.open_session(
-            encoder.model, optimise=False, weights_folder=file.parent
+            parts["encoder"].tobytes(), optimise=False, weights_folder=file.parent
         )
 
     @property
@@ -91,7 +90,6 @@ class UniversalSentenceEncoder:
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Passages -> (n, 512) float32, L2-normalised, in the order given."""
-        self._prepare_cache()
         return self._embed(self._tokenise(texts), progress)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
@@ -121,36 +119,11 @@ class UniversalSentenceEncoder:
         ids, starts = session.run(None, {session.get_inputs()[0].name: strings})
         return [ids[start:end] for start, end in pairwise(starts)]
 
-    @property
+    @cached_property
     def _tokenizer_session(self) -> onnxruntime.InferenceSession:
-        with self._lock:
-            return self._open_tokenizer_session
-
-    @cached_property
-    def _open_tokenizer_session(self) -> onnxruntime.InferenceSession:
         return runtime.open_session(
-            use_graph.tokenizer(self._file), operators=runtime.extension_operators()
+            use_conversion.tokenizer(self._file), operators=runtime.extension_operators()
         )
-
-    @property
-    def _cache_file(self) -> Path | None:
-        if self._cache_dir is None:
-            return None
-        return self._cache_dir / f"{file_key(self._file)}.unigram.npz"
-
-    @cached_property
-    def _light_tokenizer(self) -> unigram.UnigramTokenizer | None:
-        return unigram.load(self._cache_file) if self._cache_file else None
-
-    def _prepare_cache(self) -> None:
-        cache = self._cache_file
-        if cache is None or cache.exists():
-            return
-        tables = unigram.build(use_graph.sentencepiece_model(self._file))
-        if tables is not None:
-            # A cache in a read-only place costs time at the next start, nothing else.
-            with contextlib.suppress(OSError):
-                unigram.save(cache, tables)
 
 
 def _without_nul(text: str) -> str:

@@ -8,20 +8,23 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from localrag.egress import network
-from localrag.messages import tr
+from localrag.egress.addresses import is_loopback
+from localrag.egress.http_replies import retry_after
+from localrag.errors import ModelCorruptError, SourceFailedError
 from localrag.system import files
 
 if TYPE_CHECKING:
     import httpx
 
-Progress = Callable[[int, int], None]
+ByteProgress = Callable[[int, int], None]
 """Called with the bytes there are by now and the bytes in all (0: not known)."""
 
 Result = TypeVar("Result")
@@ -34,15 +37,12 @@ LARGEST_PAGE = 16 << 20
 """Bytes of a page, unpacked: some take a thousand times the room that they came in."""
 
 
-class SourceFailedError(Exception):
-    """A source cannot deliver; the text, in the reader's language, says why."""
-
-
 class _PassingError(Exception):
-    """Worth another attempt, after `wait` seconds if the server said so."""
+    """A failure that is worth another attempt, after `wait` seconds if the server said so."""
 
-    def __init__(self, reason: str, wait: float = 0.0) -> None:
-        super().__init__(reason)
+    def __init__(self, failure: SourceFailedError, wait: float = 0.0) -> None:
+        super().__init__(failure)
+        self.failure = failure
         self.wait = wait
 
 
@@ -69,15 +69,19 @@ class Expected:
         """A name for the partial file: the same bytes resume, whatever the source."""
         return self.sha256 or self.git_sha1 or ""
 
-    def fault(self, path: Path) -> str | None:
-        """What is wrong with a file, in the reader's language, or None."""
+    def fault(self, path: Path) -> ModelCorruptError | None:
+        """What is wrong with a file, or None."""
         size = path.stat().st_size
         if self.size and size != self.size:
-            return tr("{size} bytes instead of {expected}", size=size, expected=self.size)
+            return ModelCorruptError(
+                "{size} bytes instead of {expected}", size=size, expected=self.size
+            )
         if self.sha256 and (found := sha256_of(path)) != self.sha256:
-            return tr("SHA-256 {found} instead of {expected}", found=found, expected=self.sha256)
+            return ModelCorruptError(
+                "SHA-256 {found} instead of {expected}", found=found, expected=self.sha256
+            )
         if self.git_sha1 and (found := git_sha1_of(path)) != self.git_sha1:
-            return tr(
+            return ModelCorruptError(
                 "git SHA-1 {found} instead of {expected}", found=found, expected=self.git_sha1
             )
         return None
@@ -91,20 +95,16 @@ def sha256_of(path: Path) -> str:
 
 def git_sha1_of(path: Path) -> str:
     """The name git gives the file's bytes as a blob, in hexadecimal."""
-    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    head = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: head).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of text, with the address at which it was found after redirects."""
-
-    url: str
-    content_type: str
-    text: str
+def joined(reasons: Sequence[SourceFailedError]) -> SourceFailedError:
+    """Several reasons, of which there is at least one, as one."""
+    return reduce(
+        lambda first, then: SourceFailedError("{first}; {then}", first=first, then=then), reasons
+    )
 
 
 class Downloader:
@@ -130,26 +130,26 @@ class Downloader:
                 expected = _published(response)
                 if not expected.known:
                     _check_status(response)
-                    raise SourceFailedError(tr("no hash is published for {url}", url=url))
+                    raise SourceFailedError("no hash is published for {url}", url=url)
                 return expected
 
         return self._persist(ask, lambda: 0)
 
-    def page(self, url: str, accept: str) -> Page:
-        """A page of text. Raises `SourceFailedError`."""
+    def page(self, url: str, accept: str) -> httpx.Response:
+        """A page of text, read whole. Raises `SourceFailedError`."""
+        from localrag.egress.unpacking import bound
 
-        def ask() -> Page:
+        def ask() -> httpx.Response:
             headers = {"Accept": accept, "Accept-Encoding": "gzip"}
             with _exchange(self._client, "GET", url, headers) as response:
                 _check_status(response)
-                body = _body(response)
-                kind = response.headers.get("Content-Type", "")
-                text = body.decode(response.encoding or "utf-8", "replace")
-                return Page(str(response.url), kind, text)
+                bound(response, LARGEST_PAGE)
+                response.read()
+                return response
 
         return self._persist(ask, lambda: 0)
 
-    def fetch(self, url: str, partial: Path, expected: Expected, progress: Progress) -> None:
+    def fetch(self, url: str, partial: Path, expected: Expected, progress: ByteProgress) -> None:
         """Bring `partial` to its whole length; the hash is the caller's to check.
 
         Raises `SourceFailedError`.
@@ -162,7 +162,7 @@ class Downloader:
             if expected.size and have() > expected.size:
                 partial.unlink()
             if expected.size == 0 or have() < expected.size:
-                self._receive(url, partial, expected, progress)
+                self._receive(url, partial, have(), expected, progress)
             progress(have(), expected.size or have())
 
         self._persist(receive, have)
@@ -177,39 +177,37 @@ class Downloader:
             except _PassingError as fault:
                 failures = 1 if have() > before else failures + 1
                 if failures >= self._attempts:
-                    raise SourceFailedError(str(fault)) from fault
+                    raise fault.failure from fault
                 time.sleep(min(fault.wait or self._pause * 2 ** (failures - 1), _LONGEST_WAIT))
 
-    def _receive(self, url: str, partial: Path, expected: Expected, progress: Progress) -> None:
-        have = partial.stat().st_size if partial.exists() else 0
+    def _receive(
+        self, url: str, partial: Path, have: int, expected: Expected, progress: ByteProgress
+    ) -> None:
         headers = {"Range": f"bytes={have}-"} if have else {}
         with _exchange(self._client, "GET", url, headers, expected) as response:
             if response.status_code == 416:
                 # Either the file was whole already, or it is not the one it was.
-                if _total(response) != have:
+                if _number(response, "Content-Range", r"/(\d+)$") != have:
                     partial.unlink()
-                    raise _PassingError(tr("the file changed on the server"))
+                    raise _PassingError(SourceFailedError("the file changed on the server"))
                 return
             _check_status(response)
-            if response.status_code != 206 or _first_byte(response) != have:
+            first = _number(response, "Content-Range", r"bytes (\d+)-")
+            if response.status_code != 206 or first != have:
                 have = 0
-            total = expected.size or _length(response, have)
+            length = _number(response, "Content-Length", r"^(\d+)$")
+            total = expected.size or (0 if length is None else have + length)
+            most = expected.size or expected.most
             with (files.append_file if have else files.overwrite_file)(partial) as stream:
                 # No block size of our own: what httpx still gathers is lost when it is cut.
                 for block in response.iter_bytes():
                     have += len(block)
-                    if expected.size and have > expected.size:
-                        raise SourceFailedError(
-                            tr("more than the {expected} bytes published", expected=expected.size)
-                        )
-                    if expected.most and have > expected.most:
-                        raise SourceFailedError(
-                            tr("more than {most} bytes, which is too much", most=expected.most)
-                        )
+                    if most and have > most:
+                        raise SourceFailedError("more than the {most} bytes expected", most=most)
                     stream.write(block)
                     progress(have, total)
             if total and have < total:
-                raise _PassingError(tr("the connection was cut"))
+                raise _PassingError(SourceFailedError("the connection was cut"))
 
 
 @contextmanager
@@ -227,6 +225,8 @@ def _exchange(
     """
     import httpx
 
+    from localrag.egress.unpacking import TooLongError
+
     try:
         here = first = httpx.URL(url)
         for _ in range(10):
@@ -236,73 +236,56 @@ def _exchange(
                 client.stream(method, here, headers=headers) as response,
             ):
                 linked = _published(response, linked_only=True).sha256
-                if expected and expected.sha256 and linked:
-                    _agree(expected.sha256, linked)
+                if expected and expected.sha256 and linked not in (None, expected.sha256):
+                    raise SourceFailedError(
+                        "SHA-256 {found} instead of {expected}",
+                        found=linked,
+                        expected=expected.sha256,
+                    )
                 if response.status_code not in _REDIRECTS or (
                     method == "HEAD" and _published(response).known
                 ):
                     yield response
                     return
             here = here.join(response.headers.get("Location", ""))
+    except TooLongError as error:
+        raise SourceFailedError(
+            "the page of {host} has more than {size} bytes", host=here.host, size=LARGEST_PAGE
+        ) from error
     except httpx.DecodingError as error:
         raise SourceFailedError(
-            tr("what {host} sent cannot be unpacked: {reason}", host=here.host, reason=error)
+            "what {host} sent cannot be unpacked: {reason}", host=here.host, reason=error
         ) from error
     except httpx.HTTPError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise SourceFailedError(
-                tr("the certificate of {host} is not trusted (see SSL_CERT_FILE)", host=here.host)
+                "the certificate of {host} is not trusted (see SSL_CERT_FILE)", host=here.host
             ) from error
         detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise _PassingError(tr("{host}: {detail}", host=here.host, detail=detail)) from error
+        failure = SourceFailedError("{host}: {detail}", host=here.host, detail=detail)
+        raise _PassingError(failure) from error
     except httpx.InvalidURL as error:
-        raise SourceFailedError(tr("no valid address at {host}", host=here.host)) from error
-    raise SourceFailedError(tr("too many redirects from {host}", host=first.host))
-
-
-def _body(response: httpx.Response) -> bytes:
-    """The body of a page, of which hardly more than `LARGEST_PAGE` is ever in memory."""
-    parts: list[bytes] = []
-    room = LARGEST_PAGE
-    for block in response.iter_bytes():
-        parts.append(block)
-        room -= len(block)
-        if room < 0:
-            raise SourceFailedError(
-                tr(
-                    "the page of {host} has more than {size} bytes",
-                    host=response.url.host,
-                    size=LARGEST_PAGE,
-                )
-            )
-    return b"".join(parts)
+        raise SourceFailedError("no valid address at {host}", host=here.host) from error
+    raise SourceFailedError("too many redirects from {host}", host=first.host)
 
 
 def _check_status(response: httpx.Response) -> None:
     status = response.status_code
     if status in (200, 206):
         return
-    reason = tr("HTTP {status} from {host}", status=status, host=response.url.host)
+    failure = SourceFailedError("HTTP {status} from {host}", status=status, host=response.url.host)
     if status in _PASSING:
-        wait = response.headers.get("Retry-After", "")
-        raise _PassingError(reason, float(wait) if wait.isdigit() else 0.0)
-    raise SourceFailedError(reason)
+        raise _PassingError(failure, retry_after(response) or 0.0)
+    raise failure
 
 
 def _check_scheme(url: httpx.URL, first: httpx.URL) -> None:
     if url.scheme not in ("http", "https") or not url.host:
-        raise SourceFailedError(tr("no valid address at {host}", host=url.host))
-    if network.is_loopback(url.host) and not network.is_loopback(first.host):
-        raise SourceFailedError(tr("a redirect to this machine, from {host}", host=first.host))
+        raise SourceFailedError("no valid address at {host}", host=url.host)
+    if is_loopback(url.host) and not is_loopback(first.host):
+        raise SourceFailedError("a redirect to this machine, from {host}", host=first.host)
     if first.scheme == "https" and url.scheme == "http":
-        raise SourceFailedError(tr("a redirect from https to http, to {host}", host=url.host))
-
-
-def _agree(expected: str, published: str) -> None:
-    if published != expected:
-        raise SourceFailedError(
-            tr("SHA-256 {found} instead of {expected}", found=published, expected=expected)
-        )
+        raise SourceFailedError("a redirect from https to http, to {host}", host=url.host)
 
 
 def _published(response: httpx.Response, *, linked_only: bool = False) -> Expected:
@@ -310,27 +293,16 @@ def _published(response: httpx.Response, *, linked_only: bool = False) -> Expect
     linked = response.headers.get("X-Linked-Etag")
     tag = linked or ("" if linked_only else response.headers.get("ETag", ""))
     tag = tag.removeprefix("W/").strip('"').lower()
-    length = response.headers.get("X-Linked-Size")
-    if not length and response.status_code not in _REDIRECTS:
-        length = response.headers.get("Content-Length")
-    size = int(length) if length and length.isdigit() else 0
+    size = _number(response, "X-Linked-Size", r"^(\d+)$")
+    if size is None and response.status_code not in _REDIRECTS:
+        size = _number(response, "Content-Length", r"^(\d+)$")
     if re.fullmatch(r"[0-9a-f]{64}", tag):
-        return Expected(size, sha256=tag)
+        return Expected(size or 0, sha256=tag)
     if re.fullmatch(r"[0-9a-f]{40}", tag):
-        return Expected(size, git_sha1=tag)
-    return Expected(size)
+        return Expected(size or 0, git_sha1=tag)
+    return Expected(size or 0)
 
 
-def _first_byte(response: httpx.Response) -> int:
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else -1
-
-
-def _total(response: httpx.Response) -> int:
-    match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else -1
-
-
-def _length(response: httpx.Response, have: int) -> int:
-    length = response.headers.get("Content-Length", "")
-    return have + int(length) if length.isdigit() else 0
+def _number(response: httpx.Response, header: str, pattern: str) -> int | None:
+    match = re.search(pattern, response.headers.get(header, ""))
+    return int(match[1]) if match else None

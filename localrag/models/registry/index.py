@@ -17,8 +17,8 @@ from urllib.request import url2pathname
 
 import msgspec
 
-from localrag.messages import tr
-from localrag.models.registry.download import Downloader, SourceFailedError
+from localrag.errors import SourceFailedError
+from localrag.models.registry.download import Downloader, joined
 from localrag.models.registry.pip import PipSettings
 
 _ACCEPT = (
@@ -41,20 +41,15 @@ def find(package: str, settings: PipSettings, downloader: Downloader) -> Wheel:
     Raises `SourceFailedError` naming what each place said.
     """
     name, _, version = package.partition("==")
-    reasons: list[str] = []
-    for place in settings.find_links:
-        links = _folder(place) if _local(place) else None
-        if links is None:
-            links = _page(place, downloader, reasons)
+    reasons: list[SourceFailedError] = []
+    own_pages = [f"{index.rstrip('/')}/{_canonical(name)}/" for index in settings.indexes]
+    for place in (*settings.find_links, *own_pages):
+        local = local_path(place)
+        links = _page(place, downloader, reasons) if local is None else _folder(local)
         if wheel := _choose(links, name, version):
             return wheel
-    for index in settings.indexes:
-        place = f"{index.rstrip('/')}/{_canonical(name)}/"
-        links = _folder(place) if _local(place) else _page(place, downloader, reasons)
-        if wheel := _choose(links, name, version):
-            return wheel
-    reasons.append(tr("no index has a wheel of {package}", package=package))
-    raise SourceFailedError(tr("; ").join(reasons))
+    reasons.append(SourceFailedError("no index has a wheel of {package}", package=package))
+    raise joined(reasons)
 
 
 def local_path(url: str) -> Path | None:
@@ -64,36 +59,36 @@ def local_path(url: str) -> Path | None:
     return None if "://" in url else Path(url).expanduser()
 
 
-def _local(place: str) -> bool:
-    return local_path(place) is not None
-
-
-def _folder(place: str) -> Iterable[Wheel]:
-    path = local_path(place)
-    if path is None or not path.exists():
-        return []
+def _folder(path: Path) -> Iterable[Wheel]:
     if path.is_file():
         return _html(path.read_text(encoding="utf-8", errors="replace"), path.as_uri())
     if (path / "index.html").is_file():
-        return _folder(str(path / "index.html"))
+        return _folder(path / "index.html")
     return [Wheel(wheel.resolve().as_uri(), None) for wheel in sorted(path.glob("*.whl"))]
 
 
-def _page(place: str, downloader: Downloader, reasons: list[str]) -> Iterable[Wheel]:
+def _page(place: str, downloader: Downloader, reasons: list[SourceFailedError]) -> Iterable[Wheel]:
     try:
         page = downloader.page(place, _ACCEPT)
     except SourceFailedError as failure:
-        reasons.append(str(failure))
+        reasons.append(failure)
         return []
-    if "json" not in page.content_type:
-        return _html(page.text, page.url)
+    url = str(page.url)
+    if "json" not in page.headers.get("Content-Type", ""):
+        return _html(page.text, url)
     try:
         listing = msgspec.json.decode(page.text, type=_Listing)
     except msgspec.DecodeError as error:
-        reasons.append(str(error))
+        reasons.append(
+            SourceFailedError(
+                "the list of packages at {host} cannot be read: {reason}",
+                host=page.url.host,
+                reason=error,
+            )
+        )
         return []
     return (
-        Wheel(_with_credentials(urljoin(page.url, file.url), page.url), file.hashes.get("sha256"))
+        Wheel(_with_credentials(urljoin(url, file.url), url), file.hashes.get("sha256"))
         for file in listing.files
     )
 

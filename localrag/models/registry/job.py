@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from localrag.errors import ModelDownloadError
-from localrag.messages import tr
-from localrag.models.registry.download import Downloader, Expected, SourceFailedError, sha256_of
+from localrag.errors import LocalragError, ModelDownloadError, SourceFailedError
+from localrag.models.registry.download import Downloader, Expected, sha256_of
 from localrag.models.registry.manifest import InstalledFile
 from localrag.models.registry.pip import PipSettings
 from localrag.models.registry.spec import ModelFile, ModelSpec
@@ -29,8 +28,7 @@ class Event:
     """What happens during a pull. `done` and `total` are bytes of the model's files.
 
     `checking` files on disk, `waiting` for another process, trying a `source`,
-    making `progress`, `failed` with the source for the reason in `detail`, or
-    `done`.
+    making `progress`, `failed` with the source because of `fault`, or `done`.
     """
 
     kind: Literal["checking", "waiting", "source", "progress", "failed", "done"]
@@ -38,7 +36,7 @@ class Event:
     done: int = 0
     total: int = 0
     source: str = ""
-    detail: str = ""
+    fault: LocalragError | None = None
 
 
 Observer = Callable[[Event], None]
@@ -95,7 +93,7 @@ class Job:
         if fault := expected.fault(partial):
             partial.unlink()
             raise SourceFailedError(
-                tr("{file} is not the published one: {fault}", file=file.path, fault=fault)
+                "{file} is not the published one: {fault}", file=file.path, fault=fault
             )
         self.take(file, partial)
 
@@ -107,14 +105,11 @@ class Job:
             os.fsync(stream.fileno())
         partial.replace(target)
         sync_directory(target.parent)
-        stat = target.stat()
-        self.installed[file.path] = InstalledFile(
-            path=file.path,
-            size=stat.st_size,
+        self.installed[file.path] = InstalledFile.of(
+            target,
+            file.path,
             sha256=file.sha256 or sha256_of(target),
             source=self.source,
-            mtime_ns=stat.st_mtime_ns,
-            ctime_ns=stat.st_ctime_ns,
             hash_from="published" if file.sha256 else "hub",
         )
         self._shares.pop(file.path, None)

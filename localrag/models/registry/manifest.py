@@ -8,11 +8,13 @@ from typing import Literal, TypeVar
 import msgspec
 
 from localrag.errors import ModelCorruptError
-from localrag.models.registry.spec import Task
+from localrag.models.registry.spec import ModelTask
 from localrag.system.files import make_folder, replace_content
 
 MANIFEST = "installed.json"
 REGISTERED = "registered.json"
+
+HashFrom = Literal["published", "hub", "user"]
 
 
 class InstalledFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,7 +32,23 @@ class InstalledFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     source: str
     mtime_ns: int
     ctime_ns: int = 0
-    hash_from: Literal["published", "hub", "user"]
+    hash_from: HashFrom
+
+    @classmethod
+    def of(
+        cls, place: Path, path: str, *, sha256: str, source: str, hash_from: HashFrom
+    ) -> InstalledFile:
+        """The record of a file at `place` that has just been checked."""
+        stat = place.stat()
+        return cls(
+            path=path,
+            size=stat.st_size,
+            sha256=sha256,
+            source=source,
+            mtime_ns=stat.st_mtime_ns,
+            ctime_ns=stat.st_ctime_ns,
+            hash_from=hash_from,
+        )
 
 
 class Installed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,7 +66,7 @@ class Registered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """A model of the user's own, left where it is; `path` is a GGUF file or a folder."""
 
     name: str
-    task: Task
+    task: ModelTask
     path: str
     files: tuple[InstalledFile, ...]
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from localrag.egress import network
-from localrag.messages import tr
-from localrag.models.registry.download import SourceFailedError
+from localrag.egress import proxies
+from localrag.errors import SourceFailedError
 from localrag.system import processes
 from localrag.system.files import make_private
 
@@ -58,10 +57,8 @@ def download(package: str, folder: Path) -> Path:
     """
     if find_spec("pip") is None:
         raise SourceFailedError(
-            tr(
-                "pip is not installed for {python} (install it with: {python} -m ensurepip)",
-                python=sys.executable,
-            )
+            "pip is not installed for {python} (install it with: {python} -m ensurepip)",
+            python=sys.executable,
         )
     options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps")
     # The package's code is never run, so the Python it asks for does not matter.
@@ -73,7 +70,7 @@ def download(package: str, folder: Path) -> Path:
     if code:
         lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
         said = (lines or errors.splitlines() or [str(code)])[-1]
-        raise SourceFailedError(tr("pip: {said}", said=said.removeprefix("ERROR: ").rstrip(".")))
+        raise SourceFailedError("pip: {said}", said=said.removeprefix("ERROR: ").rstrip("."))
     make_private(folder)
     return next(folder.glob("*.whl"))
 
@@ -83,7 +80,7 @@ def _run(command: list[str]) -> tuple[int, str, str]:
     done = processes.run(
         command,
         processes.PIP,
-        variables=network.proxies(),  # as pip connects where the user has configured it
+        variables=proxies.named(),  # as pip connects where the user has configured it
         stdout=processes.PIPE,
         stderr=processes.PIPE,
     )

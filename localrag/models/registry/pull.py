@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localrag.egress import network
-from localrag.errors import LocalragError, ModelDownloadError, ModelLicenceError
-from localrag.messages import tr
+from localrag.egress import clients, network
+from localrag.errors import (
+    LocalragError,
+    ModelDownloadError,
+    ModelLicenceError,
+    SourceFailedError,
+)
 from localrag.models.registry import pip
-from localrag.models.registry.download import Downloader, SourceFailedError
+from localrag.models.registry.download import Downloader, joined
 from localrag.models.registry.job import Event, Job, Observer
 from localrag.models.registry.manifest import InstalledFile
 from localrag.models.registry.sources import Endpoints, deliver
@@ -187,7 +191,7 @@ def _bring(
         proxy = f"http://{proxy}"
     with (
         network.allow([proxy] if proxy else ()),
-        network.client(certificate=settings.certificate, proxy=proxy) as client,
+        clients.client(certificate=settings.certificate, proxy=proxy) as client,
     ):
         job = Job(
             spec=spec,
@@ -202,15 +206,16 @@ def _bring(
             installed=installed,
         )
         job.check_disk(_still_to_write(job))
-        reasons: list[str] = []
+        reasons: list[SourceFailedError] = []
         for source in sources:
             job.begin(source_name(source))
             try:
                 deliver(source, job, endpoints)
                 break
             except SourceFailedError as failure:
-                reasons.append(f"{source_name(source)}: {failure}")
-                observer(Event("failed", spec.id, source=source_name(source), detail=str(failure)))
+                name = source_name(source)
+                reasons.append(SourceFailedError("{part}: {text}", part=name, text=failure))
+                observer(Event("failed", spec.id, source=name, fault=failure))
             finally:
                 store.write_installed(spec, job.installed)
         else:
@@ -219,7 +224,7 @@ def _bring(
                 hint="What was downloaded is kept: run the same command again, name another "
                 "--source, or bring the files on a disk and use --from DIR.",
                 model=spec.id,
-                reasons=tr("; ").join(reasons),
+                reasons=joined(reasons),
             )
     if job.work.exists():
         shutil.rmtree(job.work)

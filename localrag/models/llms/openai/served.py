@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from localrag.egress import network
+from localrag.egress import clients, network
+from localrag.egress.addresses import is_loopback
 
 _SECONDS = 5.0
 _BYTES = 1 << 20
@@ -47,7 +48,7 @@ def calls_at_once(base_url: str) -> int:
 
 def _is_here(base_url: str) -> bool:
     try:
-        return network.is_loopback(urlsplit(base_url.strip()).hostname or "")
+        return is_loopback(urlsplit(base_url.strip()).hostname or "")
     except ValueError:
         return False
 
@@ -68,7 +69,7 @@ def _told(url: str) -> object:
     import httpx
 
     try:
-        with network.allow([url]), network.local_client(_SECONDS) as client:
+        with network.allow([url]), clients.local_client(_SECONDS) as client:
             reply = client.get(url)
         return json.loads(reply.content[:_BYTES]) if reply.is_success else None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from localrag.rerankers.windows import MOST_WINDOWS, WINDOW_TOKENS, best_window_scores, windows
+from localrag.rerankers.maxp import (
+    MOST_WINDOWS,
+    WINDOW_TOKENS,
+    CrossEncoderReranker,
+    windows,
+)
 
 
 def words(texts: Sequence[str]) -> list[int]:
@@ -77,20 +81,30 @@ def test_white_space_alone_is_a_window_too() -> None:
     assert windows(" \n ", lambda texts: [1000] * len(texts)) == [" \n "]
 
 
+class ByWords(CrossEncoderReranker):
+    """Scores by length, but for a window that holds a Z."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return words(texts)
+
+    def _logits(self, query: str, windows: Sequence[str]) -> NDArray[np.float32]:
+        self.asked.extend(windows)
+        return np.array([7.0 if "Z" in text else -float(len(text)) for text in windows], np.float32)
+
+
 def test_the_best_window_counts() -> None:
-    asked: list[str] = []
-
-    def score(texts: Sequence[str]) -> NDArray[np.float32]:
-        asked.extend(texts)
-        return np.array([7.0 if "Z" in text else -float(len(text)) for text in texts], np.float32)
-
+    model = ByWords()
     long = " ".join(sentence(letter, 60) for letter in "ABZD")
-    scores = best_window_scores(["ebb", long, "flood"], words, score)
+    scores = model.scores("?", ["ebb", long, "flood"])
     assert scores.dtype == np.float32
     assert scores.tolist() == [-3.0, 7.0, -5.0]
-    assert names(asked) == [[], ["A"], ["B"], ["Z"], ["D"], []]
+    assert names(model.asked) == [[], ["A"], ["B"], ["Z"], ["D"], []]
 
 
 def test_nothing_to_read() -> None:
-    scores = best_window_scores([], words, lambda _: pytest.fail("nothing was to be scored"))
-    assert scores.shape == (0,)
+    model = ByWords()
+    assert model.scores("?", []).shape == (0,)
+    assert not model.asked

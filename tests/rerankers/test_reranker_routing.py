@@ -9,7 +9,7 @@ from rerank_passages import ENGLISH, ids, passage
 
 from localrag.presentation.steps import decision, note_text
 from localrag.rerankers.base import KeepOrder, Reranking, Tell, best, unheard
-from localrag.rerankers.serving import Candidate, ServingReranker
+from localrag.rerankers.routing import LanguageRouter, Route
 from localrag.types import Note, ScoredChunk
 
 CHINESE = (passage(11, "感知机由罗森布拉特提出。", 0.95), passage(12, "茶树长在山坡上。", 0.2))
@@ -29,8 +29,8 @@ class Logits:
         return best(chunks, [self.logits[chunk.chunk.id] for chunk in chunks], k)
 
 
-def candidate(model: Logits, *languages: str, name: str = "model") -> Candidate:
-    return Candidate(name, frozenset(languages), lambda: model)
+def candidate(model: Logits, *languages: str, name: str = "model") -> Route:
+    return Route(name, frozenset(languages), lambda: model)
 
 
 def never() -> Logits:
@@ -38,15 +38,15 @@ def never() -> Logits:
 
 
 def run(
-    models: list[Candidate], question: str, chunks: Sequence[ScoredChunk]
+    models: list[Route], question: str, chunks: Sequence[ScoredChunk]
 ) -> tuple[list[int], list[str]]:
     said: list[Note] = []
-    ranked = ServingReranker(models, KeepOrder()).rerank(question, chunks, 10, said.append)
+    ranked = LanguageRouter(models, KeepOrder()).rerank(question, chunks, 10, said.append)
     return ids(ranked), [note_text(note, "en") for note in said]
 
 
 def test_a_model_of_another_language_is_not_loaded_and_the_person_is_told() -> None:
-    models = [Candidate("english-only", frozenset({"en"}), never)]
+    models = [Route("english-only", frozenset({"en"}), never)]
     order, said = run(models, "谁提出了感知机？", CHINESE)
     assert order == [11, 12]
     assert said == [
@@ -55,7 +55,7 @@ def test_a_model_of_another_language_is_not_loaded_and_the_person_is_told() -> N
 
 
 def test_passages_that_it_cannot_read_are_named_too() -> None:
-    models = [Candidate("english-only", frozenset({"en"}), never)]
+    models = [Route("english-only", frozenset({"en"}), never)]
     order, said = run(models, "Who presented the perceptron?", CHINESE)
     assert order == [11, 12]
     assert "does not serve Chinese" in said[0]
@@ -63,7 +63,7 @@ def test_passages_that_it_cannot_read_are_named_too() -> None:
 
 def test_the_first_model_that_serves_is_taken() -> None:
     both = Logits({11: -3.0, 12: 2.0})
-    models = [Candidate("english-only", frozenset({"en"}), never), candidate(both, "zh", "en")]
+    models = [Route("english-only", frozenset({"en"}), never), candidate(both, "zh", "en")]
     order, said = run(models, "茶树长在哪里？", CHINESE)
     assert order == [12, 11]
     assert said == []
@@ -87,12 +87,12 @@ def test_passages_in_another_language_stand_between_relevant_and_irrelevant_ones
 def test_what_the_search_thought_counts_as_six_logits_at_most() -> None:
     model = candidate(Logits({1: 1.0, 2: 2.0}))
     given = [passage(1, "tea", 0.8), passage(2, "coffee", 0.2)]
-    ranked = ServingReranker([model], KeepOrder()).rerank("Tea?", given, 2)
+    ranked = LanguageRouter([model], KeepOrder()).rerank("Tea?", given, 2)
     # 1.0 + 6 x 0.8 / 0.8 and 2.0 + 6 x 0.2 / 0.8
     assert ids(ranked) == [1, 2]
     assert [chunk.score for chunk in ranked] == pytest.approx([7.0, 3.5])
     without = [passage(1, "tea", 0.0), passage(2, "coffee", -1.0)]
-    ranked = ServingReranker([model], KeepOrder()).rerank("Tea?", without, 2)
+    ranked = LanguageRouter([model], KeepOrder()).rerank("Tea?", without, 2)
     assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(2, 2.0), (1, 1.0)]
 
 
@@ -103,15 +103,15 @@ def test_a_model_is_loaded_once() -> None:
         loads.append("now")
         return Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
 
-    reranker = ServingReranker([Candidate("m", frozenset(), load)], KeepOrder())
+    reranker = LanguageRouter([Route("m", frozenset(), load)], KeepOrder())
     for _ in range(3):
         reranker.rerank("Who?", ENGLISH, 2)
     assert loads == ["now"]
 
 
 def test_the_trace_has_a_note_every_time() -> None:
-    models = [Candidate("english-only", frozenset({"en"}), never)]
-    reranking = Reranking("cross-encoder", ServingReranker(models, KeepOrder()), 20)
+    models = [Route("english-only", frozenset({"en"}), never)]
+    reranking = Reranking("cross-encoder", LanguageRouter(models, KeepOrder()), 20)
     steps = [reranking.apply("谁提出了感知机？", CHINESE, 1)[1] for _ in range(2)]
     for step in steps:
         assert step.kind == "rerank"

@@ -19,7 +19,7 @@ nothing (`benchmarks/reranking.md`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Route:
     """A model that could be used; `languages` is empty where nobody says what it serves."""
 
     name: str
@@ -31,7 +31,7 @@ class Candidate:
         return not self.languages or language in self.languages | {"mixed"}
 
 
-class ServingReranker:
+class LanguageRouter:
     """Takes the first of its models that serves the question; where none does, `tell` hears so.
 
     The models give logits: above 0 is relevant. A passage in a language that the model
@@ -42,7 +42,7 @@ class ServingReranker:
     keywords or by a model of the wrong language (`benchmarks/reranking.md`).
     """
 
-    def __init__(self, models: Sequence[Candidate], otherwise: Reranker) -> None:
+    def __init__(self, models: Sequence[Route], otherwise: Reranker) -> None:
         self._models = tuple(models)
         self._otherwise = otherwise
         self._loaded: dict[str, Reranker] = {}
@@ -65,7 +65,7 @@ class ServingReranker:
 
     def _ranked(
         self,
-        model: Candidate,
+        model: Route,
         query: str,
         chunks: Sequence[ScoredChunk],
         served: Sequence[bool],

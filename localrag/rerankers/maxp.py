@@ -1,17 +1,21 @@
-"""Long passages in pieces, for cross-encoders, which learnt from short ones.
+"""Cross-encoders over long passages, which they read in windows: they learnt from short ones.
 
-A passage is worth as much as its best piece (MaxP: Dai and Callan, "Deeper Text
+A passage is worth as much as its best window (MaxP: Dai and Callan, "Deeper Text
 Understanding for IR with Contextual Neural Language Modeling", SIGIR 2019).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.documents.chunking import passage_text
+from localrag.rerankers.base import Tell, best, unheard
 from localrag.text.sentences import Span, split_sentences
+from localrag.types import ScoredChunk
 
 WINDOW_TOKENS = 96
 """About a passage of MS MARCO, from which rerankers learn."""
@@ -29,22 +33,41 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 """Tokens of each text, as the model cuts it."""
 
 
-def best_window_scores(
-    passages: Sequence[str],
-    count_tokens: CountTokens,
-    score: Callable[[Sequence[str]], NDArray[np.float32]],
-) -> NDArray[np.float32]:
-    """The highest score among each passage's windows, shape (len(passages),) float32.
+class CrossEncoderReranker(ABC):
+    """A cross-encoder that scores each window of a passage with the question."""
 
-    `score` gives one score for each of the texts that it is given.
-    """
-    if not passages:
-        return np.empty(0, dtype=np.float32)
-    pieces = [windows(passage, count_tokens) for passage in passages]
-    scores = score([window for each in pieces for window in each])
-    starts = np.cumsum([0, *map(len, pieces[:-1])])
-    best: NDArray[np.float32] = np.maximum.reduceat(scores, starts)
-    return best
+    def rerank(
+        self,
+        query: str,
+        chunks: Sequence[ScoredChunk],
+        k: int,
+        tell: Tell = unheard,  # noqa: ARG002
+    ) -> list[ScoredChunk]:
+        """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
+        scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
+        return best(chunks, scores.tolist(), k)
+
+    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """The logit of each passage's best window, shape (len(passages),) float32.
+
+        Where question and window together are longer than the model reads, the end of the
+        window is cut.
+        """
+        if not passages:
+            return np.empty(0, dtype=np.float32)
+        pieces = [windows(passage, self.count_tokens) for passage in passages]
+        logits = self._logits(query, [window for each in pieces for window in each])
+        starts = np.cumsum([0, *map(len, pieces[:-1])])
+        highest: NDArray[np.float32] = np.maximum.reduceat(logits, starts)
+        return highest
+
+    @abstractmethod
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as the model cuts it."""
+
+    @abstractmethod
+    def _logits(self, query: str, windows: Sequence[str]) -> NDArray[np.float32]:
+        """One logit for each window, which is cut where it does not fit."""
 
 
 def windows(text: str, count_tokens: CountTokens) -> list[str]:
