@@ -24,6 +24,7 @@ from localrag.errors import (
     LibraryDamagedError,
     ModelCorruptError,
     ModelNotFoundError,
+    ParsingError,
     UsageError,
 )
 from localrag.evaluation.dataset import read_dataset
@@ -52,7 +53,7 @@ def test_a_manifest_that_is_not_utf_8(tmp_path: Path) -> None:
 
 
 def test_a_reply_of_the_reading_process_that_is_not_utf_8() -> None:
-    with pytest.raises(worker._GivenUpError):
+    with pytest.raises(ParsingError):
         worker._decoded(b"\x94\xc0\xc0\xa2\xff\xfe\x90")
 
 

@@ -113,7 +113,7 @@ def test_a_format_brings_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None
     assert text is not None
     hasty = replace(text, limits=table.Limits(longest=0.0))
     monkeypatch.setattr(table, "FORMATS", (hasty,))
-    process = ParsingProcess()
+    process = ParsingProcess(program="import time; time.sleep(2)\n" + PROGRAM)
     with pytest.raises(ParsingError, match=r"a\.txt was given up"):
         process(Path("a.txt"), b"text")
     process.close()
