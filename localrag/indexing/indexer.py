@@ -41,8 +41,8 @@ from localrag.indexing.events import (
     Unchanged,
     Vanished,
 )
-from localrag.library.library import PATIENCE, Library
-from localrag.library.locking import OnWait
+from localrag.library.folder.locking import PATIENCE, OnWait
+from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.models.embeddings.base import Embedder
 from localrag.types import Chunk, Document

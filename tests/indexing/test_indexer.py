@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from fakes import HashEmbedder
 
-from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
+from localrag.factory import indexes_of
 from localrag.indexing import (
     AddReport,
     Committed,
@@ -58,8 +59,7 @@ class Room:
             base / "library",
             create=True,
             embedding=None if (base / "library").exists() else self.identity,
-            tokenize=Words(),
-            passage_text=passage_text,
+            indexes=indexes_of(Words()),
         )
         self.size = size
         self.events: list[Event] = []

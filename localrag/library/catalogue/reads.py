@@ -12,14 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import LibraryDamagedError
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
-from localrag.library.indexes.base import ChunkIds
 from localrag.library.records import (
     ID_SUMS,
+    ChunkIds,
     ChunkSet,
     Counts,
     DocumentRecord,
+    EmbeddingIdentity,
     FileState,
     SourceRecord,
     Stamp,
@@ -52,6 +54,7 @@ SETTINGS: dict[str, type] = {
 
 _SETTING_LIMIT = 10_000
 _GENERATIONS = 1 << 53
+_WIDEST = 65_536  # dimensions of a vector
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
     c.document"""
@@ -93,6 +96,16 @@ class Snapshot:
         oldest = int(self.meta(FORGOTTEN) or 0)
         same_line = stamp[0] == epoch and oldest <= stamp[1] <= newest
         return stamp[1] if same_line else None
+
+    def embedding(self) -> EmbeddingIdentity:
+        """Which vector space the library lives in."""
+        fingerprint, name, width = map(self.meta, ("embedding", "embedding_name", "dimension"))
+        if fingerprint is None or not isinstance(width, int) or not 0 < width <= _WIDEST:
+            raise LibraryDamagedError(
+                "The library does not say which embedding model it was built with.",
+                hint="Restore the folder from a backup, or delete it and add the documents again.",
+            )
+        return EmbeddingIdentity(str(fingerprint), str(name), width)
 
     def schema(self) -> int:
         """The number of the newest migration that the file has had."""
@@ -388,24 +401,20 @@ class Snapshot:
         )
         return [row[0] for row in rows]
 
-    def embeddings_since(
-        self, generation: int, dimension: int
-    ) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
-        """Batches of ids and vectors, shape (n, dimension) float32, that came after it."""
-        for ids, vectors in self._vectors(generation):
+    def embeddings_since(self, generation: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Ids and vectors, shape (dimension,) float32, that came after it."""
+        dimension = self.embedding().dimension
+        for ids, vectors in self.packed_embeddings(generation):
             if any(len(vector) != 2 * dimension for vector in vectors):
                 raise damaged_rows("vector")
             packed = np.frombuffer(b"".join(vectors), dtype="<f2").reshape(-1, dimension)
             unpacked = packed.astype(np.float32)
             if not np.isfinite(unpacked).all():
                 raise damaged_rows("vector")
-            yield ids, unpacked
+            yield from zip(ids, unpacked, strict=True)
 
-    def packed_embeddings(self) -> Iterator[tuple[list[int], list[bytes]]]:
-        """Batches of ids and vectors as they are stored, of all chunks that have one."""
-        return self._vectors(-1)
-
-    def _vectors(self, generation: int) -> Iterator[tuple[list[int], list[bytes]]]:
+    def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
+        """Batches of ids and vectors as they are stored, of chunks that came after it."""
         rows = self._sql.rows(
             "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
             "WHERE c.generation > ? ORDER BY c.id",

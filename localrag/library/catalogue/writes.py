@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import Reason
 from localrag.library.catalogue.checksums import (
     passages_checksum,
     store_checksums,
@@ -20,7 +21,6 @@ from localrag.library.catalogue.checksums import (
 from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
 from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
 from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
-from localrag.messages import tr
 from localrag.types import PAGE_BREAK, Chunk
 
 _REFERENCES = {
@@ -217,7 +217,7 @@ class Transaction(Snapshot):
                 self._sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
-        raise damaged_rows(tr("rows that belong to nothing"))
+        raise damaged_rows(Reason("rows that belong to nothing"))
 
     # A rebuild: chunks and vectors are staged document by document, then change places at once
 

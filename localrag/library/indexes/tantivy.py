@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import threading
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -28,11 +29,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from localrag.errors import LibraryError
-from localrag.library.gate import INDEX_FOLDER, POINTER, clear_index_folders
-from localrag.library.indexes.base import ChunkIds, are_allowed
-from localrag.library.media import is_read_only
-from localrag.library.records import ID_SUMS, ChunkSet, Stamp
-from localrag.library.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
+from localrag.library.folder.filesystem import is_read_only
+from localrag.library.folder.gate import (
+    INDEX_FOLDER,
+    POINTER,
+    clear_index_folders,
+    clear_keywords,
+)
+from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
+from localrag.library.indexes.base import Storage, Terms, Verified, are_allowed
+from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
 from localrag.system.files import (
     close_to_others,
     delete_tree,
@@ -41,7 +47,6 @@ from localrag.system.files import (
     replace_file,
     scratch_folder,
 )
-from localrag.system.seals import Seal, own_seal
 from localrag.types import Hit
 
 HEAP = 64_000_000
@@ -59,8 +64,6 @@ _POINTER_OF_0_1 = b'{"folder": "bm25-'
 
 _POINTER_LIMIT = 1 << 20
 
-TermsById = Iterable[tuple[int, Sequence[str]]]
-
 
 class Pointer(NamedTuple):
     """What `index.json` says: `terms` is the fingerprint of the tokenizer.
@@ -77,109 +80,96 @@ class Pointer(NamedTuple):
 
 
 class TantivyKeywords:
-    """BM25 over terms, in a folder, or in memory where none is given."""
+    """BM25 over terms, in memory or in a folder; passages keep the terms they were indexed by."""
 
-    def __init__(
-        self,
-        directory: Path | None = None,
-        terms: str = "",
-        seal: Seal | None = None,
-        *,
-        anew: bool = False,
-    ) -> None:
-        """Open the index that `directory` holds, or begin an empty one (`anew`: in any case).
+    persistent = True
 
-        `terms` identifies how terms are cut: an index of other terms is begun anew. `seal` is
-        that of this user where none is given. Raises DamagedIndexError where the files do not
-        make an index, ForeignIndexError for one of another key.
-        """
-        self._directory = directory
-        self._seal = seal or own_seal()
+    def __init__(self, terms: str = "") -> None:
+        """`terms` identifies how terms are cut: of other terms nothing is taken up."""
         self._terms = terms
         self._lock = threading.RLock()
-        self._folder: Path | None = None
-        self._files: dict[str, str] = {}
-        self._ids = 0
-        self.stamp: Stamp = ("", 0)
-        pointer = load_pointer(directory, self._seal) if directory and not anew else None
-        if directory and pointer and pointer.terms == terms:
-            self._folder, self._files = directory / pointer.folder, pointer.files
-            _expect_files(self._folder, self._files)
-            self.stamp, self._ids = (pointer.epoch, pointer.generation), pointer.ids
-            self._use(_opened(self._folder, self._files))
-        else:
-            self._use(_created(None))
+        self._begin()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._index: Any = None
+            self._searcher: Any = None
+            self._folder: Path | None = None
+            self._files: dict[str, str] = {}
+            self._ids = 0
+            self._on_disk = False
+            self.stamp: Stamp = NEVER
 
     def __len__(self) -> int:
-        return int(self._searcher.num_docs)
+        return int(self._searcher.num_docs) if self._searcher else 0
 
-    def chunk_set(self) -> ChunkSet:
-        """Which chunks it holds."""
-        return ChunkSet(len(self), self._ids)
+    def saved(self, at: Storage) -> Stamp | None:
+        """The state that the pointer names."""
+        pointer = read_pointer(at)
+        return (pointer.epoch, pointer.generation) if pointer else None
 
-    def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
-        """Add one list of terms a chunk; known ids are replaced."""
-        self.update(ids, zip(ids, terms, strict=True), self.stamp)
+    def open(self, at: Storage) -> None:
+        """Take up the folder that the pointer names; without one, begin anew."""
+        pointer = load_pointer(at)
+        folder = at.path / pointer.folder if pointer else None
+        if pointer and folder and pointer.terms == self._terms:
+            if folder == self._folder:
+                return
+            _expect_files(folder, pointer.files)
+            index = _opened(folder, pointer.files)
+            with self._lock:
+                self._use(index)
+                self._folder, self._files, self._on_disk = folder, pointer.files, True
+                self._ids, self.stamp = pointer.ids, (pointer.epoch, pointer.generation)
+        else:
+            self._begin()
 
-    def remove(self, ids: Sequence[int]) -> None:
-        """Forget these ids; unknown ones are ignored."""
-        self.update(ids, (), self.stamp)
+    def apply(
+        self,
+        removed: Collection[int],
+        added: Iterable[tuple[int, Terms]],
+        stamp: Stamp,
+        at: Storage | None = None,
+    ) -> None:
+        """Make a folder of the new state and point to it, or change what is in memory.
 
-    def update(self, removed: Collection[int], added: TermsById, stamp: Stamp) -> None:
-        """Remove, then add, and say which state of the catalogue that is.
-
-        Ids in `added` that are there already must stand in `removed` too. A process killed
-        meanwhile leaves an index that the same call brings to the same state.
+        What fails leaves all as it was. Raises DamagedIndexError where another process has
+        deleted meanwhile what is to be shared.
         """
         with self._lock:
             stale = self._present(removed)
-            if self._directory is not None:
-                self._switch(self._directory, stale, added, stamp)
+            if at is not None:
+                self._switch(at, stale, added, stamp)
                 return
-            target = _created(None) if stale else self._index
-            self._ids = self._write(target, stale, added, None)
-            self.stamp = stamp
-            self._use(target)
+            with ExitStack() as held:
+                anew = bool(stale) or self._index is None or (self._on_disk and not self._files)
+                target = _created(None) if anew else self._index
+                if self._files and not stale:
+                    # For a reader while somebody else writes: the segments, which never change
+                    # in place, are shared through a folder that is gone again in the end.
+                    target = self._shared(held.enter_context(scratch_folder()), by_link=True)
+                ids = self._write(target, stale, added, None, kept=anew)
+                self._folder, self._files, self._ids, self.stamp = None, {}, ids, stamp
+                self._on_disk = self._on_disk and not anew
+                self._use(target)
 
-    def changed(self, removed: Collection[int], added: TermsById, stamp: Stamp) -> TantivyKeywords:
-        """What `update` would make of this index, in memory; the files stay as they are.
-
-        For a reader while somebody else writes. The segments, which never change in place, are
-        shared through a folder that is gone again when this returns. Raises DamagedIndexError
-        where the writer has deleted them meanwhile.
-        """
-        copy = TantivyKeywords(None, self._terms)
-        with ExitStack() as held:
-            if self._folder is not None:
-                scratch = held.enter_context(scratch_folder())
-                for name in self._files:
-                    _share(self._folder / name, scratch / name, by_link=True)
-                copy._use(_opened(scratch, self._files))
-                copy._ids = self._ids
-            copy.update(removed, added, stamp)
-        return copy
-
-    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """Chunks, all or `allowed`, that share a term with the query, best first; ties by id.
-
-        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
-        """
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """How rare a term is, is counted in all chunks, whatever is allowed."""
+        if not query or k < 1 or not len(self) or (allowed is not None and not len(allowed)):
+            return []
         from tantivy import Occur, Query
 
         with self._lock:
-            searcher = self._searcher
-            schema = self._index.schema
+            searcher, schema = self._searcher, self._index.schema
         total = searcher.num_docs
         clauses = [
-            (Occur.Should, Query.term_query(schema, "terms", term, "freq")) for term in terms
+            (Occur.Should, Query.term_query(schema, "terms", term, "freq")) for term in query
         ]
-        if k < 1 or not clauses or not total or (allowed is not None and not len(allowed)):
-            return []
-        query = Query.boolean_query(clauses)
+        wish = Query.boolean_query(clauses)
         wanted = min(k + 1, total)
         if allowed is not None and len(allowed) ** 2 <= wanted * total:
             ids = Query.term_set_query(schema, "id", allowed.tolist())
-            query = query.and_must_match(Query.const_score_query(ids, 0.0))
+            wish = wish.and_must_match(Query.const_score_query(ids, 0.0))
             allowed = None
         elif allowed is not None:
             # A long list of ids takes tantivy longer than reading on past those not allowed:
@@ -187,7 +177,7 @@ class TantivyKeywords:
             wanted = min(2 * wanted * total // len(allowed), total)
         # Tantivy breaks ties by position: look on until the k-th score has no equal outside.
         while True:
-            found = searcher.search(query, limit=wanted, count=False).hits
+            found = searcher.search(wish, limit=wanted, count=False).hits
             ids = searcher.fast_field_values("id", [address for _, address in found])
             scores = [round(score, DECIMALS) for score, _ in found]
             hits = [Hit(*pair) for pair in zip(ids, scores, strict=True)]
@@ -201,53 +191,83 @@ class TantivyKeywords:
             wanted = min(4 * wanted, total)
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
-    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+    def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
         searcher = self._searcher
+        if searcher is None:
+            return 0, [0] * len(terms)
         return int(searcher.num_docs), [int(searcher.doc_freq("terms", term)) for term in terms]
 
-    def documents(self) -> Iterator[tuple[int, list[str]]]:
-        """Each chunk's id with the terms that were indexed, in no order.
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks it holds."""
+        return ChunkSet(len(self), self._ids)
 
-        Raises DamagedIndexError where the files cannot be read.
-        """
+    def verify(self, expected: Iterable[tuple[int, Terms]]) -> Verified:
+        """Compare the terms that are stored, by a hash of them."""
+        ids: list[int] = []
+        held: dict[int, int] = {}
         try:
             for document in self._remaining(set()):
-                held = document.to_dict()
-                yield int(held["id"][0]), [str(term) for term in held.get("terms", ())]
+                fields = document.to_dict()
+                ids.append(int(fields["id"][0]))
+                held[ids[-1]] = _hash(fields.get("terms", ()))
         except (ValueError, OSError, KeyError) as error:
             raise DamagedIndexError(str(error)) from error
+        differing = sum(n in held and held[n] != _hash(terms) for n, terms in expected)
+        return Verified(ids, differing)
+
+    def erase(self, at: Storage, but: Stamp | None = None) -> bool:
+        """Delete the folder, or earlier indexes in it. Windows keeps what a reader has open."""
+        pointer = read_pointer(at)
+        if pointer is None or but != (pointer.epoch, pointer.generation):
+            return clear_keywords(at.path)
+        return clear_index_folders(at.path, keep=pointer.folder)
 
     def _use(self, index: Any) -> None:
         self._index = index
-        self._searcher: Any = index.searcher()
+        self._searcher = index.searcher()
 
-    def _switch(self, directory: Path, stale: set[int], added: TermsById, stamp: Stamp) -> None:
+    def _switch(
+        self, at: Storage, stale: set[int], added: Iterable[tuple[int, Terms]], stamp: Stamp
+    ) -> None:
         """Make a folder with the change, and point to it; what fails leaves all as it was."""
-        folder = directory / f"bm25-{secrets.token_hex(4)}"
+        folder = at.path / f"bm25-{secrets.token_hex(4)}"
         with _writing(folder):
             make_folder(folder)
         try:
             with _writing(folder):
                 known = {} if stale else self._files
-                if self._folder is not None and known:
-                    for name in known:
-                        _share(self._folder / name, folder / name)
-                target = _opened(folder, known) if known else _created(folder)
-            ids = self._write(target, stale, added, folder)
+                target = self._shared(folder) if known else _created(folder)
+            ids = self._write(target, stale, added, folder, kept=not known)
             for path in folder.iterdir():
                 close_to_others(path)
             files = _digests(folder, known)
-            _point(directory, Pointer(folder.name, *stamp, self._terms, ids, files), self._seal)
+            _point(at, Pointer(folder.name, *stamp, self._terms, ids, files))
         except BaseException:
             with suppress(OSError):  # Windows, while tantivy still has it open
                 delete_tree(folder)
             raise
         self._folder, self._files, self._ids, self.stamp = folder, files, ids, stamp
+        self._on_disk = True
         self._use(target)
-        clear_index_folders(directory, keep=folder.name)
+        clear_index_folders(at.path, keep=folder.name)
 
-    def _write(self, target: Any, stale: set[int], added: TermsById, folder: Path | None) -> int:
+    def _shared(self, place: Path, *, by_link: bool = False) -> Any:
+        """The same index with its files at another place, too."""
+        for name in self._files:
+            assert self._folder is not None  # noqa: S101 - it goes with the files
+            _share(self._folder / name, place / name, by_link=by_link)
+        return _opened(place, self._files)
+
+    def _write(
+        self,
+        target: Any,
+        stale: set[int],
+        added: Iterable[tuple[int, Terms]],
+        folder: Path | None,
+        *,
+        kept: bool,
+    ) -> int:
         """Fill `target`; returns the sum of the ids that it holds then."""
         ids = self._ids - sum(stale)
 
@@ -257,9 +277,8 @@ class TantivyKeywords:
                 ids += chunk_id
                 yield _document(chunk_id, terms)
 
-        kept = self._remaining(stale) if target is not self._index and stale else ()
         with _writing(folder):
-            _fill(target, kept, documents())
+            _fill(target, self._remaining(stale) if kept else (), documents())
         return ids % ID_SUMS
 
     def _present(self, ids: Collection[int]) -> set[int]:
@@ -285,13 +304,13 @@ class TantivyKeywords:
                 yield self._searcher.doc(address)
 
 
-def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
-    """Which index `directory` holds, None for none.
+def load_pointer(at: Storage) -> Pointer | None:
+    """Which index lies there, None for none.
 
     Raises ForeignIndexError for one of another key, DamagedIndexError for an altered one.
     """
     try:
-        with open_plain(directory / POINTER) as file:
+        with open_plain(at.path / POINTER) as file:
             content = file.read(_POINTER_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -299,7 +318,7 @@ def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
         raise ForeignIndexError("it cannot be read under this account") from error
     if content.startswith(_POINTER_OF_0_1):
         raise ForeignIndexError("an earlier version made it")
-    fields = unsealed(content, seal)
+    fields = unsealed(content, at.seal)
     if fields.get("format") == _EARLIER:
         raise ForeignIndexError("an earlier version made it")
     if fields.get("format") != _MAGIC:
@@ -311,17 +330,17 @@ def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
     return pointer
 
 
-def read_pointer(directory: Path, seal: Seal) -> Pointer | None:
+def read_pointer(at: Storage) -> Pointer | None:
     """The same, None also where the pointer is damaged or of another key."""
     try:
-        return load_pointer(directory, seal)
+        return load_pointer(at)
     except (OSError, DamagedIndexError):
         return None
 
 
-def _point(directory: Path, pointer: Pointer, seal: Seal) -> None:
-    content = sealed({"format": _MAGIC, **pointer._asdict()}, seal)
-    replace_file(directory / POINTER, lambda file: file.write(content))
+def _point(at: Storage, pointer: Pointer) -> None:
+    content = sealed({"format": _MAGIC, **pointer._asdict()}, at.seal)
+    replace_file(at.path / POINTER, lambda file: file.write(content))
 
 
 def _expect_files(folder: Path, digests: dict[str, str]) -> None:
@@ -466,3 +485,7 @@ def _document(chunk_id: int, terms: Sequence[str]) -> Any:
     for term in terms:
         document.add_text("terms", term)
     return document
+
+
+def _hash(terms: Iterable[str]) -> int:
+    return zlib.crc32("\0".join(sorted(terms)).encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""A library as one file that travels: exported here, imported there, nothing embedded again.
+"""Export and import: a library as one file, taken over elsewhere without embedding again.
 
 The archive holds the catalogue and a manifest. The vectors and the keyword index follow from the
 catalogue within seconds, so nothing that a C++ library would have to parse is taken from others.
@@ -21,21 +21,29 @@ from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from localrag import __version__
-from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryMismatchError,
+    Reason,
+    UsageError,
+)
 from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.foreign import ForeignCatalogue, cannot_go_on
 from localrag.library.catalogue.guarded import connect
 from localrag.library.catalogue.reads import PURGE_DUE
-from localrag.library.catalogue.strangers import Stranger
-from localrag.library.checking import check_library
-from localrag.library.indexes.following import PassageText, Tokenize
-from localrag.library.library import KeywordEngine, Library
-from localrag.library.locking import OnWait, WriteLock
-from localrag.library.media import is_read_only
-from localrag.library.opening import CATALOGUE, identity, require_library
+from localrag.library.check import check_library
+from localrag.library.derived import Indexes
+from localrag.library.folder.filesystem import CATALOGUE, is_read_only
+from localrag.library.folder.locking import OnWait, WriteLock
+from localrag.library.folder.opening import require_library
+from localrag.library.library import Library
 from localrag.library.records import Counts, EmbeddingIdentity
-from localrag.messages import tr
 from localrag.system.files import create_file, new_file, scratch_folder
+from localrag.types import Finding
+
+ImportStage = Literal["checking", "indexing"]
+"""What an import does: look at the archive and copy it, then build the search indexes."""
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -71,10 +79,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return EmbeddingIdentity(self.embedding, self.embedding_name, self.dimension)
 
 
-def export_library(directory: Path, archive: Path) -> Manifest:
+def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     """Write the library in `directory` to the new file `archive`; writers may go on meanwhile.
 
-    What is exported is one committed state; nothing is written in `directory`. Raises
+    `version` is that of localrag. What is exported is one committed state; nothing is written in
+    `directory`. Raises
     LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a file of that name
     or no folder to write it to.
     """
@@ -90,7 +99,7 @@ def export_library(directory: Path, archive: Path) -> Manifest:
     try:
         with scratch_folder() as scratch:
             counts, embedding = _snapshot(directory, scratch / CATALOGUE)
-            manifest = _manifest(scratch / CATALOGUE, counts, embedding)
+            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding)
             new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE))
     except FileExistsError:
         raise _there_already(archive) from None
@@ -132,7 +141,7 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
             transaction.drop_staging()
             transaction.forget_removals()
             transaction.forget_meta(PURGE_DUE)
-            found = transaction.counts(), identity(transaction)
+            found = transaction.counts(), transaction.embedding()
         copied.purge()
     finally:
         copied.close()
@@ -141,12 +150,14 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
     return found
 
 
-def _manifest(catalogue: Path, counts: Counts, embedding: EmbeddingIdentity) -> Manifest:
+def _manifest(
+    catalogue: Path, version: str, counts: Counts, embedding: EmbeddingIdentity
+) -> Manifest:
     with catalogue.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Manifest(
         format=1,
-        localrag=__version__,
+        localrag=version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         embedding=embedding.fingerprint,
         embedding_name=embedding.name,
@@ -162,16 +173,16 @@ def import_library(
     archive: Path,
     directory: Path,
     *,
-    tokenize: Tokenize,
-    passage_text: PassageText,
-    keyword_engine: KeywordEngine = "tantivy",
+    indexes: Indexes,
     on_wait: OnWait | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Callable[[ImportStage], None] = lambda _: None,
+    describe: Callable[[Finding], str] = lambda finding: f"{finding.part}: {finding.code}",
 ) -> Manifest:
     """Make the library of an archive in `directory`, which must hold no documents.
 
     The archive is taken for a stranger's: its names, sizes, hash, tables and values are checked,
-    and its rows are copied into a catalogue of our own. They become visible all at once.
+    and its rows are copied into a catalogue of our own. They become visible all at once. What its
+    check finds is put into words by `describe`.
     Raises LibraryDamagedError for what is not as an export wrote it, LibraryMismatchError for an
     archive of a newer localrag, LibraryError where there is a library already or no space.
     """
@@ -187,14 +198,12 @@ def import_library(
                 directory,
                 create=True,
                 embedding=manifest.identity if empty else None,
-                tokenize=tokenize,
-                passage_text=passage_text,
-                keyword_engine=keyword_engine,
+                indexes=indexes,
             )
             with library, library.writing(on_wait=on_wait):
-                tell(tr("Checking {name} ...", name=archive.name))
-                _fill(library, packed, manifest)
-                tell(tr("Building the search indexes ..."))
+                tell("checking")
+                _fill(library, packed, manifest, describe)
+                tell("indexing")
                 library.sync()
     except BaseException as error:
         if empty:
@@ -202,25 +211,14 @@ def import_library(
         if isinstance(error, _NO_ARCHIVE):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
-            raise LibraryError(
-                "The import cannot go on: {reason}.",
-                hint="Check the free disk space and whether you may write to that folder.",
-                reason=error,
-            ) from error
+            raise cannot_go_on(error) from error
         raise
-    inspection = check_library(
-        directory,
-        tokenize=tokenize,
-        passage_text=passage_text,
-        keyword_engine=keyword_engine,
-    )
-    for finding in inspection.findings:
+    for finding in check_library(directory, indexes).findings:
         if finding.damage:
             raise LibraryError(
                 "The library was imported, and its check finds: {text}",
-                hint="{repair}",
-                text=finding.text,
-                repair=finding.repair,
+                hint="Run `localrag check` to see what is damaged and how to repair it.",
+                text=describe(finding),
             )
     return manifest
 
@@ -258,7 +256,12 @@ def _is_unused(catalogue: Path) -> bool:
         return False
 
 
-def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None:
+def _fill(
+    library: Library,
+    packed: zipfile.ZipFile,
+    manifest: Manifest,
+    describe: Callable[[Finding], str],
+) -> None:
     """Put the archive's rows into a library without documents; the caller may write."""
     directory = library.directory
     if library.counts().documents:
@@ -273,14 +276,15 @@ def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None
     catalogue = Catalogue(directory / CATALOGUE)
     try:
         _extract(packed, manifest, copy)
-        with closing(Stranger(copy)) as stranger:
-            if stranger.checked() != (manifest.identity, manifest.documents, manifest.chunks):
+        with closing(ForeignCatalogue(copy)) as foreign:
+            said = manifest.identity, manifest.documents, manifest.chunks
+            if foreign.checked(describe) != said:
                 raise LibraryDamagedError(
                     "The archive's manifest speaks of another library than lies beside it.",
                     hint="Copy it again from where it was made, or export the library anew.",
                 )
             with catalogue.write() as transaction:
-                stranger.copy_to(transaction)
+                foreign.copy_to(transaction)
     finally:
         catalogue.close()
         copy.unlink(missing_ok=True)
@@ -289,14 +293,14 @@ def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None
 def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(archive, tr("it holds other files than a library's"))
+        raise _damaged(archive, Reason("it holds other files than a library's"))
     by_name = {info.filename: info for info in infos}
     for info in infos:
         known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if not known or info.flag_bits & 1 or info.file_size > _most(info):
-            raise _damaged(archive, tr("it is packed in a way that localrag never does"))
+            raise _damaged(archive, Reason("it is packed in a way that localrag never does"))
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT:
-        raise _damaged(archive, tr("it is packed in a way that localrag never does"))
+        raise _damaged(archive, Reason("it is packed in a way that localrag never does"))
     raw = packed.read(MANIFEST)
     try:
         version = msgspec.json.decode(raw, type=_Versioned).format
@@ -312,7 +316,7 @@ def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(archive, error) from error
     if manifest.bytes != by_name[CATALOGUE].file_size:
-        raise _damaged(archive, tr("its catalogue is not of the size that it says"))
+        raise _damaged(archive, Reason("its catalogue is not of the size that it says"))
     return manifest
 
 
@@ -335,7 +339,7 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
         name = Path(packed.filename or "")
-        raise _damaged(name, tr("its catalogue has not the SHA-256 that it says"))
+        raise _damaged(name, Reason("its catalogue has not the SHA-256 that it says"))
 
 
 def _need_space(directory: Path, needed: int) -> None:

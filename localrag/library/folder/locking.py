@@ -15,8 +15,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from localrag.errors import LibraryLockedError
-from localrag.library.gate import HOLDER, LOCK
-from localrag.library.media import in_our_words, is_read_only, not_writable
+from localrag.library.folder.filesystem import in_our_words, is_read_only, not_writable
+from localrag.library.folder.gate import HOLDER, LOCK
 from localrag.system.files import create_file, give_to_owner, open_plain, replace_file
 
 
@@ -34,6 +34,9 @@ class Holder:
 
 
 UNKNOWN = Holder(0, "?", "?", "?")
+
+PATIENCE = 10.0
+"""Seconds that a writer waits for another before it gives up, where the caller says nothing."""
 
 GRACE = 0.5
 """Seconds in which a reader who saves an index for a moment is not taken for a writer."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError
-from localrag.library.catalogue.checking_rows import FOREIGN, catalogue_findings
+from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, Reason
 from localrag.library.catalogue.guarded import connect
+from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.catalogue.migrations import (
     APPLICATION_ID,
     MIGRATIONS,
@@ -26,9 +26,8 @@ from localrag.library.catalogue.migrations import (
 )
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.writes import Transaction
-from localrag.library.opening import identity
 from localrag.library.records import EmbeddingIdentity
-from localrag.messages import tr
+from localrag.types import Finding
 
 TABLES = (
     "documents",
@@ -50,7 +49,7 @@ _HEADER = b"SQLite format 3\x00"
 _OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
 
 
-class Stranger:
+class ForeignCatalogue:
     """A catalogue that has just been unpacked to a file of its own; opened for reading only."""
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +57,7 @@ class Stranger:
             header = file.read(20)
         # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
         if not header.startswith(_HEADER) or header[18:20] != b"\x01\x01":
-            raise _foreign(tr("it is not written as an export writes it"))
+            raise _foreign(Reason("it is not written as an export writes it"))
         with _translated():
             self._sql = connect(path, mode="immutable")
             try:
@@ -77,17 +76,18 @@ class Stranger:
         """Let go of the file."""
         self._sql.close()
 
-    def checked(self) -> tuple[EmbeddingIdentity, int, int]:
+    def checked(self, describe: Callable[[Finding], str]) -> tuple[EmbeddingIdentity, int, int]:
         """Its embedding model, and how many documents and chunks it has.
 
-        Raises LibraryDamagedError for whatever `localrag check` finds in a catalogue.
+        Raises LibraryDamagedError for whatever `localrag check` finds in a catalogue, in the words
+        of `describe`.
         """
         with _translated():
             snapshot = Snapshot(self._sql)
             for finding in catalogue_findings(snapshot):
                 if finding.code != FOREIGN:
-                    raise _foreign(finding.text.rstrip(".。"))
-            return identity(snapshot), snapshot.counts().documents, snapshot.chunks()
+                    raise _foreign(describe(finding).rstrip(".。"))
+            return snapshot.embedding(), snapshot.counts().documents, snapshot.chunks()
 
     def copy_to(self, transaction: Transaction) -> None:
         """Copy every row, under a new epoch: what follows this catalogue begins anew."""
@@ -99,7 +99,7 @@ class Stranger:
                 rows = self._sql.execute(f"SELECT {names} FROM {table}")
                 transaction.sql.executemany(f"INSERT INTO {table}({names}) VALUES ({marks})", rows)
             source = Snapshot(self._sql)
-            transaction.set_embedding(identity(source))
+            transaction.set_embedding(source.embedding())
             transaction.set_meta("generation", source.stamp()[1])
             transaction.set_meta("epoch", secrets.token_hex(8))
 
@@ -107,7 +107,7 @@ class Stranger:
         (application,) = self._sql.execute("PRAGMA application_id").fetchone()
         (version,) = self._sql.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID or version < 1:
-            raise _foreign(tr("it is a database of another program"))
+            raise _foreign(Reason("it is a database of another program"))
         if version > len(MIGRATIONS):
             raise LibraryMismatchError(
                 "The archive has schema {found}, but this version of localrag knows schemas up "
@@ -117,7 +117,7 @@ class Stranger:
                 known=len(MIGRATIONS),
             )
         if not has_our_schema(self._sql):
-            raise _foreign(tr("its tables are not those of a library"))
+            raise _foreign(Reason("its tables are not those of a library"))
 
 
 @contextmanager
@@ -127,12 +127,17 @@ def _translated() -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_DISK:
-            raise LibraryError(
-                "The import cannot go on: {reason}.",
-                hint="Check the free disk space and whether you may write to that folder.",
-                reason=error,
-            ) from error
+            raise cannot_go_on(error) from error
         raise _foreign(error) from error
+
+
+def cannot_go_on(reason: object) -> LibraryError:
+    """What a reader is told of a disk that is full or fails during an import."""
+    return LibraryError(
+        "The import cannot go on: {reason}.",
+        hint="Check the free disk space and whether you may write to that folder.",
+        reason=reason,
+    )
 
 
 def _foreign(reason: object) -> LibraryDamagedError:
