@@ -30,7 +30,7 @@ from ingest import CHINESE, ENGLISH, make_embedder
 from localrag.documents.chunking import SentenceChunker
 from localrag.documents.worker import ParsingProcess
 from localrag.factory import indexes_of
-from localrag.indexing import Indexer
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.presentation.plots import element, picture, text

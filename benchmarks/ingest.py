@@ -21,7 +21,7 @@ import numpy as np
 
 from localrag.documents.chunking import SentenceChunker
 from localrag.factory import indexes_of
-from localrag.indexing import Indexer
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder, Progress, Vectors

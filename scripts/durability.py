@@ -33,7 +33,9 @@ from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.documents.files import parse_file
 from localrag.errors import LibraryDamagedError, LocalragError, ModelError
 from localrag.factory import indexes_of
-from localrag.indexing import Committed, Embedded, Event, Indexer, Parsed, Removed, Synced, indexer
+from localrag.indexing import indexer
+from localrag.indexing.events import Committed, Embedded, Event, Parsed, Removed, Synced
+from localrag.indexing.indexer import Indexer
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity

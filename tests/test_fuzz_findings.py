@@ -29,7 +29,7 @@ from localrag.errors import (
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.retrieval.beir import read_retrieval_set
 from localrag.factory import indexes_of
-from localrag.indexing import Indexer
+from localrag.indexing.indexer import Indexer
 from localrag.library.indexes.base import Storage
 from localrag.library.indexes.tantivy import read_pointer
 from localrag.library.library import Library

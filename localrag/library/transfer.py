@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 import sqlite3
 import zipfile
@@ -29,8 +28,8 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.catalogue.catalogue import Catalogue
-from localrag.library.catalogue.foreign import ForeignCatalogue, cannot_go_on
 from localrag.library.catalogue.guarded import connect
+from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.catalogue.reads import PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
@@ -211,7 +210,7 @@ def import_library(
         if isinstance(error, _NO_ARCHIVE):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
-            raise cannot_go_on(error) from error
+            raise _cannot_go_on(error) from error
         raise
     for finding in check_library(directory, indexes).findings:
         if finding.damage:
@@ -270,24 +269,30 @@ def _fill(
             hint="Import into a folder of its own: --library NEW_FOLDER.",
             directory=directory,
         )
-    # Named like what belongs to a library: the next writer deletes what a kill leaves. Nobody
-    # can have laid a journal for that name beside it.
-    copy = directory / f"{CATALOGUE}.import.{secrets.token_hex(8)}.part"
-    catalogue = Catalogue(directory / CATALOGUE)
-    try:
-        _extract(packed, manifest, copy)
-        with closing(ForeignCatalogue(copy)) as foreign:
-            said = manifest.identity, manifest.documents, manifest.chunks
-            if foreign.checked(describe) != said:
+    with (
+        scratch_folder() as scratch,
+        closing(Catalogue(scratch / CATALOGUE)) as source,
+        closing(Catalogue(directory / CATALOGUE)) as target,
+    ):
+        _extract(packed, manifest, scratch / CATALOGUE)
+        try:
+            if source.needs_migration():
+                source.migrate()
+            with source.read() as snapshot:
+                wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
+        except LibraryDamagedError as error:
+            raise _foreign(Reason(error.message, **error.values)) from error
+        if wrong:
+            raise _foreign(describe(wrong[0]).rstrip(".。"))
+        with source.read() as snapshot, target.write() as transaction:
+            counts = snapshot.counts()
+            found = snapshot.embedding(), counts.documents, counts.chunks
+            if found != (manifest.identity, manifest.documents, manifest.chunks):
                 raise LibraryDamagedError(
                     "The archive's manifest speaks of another library than lies beside it.",
                     hint="Copy it again from where it was made, or export the library anew.",
                 )
-            with catalogue.write() as transaction:
-                foreign.copy_to(transaction)
-    finally:
-        catalogue.close()
-        copy.unlink(missing_ok=True)
+            transaction.copy_from(snapshot)
 
 
 def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
@@ -340,6 +345,10 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
     if left or digest.hexdigest() != manifest.sha256:
         name = Path(packed.filename or "")
         raise _damaged(name, Reason("its catalogue has not the SHA-256 that it says"))
+    # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
+    with path.open("rb") as file:
+        if file.read(20)[18:] != b"\x01\x01":
+            raise _foreign(Reason("it is not written as an export writes it"))
 
 
 def _need_space(directory: Path, needed: int) -> None:
@@ -355,6 +364,22 @@ def _need_space(directory: Path, needed: int) -> None:
             free=free / 1e6,
             directory=directory,
         )
+
+
+def _cannot_go_on(reason: OSError) -> LibraryError:
+    return LibraryError(
+        "The import cannot go on: {reason}.",
+        hint="Check the free disk space and whether you may write to that folder.",
+        reason=reason,
+    )
+
+
+def _foreign(reason: object) -> LibraryDamagedError:
+    return LibraryDamagedError(
+        "The archive's catalogue cannot be taken over: {reason}.",
+        hint="Copy it again from where it was made, or export the library anew.",
+        reason=reason,
+    )
 
 
 def _damaged(archive: Path, reason: object) -> LibraryDamagedError:

@@ -16,7 +16,8 @@ from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file, walk
 from localrag.errors import ParsingError
 from localrag.factory import indexes_of
-from localrag.indexing import AddReport, Indexer
+from localrag.indexing.events import AddReport
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 

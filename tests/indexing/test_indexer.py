@@ -15,21 +15,21 @@ from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
 from localrag.factory import indexes_of
-from localrag.indexing import (
+from localrag.indexing import indexer
+from localrag.indexing.events import (
     AddReport,
     Committed,
     Embedded,
     Event,
     Failed,
     Found,
-    Indexer,
     Linked,
     Parsed,
     Removed,
     Unchanged,
     Vanished,
-    indexer,
 )
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.embeddings.base import Progress, Vectors

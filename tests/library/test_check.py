@@ -14,7 +14,7 @@ from library_fixtures import EMBEDDING, add, document, found, indexes, open_libr
 
 from localrag.documents.chunking import WindowChunker
 from localrag.errors import LibraryDamagedError, LibraryNotFoundError, LocalragError
-from localrag.indexing import Indexer
+from localrag.indexing.indexer import Indexer
 from localrag.library.check import Inspection, check_library
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.library import Library

@@ -16,6 +16,7 @@ from library_fixtures import EMBEDDER, add, document, indexes, open_library, wri
 from localrag.errors import LibraryError
 from localrag.library.check import check_library
 from localrag.library.folder import filesystem
+from localrag.library.indexes import tantivy
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
@@ -163,8 +164,8 @@ def test_a_search_goes_on_where_the_disk_is_full(
 
     with open_library(shelf) as library, monkeypatch.context() as disk:
         disk.setattr(FaissVectors, "save", full)
-        disk.setattr(TantivyKeywords, "_switch", full_too)
-        disk.setattr(TantivyKeywords, "_shared", full_too)
+        disk.setattr(tantivy, "make_folder", full)
+        disk.setattr(tantivy, "_share", full_too)
         assert found(library, "river")[0] == ["a river"]
         assert library.vectors.current().chunk_set().size == 3
         with pytest.raises(LibraryError):

@@ -37,17 +37,18 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library import transfer
-from localrag.library.catalogue import foreign
+from localrag.library.catalogue import writes
 from localrag.library.catalogue.migrations import migrate
 from localrag.library.check import check_library
 from localrag.library.transfer import export_library, import_library
+from localrag.presentation.check import finding_text
 from localrag.system import files
 
 QUESTIONS = ("green tea in spring", "the quick fox", "茶叶 春天", "nothing of this")
 
 
 def bring(archive: Path, directory: Path, **more: Any) -> Any:
-    return import_library(archive, directory, indexes=indexes(), **more)
+    return import_library(archive, directory, indexes=indexes(), describe=finding_text, **more)
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:
             row[0] for row in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
     fresh.close()
-    assert set(foreign.TABLES) | set(foreign.LEFT) == tables
+    assert set(writes.COPIED) | set(writes.LEFT_BEHIND) == tables
 
 
 def test_an_export_of_an_older_version(library: Path, archive: Path, tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def refused(archive: Path, directory: Path) -> str:
         ("CREATE INDEX i ON documents(title)", "its tables are not those"),
         ("DROP INDEX chunks_by_generation", "its tables are not those"),
         ("PRAGMA application_id = 7", "a database of another program"),
-        ("PRAGMA user_version = 0", "a database of another program"),
+        ("PRAGMA user_version = 0", "its tables are not those"),
         ("PRAGMA user_version = 99", "has schema 99"),
         ("PRAGMA journal_mode = WAL", "not written as an export writes it"),
         ("UPDATE blocks SET text = 'other'", "what is stored of its text is not what was stored"),
@@ -406,7 +407,7 @@ class Cut(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("where", ["_extract", "ForeignCatalogue"])
+@pytest.mark.parametrize("where", ["_extract", "catalogue_findings"])
 def test_an_import_that_was_cut_off_is_completed_by_the_next(
     library: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

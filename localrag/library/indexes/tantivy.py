@@ -97,7 +97,7 @@ class TantivyKeywords:
             self._folder: Path | None = None
             self._files: dict[str, str] = {}
             self._ids = 0
-            self._on_disk = False
+            self._in_memory = False
             self.stamp: Stamp = NEVER
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class TantivyKeywords:
             index = _opened(folder, pointer.files)
             with self._lock:
                 self._use(index)
-                self._folder, self._files, self._on_disk = folder, pointer.files, True
+                self._folder, self._files, self._in_memory = folder, pointer.files, False
                 self._ids, self.stamp = pointer.ids, (pointer.epoch, pointer.generation)
         else:
             self._begin()
@@ -136,22 +136,48 @@ class TantivyKeywords:
         What fails leaves all as it was. Raises DamagedIndexError where another process has
         deleted meanwhile what is to be shared.
         """
-        with self._lock:
+        with self._lock, ExitStack() as held:
             stale = self._present(removed)
+            shared = {} if stale else self._files
+            place: Path | None = None
             if at is not None:
-                self._switch(at, stale, added, stamp)
-                return
-            with ExitStack() as held:
-                anew = bool(stale) or self._index is None or (self._on_disk and not self._files)
-                target = _created(None) if anew else self._index
-                if self._files and not stale:
-                    # For a reader while somebody else writes: the segments, which never change
-                    # in place, are shared through a folder that is gone again in the end.
-                    target = self._shared(held.enter_context(scratch_folder()), by_link=True)
-                ids = self._write(target, stale, added, None, kept=anew)
-                self._folder, self._files, self._ids, self.stamp = None, {}, ids, stamp
-                self._on_disk = self._on_disk and not anew
-                self._use(target)
+                place = held.enter_context(_new_folder(at.path))
+            elif shared:
+                # For a reader while somebody else writes: the segments, which never change in
+                # place, are shared through a folder that is gone again in the end.
+                place = held.enter_context(scratch_folder())
+            with _writing(place):
+                if shared and place:
+                    target = self._shared(place, by_link=at is None)
+                elif self._in_memory and not stale and at is None:
+                    target = self._index
+                else:
+                    target = _created(place)
+            kept = () if shared or target is self._index else self._remaining(stale)
+            ids = self._ids - sum(stale)
+
+            def documents() -> Iterator[Any]:
+                nonlocal ids
+                for chunk_id, terms in added:
+                    ids += chunk_id
+                    yield _document(chunk_id, terms)
+
+            with _writing(place):
+                _fill(target, kept, documents())
+            files: dict[str, str] = {}
+            if at and place:
+                for path in place.iterdir():
+                    close_to_others(path)
+                files = _digests(place, shared)
+                ids %= ID_SUMS
+                _point(at, Pointer(place.name, *stamp, self._terms, ids, files))
+        with self._lock:
+            self._folder, self._files = place if at else None, files
+            self._ids, self.stamp = ids % ID_SUMS, stamp
+            self._in_memory = place is None
+            self._use(target)
+        if at and place:
+            clear_index_folders(at.path, keep=place.name)
 
     def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """How rare a term is, is counted in all chunks, whatever is allowed."""
@@ -227,59 +253,12 @@ class TantivyKeywords:
         self._index = index
         self._searcher = index.searcher()
 
-    def _switch(
-        self, at: Storage, stale: set[int], added: Iterable[tuple[int, Terms]], stamp: Stamp
-    ) -> None:
-        """Make a folder with the change, and point to it; what fails leaves all as it was."""
-        folder = at.path / f"bm25-{secrets.token_hex(4)}"
-        with _writing(folder):
-            make_folder(folder)
-        try:
-            with _writing(folder):
-                known = {} if stale else self._files
-                target = self._shared(folder) if known else _created(folder)
-            ids = self._write(target, stale, added, folder, kept=not known)
-            for path in folder.iterdir():
-                close_to_others(path)
-            files = _digests(folder, known)
-            _point(at, Pointer(folder.name, *stamp, self._terms, ids, files))
-        except BaseException:
-            with suppress(OSError):  # Windows, while tantivy still has it open
-                delete_tree(folder)
-            raise
-        self._folder, self._files, self._ids, self.stamp = folder, files, ids, stamp
-        self._on_disk = True
-        self._use(target)
-        clear_index_folders(at.path, keep=folder.name)
-
-    def _shared(self, place: Path, *, by_link: bool = False) -> Any:
+    def _shared(self, place: Path, *, by_link: bool) -> Any:
         """The same index with its files at another place, too."""
         for name in self._files:
             assert self._folder is not None  # noqa: S101 - it goes with the files
             _share(self._folder / name, place / name, by_link=by_link)
         return _opened(place, self._files)
-
-    def _write(
-        self,
-        target: Any,
-        stale: set[int],
-        added: Iterable[tuple[int, Terms]],
-        folder: Path | None,
-        *,
-        kept: bool,
-    ) -> int:
-        """Fill `target`; returns the sum of the ids that it holds then."""
-        ids = self._ids - sum(stale)
-
-        def documents() -> Iterator[Any]:
-            nonlocal ids
-            for chunk_id, terms in added:
-                ids += chunk_id
-                yield _document(chunk_id, terms)
-
-        with _writing(folder):
-            _fill(target, self._remaining(stale) if kept else (), documents())
-        return ids % ID_SUMS
 
     def _present(self, ids: Collection[int]) -> set[int]:
         """Those of `ids` that the index holds."""
@@ -407,6 +386,20 @@ def _writing(folder: Path | None) -> Iterator[None]:
             path=folder,
             reason=str(error).partition(" at path")[0],
         ) from error
+
+
+@contextmanager
+def _new_folder(directory: Path) -> Iterator[Path]:
+    """An empty folder for an index, gone again if that cannot be written."""
+    folder = directory / f"bm25-{secrets.token_hex(4)}"
+    with _writing(folder):
+        make_folder(folder)
+    try:
+        yield folder
+    except BaseException:
+        with suppress(OSError):  # Windows, while tantivy still has it open
+            delete_tree(folder)
+        raise
 
 
 def _schema() -> Any:
