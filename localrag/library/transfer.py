@@ -82,9 +82,8 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     """Write the library in `directory` to the new file `archive`; writers may go on meanwhile.
 
     `version` is that of localrag. What is exported is one committed state; nothing is written in
-    `directory`. Raises
-    LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a file of that name
-    or no folder to write it to.
+    `directory`. Raises LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a
+    file of that name or no folder to write it to.
     """
     if os.path.lexists(archive):
         raise _there_already(archive)

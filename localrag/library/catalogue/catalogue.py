@@ -69,7 +69,7 @@ class Catalogue:
             with self._opening():
                 header = read_header(self.path) if self.path.exists() else None
             if header is not None:
-                expect_known(header.version, header.application, self.path)
+                expect_known(*header, self.path)
             return not is_current(self._reader(), self.path)
 
     def migrate(self) -> None:

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from weakref import WeakSet
@@ -43,14 +42,6 @@ _LOG = (0x377F0682, 0x377F0683)
 
 Row = tuple[Any, ...]
 Mode = Literal["new", "write", "read", "immutable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the first page of a file says that may be newer than this program."""
-
-    version: int
-    application: int
 
 
 class GuardedConnection(sqlite3.Connection):
@@ -234,8 +225,8 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def read_header(path: Path) -> Header | None:
-    """What a file says of itself, read without SQLite, which might change it.
+def read_header(path: Path) -> tuple[int, int] | None:
+    """The version and the application that a file names, without SQLite, which might change it.
 
     Of what stands in a write-ahead log, the newest version counts. None for no database, and for
     one that this process has open already and so has looked at.
@@ -268,13 +259,13 @@ def read_header(path: Path) -> Header | None:
             if len(page) < 100:  # cut off while it was written: SQLite leaves it out, too
                 break
             if frame[:4] == b"\0\0\0\1":
-                found = max(found, _header(page), key=lambda one: one.version)
+                found = max(found, _header(page))
             log.seek(size - len(page), os.SEEK_CUR)
     return found
 
 
-def _header(page: bytes) -> Header:
-    return Header(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
+def _header(page: bytes) -> tuple[int, int]:
+    return int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big")
 
 
 def _expect_little_empty(path: Path, file: BinaryIO) -> None:

@@ -175,27 +175,17 @@ class Snapshot:
         ):
             sources.setdefault(number, []).append(path)
         rows = self._sql.rows(
-            "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, d.length, "
-            "d.chunking, (SELECT count(*) FROM pages p WHERE p.document = d.number), "
-            "(SELECT count(*) FROM chunks c WHERE c.document = d.number) "
+            "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, "
+            "(SELECT count(*) FROM pages p WHERE p.document = d.number), "
+            "(SELECT count(*) FROM chunks c WHERE c.document = d.number), d.length, d.chunking "
             f"FROM documents d {where} ORDER BY d.number",
             values,
-            kinds=(int, str, str, str, int, str, str, int, str, int, int),
+            kinds=(int, str, str, str, int, str, str, int, int, int, str),
             keys=1,
         )
         return [
             DocumentRecord(
-                id=row[1],
-                title=row[2],
-                sources=tuple(sources.get(row[0], ())),
-                added_at=row[3],
-                size=row[4],
-                language=row[5],
-                metadata=_metadata(row[6]),
-                length=row[7],
-                chunking=row[8],
-                pages=row[9],
-                chunks=row[10],
+                *(*row[1:3], tuple(sources.get(row[0], ())), *row[3:6], _metadata(row[6]), *row[7:])
             )
             for row in rows
         ]
@@ -210,19 +200,7 @@ class Snapshot:
         if row is None:
             return None
         number, title, metadata = row
-        source = self._first(
-            "SELECT path FROM sources WHERE document = ? ORDER BY path LIMIT 1",
-            number,
-            kinds=(str,),
-        )
         text = self._text(number)
-        pages = self._sql.rows(
-            'SELECT position, number, "start", "end" FROM pages WHERE document = ? '
-            "ORDER BY position",
-            (number,),
-            kinds=(int, int, int, int),
-            keys=1,
-        )
         headings = self._sql.rows(
             'SELECT position, "start", level, text FROM headings WHERE document = ? '
             "ORDER BY position",
@@ -230,16 +208,16 @@ class Snapshot:
             kinds=(int, int, int, str),
             keys=1,
         )
-        cut = []
-        for _, page, start, end in pages:
+        pages = []
+        for page, start, end in self.page_spans(document_id):
             if not 0 <= start <= end <= len(text):
                 raise damaged_rows(f"{start}:{end}")
-            cut.append(Page(page, text[start:end]))
+            pages.append(Page(page, text[start:end]))
         return Document(
             id=document_id,
-            source=source[0] if source else "",
+            source=self.sources_of([document_id]).get(document_id, ""),
             title=title,
-            pages=tuple(cut),
+            pages=tuple(pages),
             headings=tuple(Heading(*heading) for _, *heading in headings),
             metadata=_metadata(metadata),
         )

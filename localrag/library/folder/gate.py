@@ -135,25 +135,23 @@ def clear_index_folders(keywords: Path, keep: str = "") -> bool:
     return gone
 
 
-def clear_states(directory: Path) -> bool:
-    """Delete the states of the language model; False where one is still in use."""
-    folder = directory / KV_FOLDER
-    if not files.is_real_folder(folder):
-        return True
-    gone = True
-    for path in _plain(folder, _STATES):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:
-            gone = False
-    _remove_if_empty(folder)
-    return gone
-
-
 def states(directory: Path) -> list[Path]:
     """The files of the language model's states."""
     folder = directory / KV_FOLDER
     return list(_plain(folder, _STATES)) if files.is_real_folder(folder) else []
+
+
+def clear_states(directory: Path) -> bool:
+    """Delete the states of the language model; False where one is still in use."""
+    gone = True
+    for path in states(directory):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            gone = False
+    if files.is_real_folder(directory / KV_FOLDER):
+        _remove_if_empty(directory / KV_FOLDER)
+    return gone
 
 
 def all_of_ours(directory: Path) -> Iterator[Path]:

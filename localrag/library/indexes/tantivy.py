@@ -147,8 +147,9 @@ class TantivyKeywords:
                 # place, are shared through a folder that is gone again in the end.
                 place = held.enter_context(scratch_folder())
             with _writing(place):
-                if shared and place:
-                    target = self._shared(place, by_link=at is None)
+                if shared and place and self._folder:
+                    _share(self._folder, shared, place, by_link=at is None)
+                    target = _opened(place, shared)
                 elif self._in_memory and not stale and at is None:
                     target = self._index
                 else:
@@ -253,13 +254,6 @@ class TantivyKeywords:
         self._index = index
         self._searcher = index.searcher()
 
-    def _shared(self, place: Path, *, by_link: bool) -> Any:
-        """The same index with its files at another place, too."""
-        for name in self._files:
-            assert self._folder is not None  # noqa: S101 - it goes with the files
-            _share(self._folder / name, place / name, by_link=by_link)
-        return _opened(place, self._files)
-
     def _present(self, ids: Collection[int]) -> set[int]:
         """Those of `ids` that the index holds."""
         if not ids or not len(self):
@@ -358,20 +352,21 @@ def _digest(path: Path) -> str:
         return f"{file.tell()} {digest}"
 
 
-def _share(file: Path, target: Path, *, by_link: bool = False) -> None:
-    """Give the file a second place; with `by_link`, a link to it will do for the moment."""
-    if file.name in _REPLACED:
-        shutil.copyfile(file, target)
-        return
-    try:
-        target.hardlink_to(file)
-    except FileNotFoundError:
-        return  # deleted meanwhile: opening fails, and is tried again
-    except OSError:  # another disk, or a file system without hard links
-        if by_link and os.name != "nt":
-            target.symlink_to(file.absolute())
-        else:
+def _share(folder: Path, names: Iterable[str], place: Path, *, by_link: bool = False) -> None:
+    """Give the files a second place; with `by_link`, links to them will do for the moment."""
+    for file, target in ((folder / name, place / name) for name in names):
+        if file.name in _REPLACED:
             shutil.copyfile(file, target)
+            continue
+        try:
+            target.hardlink_to(file)
+        except FileNotFoundError:
+            return  # deleted meanwhile: opening fails, and is tried again
+        except OSError:  # another disk, or a file system without hard links
+            if by_link and os.name != "nt":
+                target.symlink_to(file.absolute())
+            else:
+                shutil.copyfile(file, target)
 
 
 @contextmanager
@@ -450,8 +445,7 @@ def _lockable(folder: Path, names: Iterable[str]) -> Iterator[Path]:
         yield folder
         return
     with scratch_folder() as scratch:
-        for name in names:
-            _share(folder / name, scratch / name, by_link=True)
+        _share(folder, names, scratch, by_link=True)
         yield scratch
 
 
