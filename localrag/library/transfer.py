@@ -190,7 +190,7 @@ def import_library(
     empty = made or (directory.is_dir() and not any(directory.iterdir()))
     try:
         with zipfile.ZipFile(archive) as packed:
-            manifest = _read_manifest(packed, archive)
+            manifest = _read_manifest(packed)
             _need_space(directory, 3 * manifest.bytes)
             library = Library.open(
                 directory,
@@ -209,7 +209,11 @@ def import_library(
         if isinstance(error, _NO_ARCHIVE):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
-            raise _cannot_go_on(error) from error
+            raise LibraryError(
+                "The import cannot go on: {reason}.",
+                hint="Check the free disk space and whether you may write to that folder.",
+                reason=error,
+            ) from error
         raise
     for finding in check_library(directory, indexes).findings:
         if finding.damage:
@@ -280,31 +284,25 @@ def _fill(
             with source.read() as snapshot:
                 wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
         except LibraryDamagedError as error:
-            raise _foreign(Reason(error.message, **error.values)) from error
+            raise _damaged(packed.filename, Reason(error.message, **error.values)) from error
         if wrong:
-            raise _foreign(describe(wrong[0]).rstrip(".。"))
+            raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
         with source.read() as snapshot, target.write() as transaction:
             counts = snapshot.counts()
             found = snapshot.embedding(), counts.documents, counts.chunks
             if found != (manifest.identity, manifest.documents, manifest.chunks):
-                raise LibraryDamagedError(
-                    "The archive's manifest speaks of another library than lies beside it.",
-                    hint="Copy it again from where it was made, or export the library anew.",
-                )
+                raise _damaged(packed.filename, Reason("its manifest is that of another library"))
             transaction.copy_from(snapshot)
 
 
-def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
+def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(archive, Reason("it holds other files than a library's"))
+        raise _damaged(packed.filename, Reason("it holds other files than a library's"))
     by_name = {info.filename: info for info in infos}
-    for info in infos:
-        known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        if not known or info.flag_bits & 1 or info.file_size > _most(info):
-            raise _damaged(archive, Reason("it is packed in a way that localrag never does"))
-    if by_name[MANIFEST].file_size > _MANIFEST_LIMIT:
-        raise _damaged(archive, Reason("it is packed in a way that localrag never does"))
+    if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
+        reason = Reason("it is packed in a way that localrag never does")
+        raise _damaged(packed.filename, reason)
     raw = packed.read(MANIFEST)
     try:
         version = msgspec.json.decode(raw, type=_Versioned).format
@@ -312,15 +310,15 @@ def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
             raise LibraryMismatchError(
                 "{path} has format {found}; this localrag reads format {known}.",
                 hint="Update localrag, or export the library with this version.",
-                path=archive,
+                path=packed.filename,
                 found=version,
                 known=FORMAT,
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(archive, error) from error
+        raise _damaged(packed.filename, error) from error
     if manifest.bytes != by_name[CATALOGUE].file_size:
-        raise _damaged(archive, Reason("its catalogue is not of the size that it says"))
+        raise _damaged(packed.filename, Reason("its catalogue is not of the size that it says"))
     return manifest
 
 
@@ -328,8 +326,10 @@ class _Versioned(msgspec.Struct):
     format: int
 
 
-def _most(info: zipfile.ZipInfo) -> int:
-    return _RATIO_LIMIT * info.compress_size + _PART
+def _is_packed_by_us(info: zipfile.ZipInfo) -> bool:
+    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    most = _RATIO_LIMIT * info.compress_size + _PART
+    return known and not info.flag_bits & 1 and info.file_size <= most
 
 
 def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
@@ -342,12 +342,11 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             digest.update(part)
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
-        name = Path(packed.filename or "")
-        raise _damaged(name, Reason("its catalogue has not the SHA-256 that it says"))
+        raise _damaged(packed.filename, Reason("its catalogue has not the SHA-256 that it says"))
     # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
-            raise _foreign(Reason("it is not written as an export writes it"))
+            raise _damaged(packed.filename, Reason("it is not written as an export writes it"))
 
 
 def _need_space(directory: Path, needed: int) -> None:
@@ -365,23 +364,7 @@ def _need_space(directory: Path, needed: int) -> None:
         )
 
 
-def _cannot_go_on(reason: OSError) -> LibraryError:
-    return LibraryError(
-        "The import cannot go on: {reason}.",
-        hint="Check the free disk space and whether you may write to that folder.",
-        reason=reason,
-    )
-
-
-def _foreign(reason: object) -> LibraryDamagedError:
-    return LibraryDamagedError(
-        "The archive's catalogue cannot be taken over: {reason}.",
-        hint="Copy it again from where it was made, or export the library anew.",
-        reason=reason,
-    )
-
-
-def _damaged(archive: Path, reason: object) -> LibraryDamagedError:
+def _damaged(archive: object, reason: object) -> LibraryDamagedError:
     return LibraryDamagedError(
         "{path} is no exported library, or is damaged: {reason}.",
         hint="Copy it again from where it was made, or export the library anew.",

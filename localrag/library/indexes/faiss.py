@@ -193,7 +193,7 @@ def _batches(
     rest = iter(entries)
     while some := list(islice(rest, _BATCH)):
         ids, vectors = zip(*some, strict=True)
-        yield np.array(ids, dtype=np.int64), np.array(vectors, dtype=np.float32)
+        yield np.array(ids, dtype=np.int64), np.stack(vectors)
 
 
 def _only(mask: NDArray[np.bool_]) -> Any:
