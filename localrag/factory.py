@@ -125,7 +125,7 @@ def indexes_of(
     """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
     keywords: Callable[[], KeywordIndex] = RankBm25Keywords
     if engine == "tantivy":
-        keywords = partial(TantivyKeywords, tokenizer.fingerprint)
+        keywords = partial(TantivyKeywords, lambda: tokenizer.fingerprint)
     return Indexes(FaissVectors, keywords, tokenizer, passage_text)
 
 

@@ -115,9 +115,12 @@ def warm_up() -> None:
     import faiss
     import filelock
     import httpx
+    import platformdirs
+    import psutil
     import tantivy
 
-    assert all((faiss, filelock, httpx, tantivy))
+    assert all((faiss, filelock, httpx, psutil, tantivy))
+    assert platformdirs.user_cache_path("localrag")  # imports what it takes here
     # Faults are to hit the library's disk, not that of Python's own files.
     metadata.version = cache(metadata.version)
     assert Tokenizer().fingerprint

@@ -222,7 +222,7 @@ def test_other_content_is_told(kind: Kind, place: Storage | None) -> None:
 def test_what_is_kept_opens_at_the_state_that_it_names(kind: Kind, at: Storage) -> None:
     index, again = filled(kind, at, *range(10)), kind.make()
     again.open(at)
-    if not kind.make().persistent:
+    if not index.persistent:
         assert (again.stamp, index.saved(at)) == (NEVER, None)
         return
     assert again.stamp == index.saved(at) == FIRST
@@ -230,13 +230,11 @@ def test_what_is_kept_opens_at_the_state_that_it_names(kind: Kind, at: Storage) 
     assert again.search(kind.content(4), 99) == index.search(kind.content(4), 99)
 
 
-def persistent(kind: Kind) -> None:
-    if not kind.make().persistent:
-        pytest.skip("nothing lies on disk")
+on_disk = pytest.mark.parametrize("kind", ["faiss", "tantivy"], indirect=True)
 
 
+@on_disk
 def test_who_has_it_in_memory_takes_up_what_is_newer(kind: Kind, at: Storage) -> None:
-    persistent(kind)
     writer, reader = filled(kind, at, 1, 2), kind.make()
     reader.open(at)
     writer.apply([1], entries(kind, 5), SECOND, at)
@@ -244,8 +242,8 @@ def test_who_has_it_in_memory_takes_up_what_is_newer(kind: Kind, at: Storage) ->
     assert (reader.stamp, reader.chunk_set()) == (SECOND, (2, 7))
 
 
+@on_disk
 def test_a_change_in_memory_leaves_the_files_alone(kind: Kind, at: Storage) -> None:
-    persistent(kind)
     filled(kind, at, 1, 2)
     before = {path: path.stat().st_mtime_ns for path in at.path.parent.rglob("*")}
     reader = kind.make()
@@ -256,16 +254,16 @@ def test_a_change_in_memory_leaves_the_files_alone(kind: Kind, at: Storage) -> N
     assert reader.saved(at) == FIRST
 
 
+@on_disk
 def test_nothing_of_another_key_is_opened(kind: Kind, at: Storage) -> None:
-    persistent(kind)
     filled(kind, Storage(at.path, Seal(b"k" * 32)), 1)
     assert kind.make().saved(at) is None
     with pytest.raises(ForeignIndexError):
         kind.make().open(at)
 
 
+@on_disk
 def test_each_byte_that_was_altered_is_noticed(kind: Kind, at: Storage) -> None:
-    persistent(kind)
     filled(kind, at, 1, 2)
     files = [path for path in at.path.parent.rglob("*") if path.is_file()]
     for path in (path for path in files if path.suffix != ".lock"):
@@ -278,8 +276,8 @@ def test_each_byte_that_was_altered_is_noticed(kind: Kind, at: Storage) -> None:
     kind.make().open(at)
 
 
+@on_disk
 def test_all_is_erased_but_the_state_that_is_to_stay(kind: Kind, at: Storage) -> None:
-    persistent(kind)
     index = filled(kind, at, 1)
     (at.path.parent / "letter").write_text("mine")
     assert index.erase(at, FIRST)

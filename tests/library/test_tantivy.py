@@ -117,13 +117,13 @@ def test_both_engines_rank_alike_on_real_questions(shared_data: Path, name: str)
 
 
 def kept(at: Storage, *entries: tuple[int, list[str]], terms: str = "") -> TantivyKeywords:
-    index = TantivyKeywords(terms)
+    index = TantivyKeywords(lambda: terms)
     index.apply((), entries, FIRST, at)
     return index
 
 
 def opened(at: Storage, terms: str = "") -> TantivyKeywords:
-    index = TantivyKeywords(terms)
+    index = TantivyKeywords(lambda: terms)
     index.open(at)
     return index
 

@@ -21,7 +21,7 @@ import secrets
 import shutil
 import threading
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class TantivyKeywords:
 
     persistent = True
 
-    def __init__(self, terms: str = "") -> None:
+    def __init__(self, terms: Callable[[], str] = str) -> None:
         """`terms` identifies how terms are cut: of other terms nothing is taken up."""
         self._terms = terms
         self._lock = threading.RLock()
@@ -112,7 +112,7 @@ class TantivyKeywords:
         """Take up the folder that the pointer names; without one, begin anew."""
         pointer = load_pointer(at)
         folder = at.path / pointer.folder if pointer else None
-        if pointer and folder and pointer.terms == self._terms:
+        if pointer and folder and pointer.terms == self._terms():
             if folder == self._folder:
                 return
             _expect_files(folder, pointer.files)
@@ -171,7 +171,7 @@ class TantivyKeywords:
                     close_to_others(path)
                 files = _digests(place, shared)
                 ids %= ID_SUMS
-                _point(at, Pointer(place.name, *stamp, self._terms, ids, files))
+                _point(at, Pointer(place.name, *stamp, self._terms(), ids, files))
         with self._lock:
             self._folder, self._files = place if at else None, files
             self._ids, self.stamp = ids % ID_SUMS, stamp
