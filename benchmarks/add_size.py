@@ -27,9 +27,10 @@ from typing import Any
 import psutil
 from ingest import CHINESE, ENGLISH, make_embedder
 
-from localrag.documents.chunking import SentenceChunker, passage_text
+from localrag.documents.chunking import SentenceChunker
 from localrag.documents.worker import ParsingProcess
-from localrag.indexing import Indexer
+from localrag.factory import indexes_of
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.presentation.plots import element, picture, text
@@ -146,8 +147,7 @@ def measure(path: Path, model: Path | None) -> dict[str, Any]:
             Path(folder) / "library",
             create=True,
             embedding=identity,
-            tokenize=tokenizer,
-            passage_text=passage_text,
+            indexes=indexes_of(tokenizer),
         )
         tokenizer("中")  # the segmenter's dictionary
         watch.start()

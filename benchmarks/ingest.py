@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.documents.chunking import SentenceChunker, passage_text
-from localrag.indexing import Indexer
+from localrag.documents.chunking import SentenceChunker
+from localrag.factory import indexes_of
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
@@ -122,8 +123,7 @@ def main() -> None:
                 directory,
                 create=True,
                 embedding=embedding,
-                tokenize=tokenize,
-                passage_text=passage_text,
+                indexes=indexes_of(tokenize),
             )
 
         with opened() as library:

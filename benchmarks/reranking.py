@@ -78,7 +78,7 @@ def candidates(
     vectors = document_vectors(
         embedder, list(dataset.corpus.values()), factory.cache_folder() / "bench"
     )
-    passages = WholePassages(dataset.corpus, vectors, factory.make_tokenizer(settings))
+    passages = WholePassages(dataset.corpus, vectors, factory.make_indexes(settings))
     search = factory.make_retrievers_to_compare(
         settings, embedder, passages.vectors, passages.keywords, passages.texts
     )["default"]

@@ -86,7 +86,7 @@ class Searched:
         self.dataset = dataset
         cached = factory.cache_folder() / "bench"
         vectors = document_vectors(embedder(model), list(dataset.corpus.values()), cached)
-        self.passages = WholePassages(dataset.corpus, vectors, tokenizer)
+        self.passages = WholePassages(dataset.corpus, vectors, factory.indexes_of(tokenizer))
         spec = factory.catalogue().find(model)
         self.fuse = EvidenceFusion(
             tokenizer, self.passages.keywords, self.passages.texts, spec.languages if spec else ()

@@ -24,8 +24,8 @@ from localrag.config.settings import RERANKERS, Settings, load_settings
 from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import ModelNotFoundError
 from localrag.library.catalogue.filters import Filter
-from localrag.library.library import PATIENCE, Library
-from localrag.library.locking import OnWait
+from localrag.library.folder.locking import PATIENCE, OnWait
+from localrag.library.library import Library
 from localrag.library.records import LibraryStatus, Removal
 from localrag.messages import spoken
 from localrag.presentation.steps import note_text

@@ -20,11 +20,10 @@ import msgspec
 
 from localrag import factory, hosted
 from localrag.config.settings import Settings, with_reranker
-from localrag.documents.chunking import passage_text
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
-from localrag.library.indexes.base import ChunkIds
 from localrag.library.library import Library
+from localrag.library.records import ChunkIds
 from localrag.rag.base import OnStep, unheard
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.filtered import nothing_allowed, with_steps
@@ -326,9 +325,7 @@ def open_engine(
         directory.expanduser(),
         create=create,
         embedding=factory.identity_of(embedder, settings) if embedder else None,
-        tokenize=factory.make_tokenizer(settings),
-        passage_text=passage_text,
-        keyword_engine=settings.keywords.engine,
+        indexes=factory.make_indexes(settings),
         note=on_damage,
     )
     return Engine(library, settings, embedder=embedder)

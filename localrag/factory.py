@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from localrag.config.settings import (
     CrossEncoderReranking,
@@ -27,14 +27,18 @@ from localrag.config.settings import (
 )
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ModelNotFoundError, UsageError
+from localrag.library.derived import Indexes
 from localrag.library.indexes.base import (
-    ChunkIds,
+    KeywordIndex,
     SearchAndStatistics,
     TermStatistics,
     VectorSearch,
 )
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
-from localrag.library.records import EmbeddingIdentity
+from localrag.library.records import ChunkIds, EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, ChoiceScorer, Options
 from localrag.models.llms.choices import Chooser, make_chooser
@@ -108,6 +112,21 @@ def make_tokenizer(settings: Settings) -> Tokenizer:
     """The way texts are cut into terms."""
     dictionary = settings.keywords.user_dictionary
     return Tokenizer(Path(dictionary).expanduser() if dictionary else None)
+
+
+def make_indexes(settings: Settings) -> Indexes:
+    """What a library is searched with, as yet empty."""
+    return indexes_of(make_tokenizer(settings), settings.keywords.engine)
+
+
+def indexes_of(
+    tokenizer: Tokenizer, engine: Literal["tantivy", "rank-bm25"] = "tantivy"
+) -> Indexes:
+    """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
+    keywords: Callable[[], KeywordIndex] = RankBm25Keywords
+    if engine == "tantivy":
+        keywords = partial(TantivyKeywords, lambda: tokenizer.fingerprint)
+    return Indexes(FaissVectors, keywords, tokenizer, passage_text)
 
 
 def make_wording(settings: Settings) -> Wording:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localrag.config.settings import LlamaCppSettings
-from localrag.library.gate import KV_FOLDER
+from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.library import Library
 from localrag.models.registry.store import ModelStore
 

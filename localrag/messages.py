@@ -56,7 +56,11 @@ def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object)
 
     `reader` None is the person at this machine.
     """
-    return filled(translate(template, reader), values)
+    said = {
+        name: spoken(value, reader) if isinstance(value, LocalragError) else value
+        for name, value in values.items()
+    }
+    return filled(translate(template, reader), said)
 
 
 def speaker(reader: InterfaceLanguage | None) -> Say:
@@ -73,17 +77,13 @@ def tr(template: str, /, **values: object) -> str:
     return phrase(template, None, **values)
 
 
-def spoken(error: LocalragError) -> str:
+def spoken(error: LocalragError, reader: InterfaceLanguage | None = None) -> str:
     """An error and what to do next as one paragraph in the reader's language."""
-    values = {
-        name: spoken(value) if isinstance(value, LocalragError) else value
-        for name, value in error.values.items()
-    }
-    text = filled(translate(error.message), values).rstrip()
+    text = phrase(error.message, reader, **error.values).rstrip()
     if not error.hint:
         return text
-    hint = filled(translate(error.hint), values)
-    chinese = interface_language() == "zh"
+    hint = phrase(error.hint, reader, **error.values)
+    chinese = (reader or interface_language()) == "zh"
     # A message may end in a reason from elsewhere, which brings a full stop or does not.
     if not text.endswith((".", "!", "?", "。", "！", "？")):
         text += "。" if chinese else "."

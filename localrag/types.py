@@ -158,6 +158,19 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found in a part of a library; `presentation.check` says it to a reader.
+
+    `code` is the same in every language. `damage` is False for what mends itself.
+    """
+
+    part: Literal["catalogue", "vectors", "keywords", "files"]
+    code: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    damage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One decision of a run, for `Answer.trace`; `score` is a probability or a grade, if any.
 

@@ -32,8 +32,11 @@ import numpy as np
 from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.documents.files import parse_file
 from localrag.errors import LibraryDamagedError, LocalragError, ModelError
-from localrag.indexing import Committed, Embedded, Event, Indexer, Parsed, Removed, Synced, indexer
-from localrag.library.checking import check_library
+from localrag.factory import indexes_of
+from localrag.indexing import indexer
+from localrag.indexing.events import Committed, Embedded, Event, Parsed, Removed, Synced
+from localrag.indexing.indexer import Indexer
+from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.embeddings.base import Progress, Vectors
@@ -41,6 +44,7 @@ from localrag.models.registry import pip
 from localrag.models.registry.pull import pull
 from localrag.models.registry.spec import Catalogue, FolderSource, ModelFile, ModelSpec
 from localrag.models.registry.store import ModelStore
+from localrag.presentation.check import finding_text
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 
@@ -111,9 +115,12 @@ def warm_up() -> None:
     import faiss
     import filelock
     import httpx
+    import platformdirs
+    import psutil
     import tantivy
 
-    assert all((faiss, filelock, httpx, tantivy))
+    assert all((faiss, filelock, httpx, psutil, tantivy))
+    assert platformdirs.user_cache_path("localrag")  # imports what it takes here
     # Faults are to hit the library's disk, not that of Python's own files.
     metadata.version = cache(metadata.version)
     assert Tokenizer().fingerprint
@@ -163,8 +170,7 @@ def open_library(directory: Path) -> Library:
         directory,
         create=True,
         embedding=EMBEDDING,
-        tokenize=Tokenizer(),
-        passage_text=passage_text,
+        indexes=indexes_of(Tokenizer()),
     )
 
 
@@ -305,7 +311,7 @@ def check(directory: Path, added: dict[str, str], *, complete: Path | None) -> l
         if set(held.values()) != set(documents):
             wrong.append("ghost: documents and sources disagree")
         chunks = library.counts().chunks
-        sizes = (len(library.vectors.current()), len(library.keywords.current()))
+        sizes = tuple(one.current().chunk_set().size for one in (library.vectors, library.keywords))
         if sizes != (chunks, chunks):
             wrong.append(f"ghost: {chunks} chunks, vectors and keywords hold {sizes}")
         for document_id, record in documents.items():
@@ -331,8 +337,8 @@ def check(directory: Path, added: dict[str, str], *, complete: Path | None) -> l
 
 def damage(directory: Path) -> list[str]:
     """What `localrag check` calls damaged."""
-    inspection = check_library(directory, tokenize=Tokenizer(), passage_text=passage_text)
-    return [finding.text for finding in inspection.findings if finding.damage]
+    inspection = check_library(directory, indexes_of(Tokenizer()))
+    return [finding_text(finding) for finding in inspection.findings if finding.damage]
 
 
 def afterwards(

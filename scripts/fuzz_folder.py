@@ -37,11 +37,12 @@ from fuzz_catalogue import (
     make_endless,
 )
 
-from localrag.documents.chunking import passage_text
+from localrag import __version__
 from localrag.errors import LocalragError
-from localrag.library.checking import check_library
+from localrag.factory import indexes_of
+from localrag.library.check import check_library
 from localrag.library.library import Library
-from localrag.library.travelling import export_library, import_library
+from localrag.library.transfer import export_library, import_library
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.system.seals import own_seal
 from localrag.text.tokenize import Tokenizer
@@ -159,8 +160,7 @@ def opened(directory: Path, *, create: bool = False) -> Library:
         directory,
         create=create,
         embedding=EMBEDDING if create else None,
-        tokenize=_tokenizer(),
-        passage_text=passage_text,
+        indexes=indexes_of(_tokenizer()),
     )
 
 
@@ -622,7 +622,7 @@ def _check(scene: Scene) -> None:
 
 
 def _in_order(library: Path) -> bool:
-    return check_library(library, tokenize=_tokenizer(), passage_text=passage_text).ok
+    return check_library(library, indexes_of(_tokenizer())).ok
 
 
 def _expect_sound_answers(scene: Scene, found: Answers) -> None:
@@ -683,16 +683,16 @@ def _rebuild(scene: Scene) -> None:
 def _export(scene: Scene) -> None:
     archive = scene.base / "export"
     try:
-        export_library(scene.library, archive)
+        export_library(scene.library, archive, __version__)
     finally:
         archive.unlink(missing_ok=True)
 
 
 def _import(scene: Scene) -> None:
     archive = scene.base / "export"
-    export_library(scene.own / "library", archive)
+    export_library(scene.own / "library", archive, __version__)
     try:
-        import_library(archive, scene.library, tokenize=_tokenizer(), passage_text=passage_text)
+        import_library(archive, scene.library, indexes=indexes_of(_tokenizer()))
     finally:
         archive.unlink()
 

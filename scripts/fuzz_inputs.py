@@ -394,8 +394,8 @@ def read_library(case: Case) -> None:
     """Check, open and search a library of which one file is the input."""
     from durability import SlowEmbedder, open_library
 
-    from localrag.documents.chunking import passage_text
-    from localrag.library.checking import check_library
+    from localrag.factory import indexes_of
+    from localrag.library.check import check_library
     from localrag.text.tokenize import Tokenizer
 
     directory = case.folder / "library"
@@ -410,7 +410,7 @@ def read_library(case: Case) -> None:
     known = {whole.partition(b"\n")[0] for whole in case.seeds}
     (directory / os.fsdecode(name if name in known else b"catalogue.sqlite")).write_bytes(content)
     tokenize = Tokenizer()
-    check_library(directory, tokenize=tokenize, passage_text=passage_text)
+    check_library(directory, indexes_of(tokenize))
     with open_library(directory) as library:
         library.status()
         vector = SlowEmbedder(0).embed_queries(["harbour"])[0]
@@ -427,7 +427,7 @@ def exports() -> list[bytes]:
 
     from durability import make_indexer, open_library
 
-    from localrag.library.travelling import export_library
+    from localrag.library.transfer import export_library
 
     with tempfile.TemporaryDirectory() as name:
         documents, directory = Path(name, "documents"), Path(name, "library")
@@ -436,7 +436,7 @@ def exports() -> list[bytes]:
             (documents / f"{number}.txt").write_text(f"term{number}x {PROSE}", encoding="utf-8")
         with open_library(directory) as library:
             make_indexer(library, 0).add([documents])
-        export_library(directory, Path(name, "export"))
+        export_library(directory, Path(name, "export"), "0")
         with zipfile.ZipFile(Path(name, "export")) as packed:
             manifest, catalogue = packed.read("manifest.json"), packed.read("catalogue.sqlite")
         return [
@@ -452,8 +452,8 @@ def read_export(case: Case) -> None:
     import json
     import zipfile
 
-    from localrag.documents.chunking import passage_text
-    from localrag.library.travelling import import_library
+    from localrag.factory import indexes_of
+    from localrag.library.transfer import import_library
     from localrag.text.tokenize import Tokenizer
 
     kind, _, data = case.data.partition(b"\n")
@@ -474,7 +474,7 @@ def read_export(case: Case) -> None:
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
             packed.writestr("manifest.json", manifest)
             packed.writestr("catalogue.sqlite", catalogue)
-    import_library(archive, directory, tokenize=Tokenizer(), passage_text=passage_text)
+    import_library(archive, directory, indexes=indexes_of(Tokenizer()))
 
 
 BUNDLE = """{"format": 1, "localrag": "0.1.0", "created": "2026-01-01T00:00:00Z", "base": null,

@@ -17,7 +17,7 @@ from fakes import HashEmbedder
 from localrag.bundle.installer import Problem, parse_manifest
 from localrag.config.settings import load_settings
 from localrag.documents import worker
-from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
 from localrag.errors import (
     ConfigError,
@@ -29,7 +29,9 @@ from localrag.errors import (
 )
 from localrag.evaluation.dataset import read_dataset
 from localrag.evaluation.retrieval.beir import read_retrieval_set
-from localrag.indexing import Indexer
+from localrag.factory import indexes_of
+from localrag.indexing.indexer import Indexer
+from localrag.library.indexes.base import Storage
 from localrag.library.indexes.tantivy import read_pointer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
@@ -141,8 +143,7 @@ def test_files_of_any_time(year: int, tmp_path: Path) -> None:
         tmp_path / "library",
         create=True,
         embedding=embedding,
-        tokenize=Tokenizer(),
-        passage_text=passage_text,
+        indexes=indexes_of(Tokenizer()),
     ) as library:
         indexer = Indexer(
             library,
@@ -173,19 +174,18 @@ def test_a_disk_that_turns_read_only_while_old_indexes_are_swept(
         tmp_path / "library",
         create=True,
         embedding=embedding,
-        tokenize=Tokenizer(),
-        passage_text=passage_text,
+        indexes=indexes_of(Tokenizer()),
     ) as library:
         library.sync()
         (tmp_path / "library" / "keywords" / "bm25-00000000").mkdir()
         monkeypatch.setattr("localrag.system.files.delete_tree", refused)
-        assert not library.keywords.sweep()
+        assert not library.keywords.erase(library.keywords.current().stamp)
         assert not library.purge()
 
 
 def test_the_pointer_of_an_index_of_brackets(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text(DEEP, encoding="utf-8")
-    assert read_pointer(tmp_path, own_seal()) is None
+    assert read_pointer(Storage(tmp_path, own_seal())) is None
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,7 @@ def test_rows_that_cannot_have_been_stored(change: str, tmp_path: Path) -> None:
             tmp_path / "library",
             create=True,
             embedding=embedding,
-            tokenize=Tokenizer(),
-            passage_text=passage_text,
+            indexes=indexes_of(Tokenizer()),
         )
 
     with opened() as library:

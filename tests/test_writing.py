@@ -18,9 +18,9 @@ ELSEWHERE = {
 
 LIBRARY = (
     "library/indexes/tantivy.py",
-    "library/locking.py",
-    "library/media.py",
-    "library/travelling.py",
+    "library/folder/locking.py",
+    "library/folder/filesystem.py",
+    "library/transfer.py",
 )
 """What makes the files of a library, by ways of its own (`tests/library/` has the modes)."""
 

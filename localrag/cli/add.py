@@ -59,12 +59,14 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     from localrag.api import LocalRAG
     from localrag.cli.progress import Bars, say_waiting
     from localrag.documents.files import walk
-    from localrag.library.media import network_warning
+    from localrag.library.folder.filesystem import network_drive
+    from localrag.presentation.check import paragraph
+    from localrag.types import Finding
 
     # A mistyped path is said before anything is made.
     walk([Path(path).expanduser() for path in paths], [])
-    if warning := network_warning(library):
-        note(" ".join(warning))
+    if kind := network_drive(library):
+        note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
     with LocalRAG.open(library, on_damage=note_rebuilding) as rag, Bars() as bars:
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)

@@ -23,17 +23,11 @@ def check(library: Path, as_json: bool) -> None:
     """Check and report; changes nothing."""
     from localrag import factory
     from localrag.config.settings import load_settings
-    from localrag.documents.chunking import passage_text
-    from localrag.library.checking import check_library
+    from localrag.library.check import check_library
+    from localrag.presentation.check import finding_text, repair_text
 
-    settings = load_settings()
     started = time.monotonic()
-    inspection = check_library(
-        library,
-        tokenize=factory.make_tokenizer(settings),
-        passage_text=passage_text,
-        keyword_engine=settings.keywords.engine,
-    )
+    inspection = check_library(library, factory.make_indexes(load_settings()))
     seconds = time.monotonic() - started
     counts = inspection.counts
     if as_json:
@@ -48,8 +42,8 @@ def check(library: Path, as_json: bool) -> None:
                         "part": finding.part,
                         "code": finding.code,
                         "damage": finding.damage,
-                        "text": finding.text,
-                        "repair": finding.repair,
+                        "text": finding_text(finding),
+                        "repair": repair_text(finding),
                     }
                     for finding in inspection.findings
                 ],
@@ -59,8 +53,8 @@ def check(library: Path, as_json: bool) -> None:
     else:
         for finding in inspection.findings:
             mark = tr("Damaged:") if finding.damage else tr("Note:")
-            say(f"{mark} {finding.text}")
-            say(f"  {finding.repair}")
+            say(f"{mark} {finding_text(finding)}")
+            say(f"  {repair_text(finding)}")
         if inspection.ok and counts is not None:
             say(
                 tr(

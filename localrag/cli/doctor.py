@@ -220,7 +220,9 @@ def _embedding(settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
 
 def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
     from localrag.api import LocalRAG
-    from localrag.library.media import modes_warning
+    from localrag.library.folder.filesystem import without_modes
+    from localrag.presentation.check import paragraph
+    from localrag.types import Finding
 
     damaged: list[Path] = []
     try:
@@ -244,8 +246,9 @@ def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
     yield Diagnosis(tr("library"), "ok", text)
     for path in damaged:
         yield Diagnosis(tr("library"), "warning", rebuilding(path))
-    if warning := modes_warning(directory):
-        yield Diagnosis(tr("library"), "warning", " ".join(warning))
+    if kind := without_modes(directory):
+        text = paragraph(Finding("files", "no-modes", {"kind": kind}))
+        yield Diagnosis(tr("library"), "warning", text)
 
 
 def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Diagnosis]:

@@ -31,10 +31,11 @@ def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Pa
 @json_option
 def export_library(archive: Path, library: Path, as_json: bool) -> None:
     """Export and report."""
-    from localrag.library.travelling import export_library as export
+    from localrag import __version__
+    from localrag.library.transfer import export_library as export
 
     started = time.monotonic()
-    manifest = export(library, archive)
+    manifest = export(library, archive, __version__)
     seconds, size = time.monotonic() - started, archive.stat().st_size
     if as_json:
         emit_json(

@@ -27,19 +27,27 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
     from localrag import factory
     from localrag.cli.progress import say_waiting
     from localrag.config.settings import load_settings
-    from localrag.documents.chunking import passage_text
-    from localrag.library.travelling import import_library as bring
+    from localrag.library.transfer import ImportStage
+    from localrag.library.transfer import import_library as bring
+    from localrag.presentation.check import finding_text
+
+    def tell(stage: ImportStage) -> None:
+        if as_json:
+            return
+        if stage == "checking":
+            note(tr("Checking {name} ...", name=archive.name))
+        else:
+            note(tr("Building the search indexes ..."))
 
     settings = load_settings()
     started = time.monotonic()
     manifest = bring(
         archive,
         library,
-        tokenize=factory.make_tokenizer(settings),
-        passage_text=passage_text,
-        keyword_engine=settings.keywords.engine,
+        indexes=factory.make_indexes(settings),
         on_wait=say_waiting,
-        tell=lambda text: None if as_json else note(text),
+        tell=tell,
+        describe=finding_text,
     )
     seconds = time.monotonic() - started
     wanted = manifest.embedding_name

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from localrag.indexing.events import Event
-    from localrag.library.locking import Holder
+    from localrag.library.folder.locking import Holder
 
 PLAIN_EVERY = 10.0
 """Seconds between two progress lines where the output is not a terminal."""

@@ -318,17 +318,12 @@ def _evaluate(rag: LocalRAG, folder: Path) -> None:
 
 def _check(library: Path, settings: Settings) -> None:
     from localrag import factory
-    from localrag.documents.chunking import passage_text
-    from localrag.library.checking import check_library
+    from localrag.library.check import check_library
+    from localrag.presentation.check import finding_text
 
-    inspection = check_library(
-        library,
-        tokenize=factory.make_tokenizer(settings),
-        passage_text=passage_text,
-        keyword_engine=settings.keywords.engine,
-    )
+    inspection = check_library(library, factory.make_indexes(settings))
     if not inspection.ok:
-        raise RuntimeError("; ".join(finding.text for finding in inspection.findings))
+        raise RuntimeError("; ".join(map(finding_text, inspection.findings)))
 
 
 def _doctor(library: Path) -> None:

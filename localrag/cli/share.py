@@ -24,7 +24,7 @@ from localrag.messages import tr
 @library_option
 def share(group: str | None, accept: bool, off: bool, library: Path) -> None:
     """Open, accept, or close."""
-    from localrag.library import sharing
+    from localrag.library.folder import sharing
 
     if sum((group is not None, accept, off)) != 1:
         raise UsageError(

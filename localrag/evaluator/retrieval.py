@@ -41,7 +41,7 @@ def measure_retrieval(
     embedder = factory.make_embedder(settings, models)
     cache = factory.cache_folder() / "bench"
     vectors = document_vectors(embedder, list(dataset.corpus.values()), cache)
-    passages = WholePassages(dataset.corpus, vectors, factory.make_tokenizer(settings))
+    passages = WholePassages(dataset.corpus, vectors, factory.make_indexes(settings))
     queries = CachedQueries(embedder)
     retrievers = factory.make_retrievers_to_compare(
         settings, queries, passages.vectors, passages.keywords, passages.texts

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,8 @@ from localrag.indexing.events import (
     Unchanged,
     Vanished,
 )
-from localrag.library.library import PATIENCE, Library
-from localrag.library.locking import OnWait
+from localrag.library.folder.locking import PATIENCE, OnWait
+from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.models.embeddings.base import Embedder
 from localrag.types import Chunk, Document
@@ -86,13 +87,8 @@ class _Run:
     """One add or rebuild under way."""
 
     progress: Progress
-    committed: list[Committed] = field(default_factory=list)
-    linked: list[Linked] = field(default_factory=list)
-    unchanged: list[str] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
+    told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
-    vanished: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     pending: dict[str, _Pending] = field(default_factory=dict)
     touched: list[tuple[FileState, str]] = field(default_factory=list)
@@ -101,21 +97,7 @@ class _Run:
 
     def tell(self, event: Event) -> None:
         """Keep the outcome and pass it on."""
-        match event:
-            case Committed():
-                self.committed.append(event)
-            case Linked():
-                self.linked.append(event)
-            case Failed():
-                self.failed.append(event)
-            case Unchanged(source):
-                self.unchanged.append(source)
-            case Vanished(source):
-                self.vanished.append(source)
-            case Removed(source):
-                self.removed.append(source)
-            case _:
-                pass
+        self.told[type(event)].append(event)
         self.progress(event)
 
     @contextmanager
@@ -131,15 +113,19 @@ class _Run:
         """Chunks that wait for their vectors."""
         return sum(len(one.chunks) for one in self.pending.values())
 
+    def sources(self, kind: type[Unchanged | Vanished | Removed]) -> tuple[str, ...]:
+        """The paths of one outcome."""
+        return tuple(event.source for event in self.told[kind])
+
     def report(self) -> AddReport:
         return AddReport(
-            committed=tuple(self.committed),
-            linked=tuple(self.linked),
-            unchanged=tuple(self.unchanged),
-            failed=tuple(self.failed),
+            committed=tuple(self.told[Committed]),
+            linked=tuple(self.told[Linked]),
+            unchanged=self.sources(Unchanged),
+            failed=tuple(self.told[Failed]),
             skipped=tuple(self.skipped),
-            vanished=tuple(self.vanished),
-            removed=tuple(self.removed),
+            vanished=self.sources(Vanished),
+            removed=self.sources(Removed),
             seconds=dict(self.seconds),
         )
 
@@ -208,9 +194,9 @@ class Indexer:
             for source in self._vanished(paths, {storable_path(path) for path in files}):
                 run.tell(Vanished(source))
             self._sync(run)
-            if prune and run.vanished:
-                library.remove(sources=run.vanished)
-                for source in run.vanished:
+            if prune and (vanished := run.sources(Vanished)):
+                library.remove(sources=vanished)
+                for source in vanished:
                     run.tell(Removed(source))
             else:
                 library.purge_if_due()

@@ -8,61 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Literal
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryError, LibraryMismatchError
+from localrag.errors import LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue.catalogue import Catalogue
-from localrag.library.catalogue.checking_rows import passages_are_sound
-from localrag.library.catalogue.filters import Filter
+from localrag.library.catalogue.integrity import passages_are_sound
 from localrag.library.catalogue.reads import PURGE_DUE, Snapshot
-from localrag.library.gate import (
-    KEYWORDS,
-    VECTORS,
-    clear_keywords,
-    clear_states,
-    clear_vectors,
-    folder_size,
-    sweep_parts,
+from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
+from localrag.library.folder.filesystem import (
+    CATALOGUE,
+    in_our_words,
+    is_read_only,
+    without_modes,
 )
-from localrag.library.indexes.base import ChunkIds
-from localrag.library.indexes.faiss import read_stamp
-from localrag.library.indexes.following import (
-    LibraryKeywords,
-    LibraryVectors,
-    Note,
-    PassageText,
-    Terms,
-    Tokenize,
-    keywords_stamp,
-)
-from localrag.library.locking import OnWait, WriteLock
-from localrag.library.media import CATALOGUE, in_our_words, is_read_only, without_modes
-from localrag.library.opening import PATIENCE as PATIENCE  # callers take it from here
-from localrag.library.opening import bind, enter_library, identity, named, not_here
-from localrag.library.places import Places
+from localrag.library.folder.gate import clear_states, folder_size, sweep_parts
+from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
+from localrag.library.folder.opening import enter_library, no_library
+from localrag.library.folder.places import Places
+from localrag.library.folder.sharing import close_to_others
 from localrag.library.records import (
-    Counts,
-    DerivedStatus,
-    DocumentRecord,
     EmbeddingIdentity,
     FileState,
     LibraryStatus,
     NewDocument,
     Removal,
-    SourceRecord,
     Stamp,
 )
-from localrag.library.sharing import close_to_others
 from localrag.system.files import scratch_folder
 from localrag.system.seals import Seal
-from localrag.types import Chunk, Document
+from localrag.types import Chunk
 
-KeywordEngine = Literal["tantivy", "rank-bm25"]
-_ReadStamp = Callable[[Path, Seal], Stamp | None]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _asked(
+    question: Callable[Concatenate[Snapshot, _P], _R],
+) -> Callable[Concatenate[Library, _P], _R]:
+    """The same question, to the library as it stands at that moment."""
+
+    @wraps(question)
+    def ask(library: Library, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with library._catalogue.read() as snapshot:
+            return question(snapshot, *args, **kwargs)
+
+    return ask
 
 
 def _ignore(_: Path) -> None:
@@ -80,10 +75,9 @@ class Library:
         directory: Path,
         catalogue: Catalogue,
         lock: WriteLock,
+        indexes: Indexes,
         *,
         expected: EmbeddingIdentity | None,
-        terms: Terms,
-        keyword_engine: KeywordEngine,
         note: Note,
         read_only: bool,
     ) -> None:
@@ -92,18 +86,12 @@ class Library:
         self._catalogue = catalogue
         self._lock = lock
         self._expected = expected
-        self._engine = keyword_engine
         self._held = ExitStack()
         self._places = Places(directory, lock, read_only=read_only)
-        self.vectors = LibraryVectors(catalogue, self._places, self._check, note)
-        self.keywords = LibraryKeywords(
-            catalogue,
-            self._places,
-            self._check,
-            note,
-            terms,
-            persistent=keyword_engine == "tantivy",
-        )
+        vectors, keywords = indexes.legs
+        self.vectors = Derived(vectors, catalogue, self._places, self._check, note)
+        self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
+        self._derived = (self.vectors, self.keywords)
 
     @classmethod
     def open(
@@ -112,16 +100,13 @@ class Library:
         *,
         create: bool,
         embedding: EmbeddingIdentity | None,
-        tokenize: Tokenize,
-        passage_text: PassageText,
-        keyword_engine: KeywordEngine = "tantivy",
+        indexes: Indexes,
         note: Note = _ignore,
     ) -> Library:
         """Open the library in `directory`, or create it if `create` and there is none.
 
         `embedding` None opens it without comparing models: for status, removal and rebuild. A
-        library that is created needs one. The keyword index holds the terms that `tokenize` cuts
-        from `passage_text` of a chunk. Opens neither index; the first search does.
+        library that is created needs one. Opens no index of `indexes`; the first search does.
         Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
         schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
         """
@@ -139,14 +124,13 @@ class Library:
             with catalogue.read() as snapshot:
                 unbound = snapshot.meta("embedding") is None
             if unbound:
-                bind(catalogue, lock, directory, embedding)
+                _bind(catalogue, lock, directory, embedding)
             library = cls(
                 directory,
                 catalogue,
                 lock,
+                indexes,
                 expected=embedding,
-                terms=Terms(tokenize, passage_text),
-                keyword_engine=keyword_engine,
                 note=note,
                 read_only=read_only,
             )
@@ -185,78 +169,20 @@ class Library:
 
     # Reading
 
-    @property
-    def embedding(self) -> EmbeddingIdentity:
-        """The vector space that the library lives in."""
-        with self._catalogue.read() as snapshot:
-            return identity(snapshot)
-
-    def counts(self) -> Counts:
-        """How much the library holds."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.counts()
-
-    def documents(self) -> list[DocumentRecord]:
-        """All documents, in the order they were added."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.documents()
-
-    def has_document(self, document_id: str) -> bool:
-        """Whether the library holds these bytes."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.has_document(document_id)
-
-    def document_record(self, document_id: str) -> DocumentRecord | None:
-        """One document without its text, or None."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.document_record(document_id)
-
-    def document(self, document_id: str) -> Document | None:
-        """A document as it was parsed, or None."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.document(document_id)
-
-    def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
-        """(page number, start, end) of each page, in code points of the document's text."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.page_spans(document_id)
-
-    def text(self, document_id: str, start: int, end: int) -> str:
-        """Code points `start:end` of a document's text, read without the rest of it."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.text(document_id, start, end)
-
-    def sources(self) -> list[SourceRecord]:
-        """All paths under which documents were added."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.sources()
-
-    def source(self, path: str) -> SourceRecord | None:
-        """What is known of a path, or None."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.source(path)
-
-    def chunks(self, ids: Iterable[int]) -> dict[int, Chunk]:
-        """The chunks with these ids, in that order; removed ones are left out."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.chunks_by_id(ids)
-
-    def chunk_ids(self, wanted: Filter) -> ChunkIds:
-        """The chunks that a filter allows: what `vectors.within` and `keywords.within` take."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.chunk_ids(wanted)
-
-    def document_chunks(self, document_id: str) -> list[Chunk]:
-        """All chunks of a document, in order."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.document_chunks(document_id)
-
-    def sources_of(
-        self, document_ids: Iterable[str], wanted: Filter | None = None
-    ) -> dict[str, str]:
-        """The first path of each document, of those that the filter allows."""
-        with self._catalogue.read() as snapshot:
-            return snapshot.sources_of(document_ids, wanted)
+    embedding = property(_asked(Snapshot.embedding))
+    counts = _asked(Snapshot.counts)
+    documents = _asked(Snapshot.documents)
+    has_document = _asked(Snapshot.has_document)
+    document_record = _asked(Snapshot.document_record)
+    document = _asked(Snapshot.document)
+    page_spans = _asked(Snapshot.page_spans)
+    text = _asked(Snapshot.text)
+    sources = _asked(Snapshot.sources)
+    source = _asked(Snapshot.source)
+    chunks = _asked(Snapshot.chunks_by_id)
+    chunk_ids = _asked(Snapshot.chunk_ids)
+    document_chunks = _asked(Snapshot.document_chunks)
+    sources_of = _asked(Snapshot.sources_of)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
@@ -266,15 +192,12 @@ class Library:
             return LibraryStatus(
                 directory=self.directory,
                 counts=snapshot.counts(),
-                embedding=identity(snapshot),
+                embedding=snapshot.embedding(),
                 chunkings=snapshot.chunkings(),
                 generation=stamp[1],
                 schema=snapshot.schema(),
                 size_on_disk=folder_size(self.directory),
-                derived=(
-                    self._derived(VECTORS, read_stamp, stamp),
-                    self._derived(KEYWORDS, keywords_stamp, stamp),
-                ),
+                derived=tuple(one.status(stamp) for one in self._derived),
                 writer=str(holder) if holder else "",
                 shared=self._places.shared,
                 without_modes=without_modes(self.directory),
@@ -335,14 +258,14 @@ class Library:
                 for path in sources:
                     record = transaction.source(path)
                     if record is None:
-                        raise not_here(path)
+                        raise _not_here(path)
                     gone_sources.append(path)
                     if transaction.remove_source(path):
                         gone_documents.append(record.document_id)
                 for document_id in documents:
                     found = transaction.document_record(document_id)
                     if found is None:
-                        raise not_here(document_id)
+                        raise _not_here(document_id)
                     transaction.remove_document(document_id)
                     gone_sources.extend(found.sources)
                     gone_documents.append(document_id)
@@ -364,8 +287,8 @@ class Library:
     def sync(self) -> None:
         """Bring both indexes up to the catalogue, on disk."""
         with self.writing():
-            self.vectors.current(keep=True)
-            self.keywords.current(keep=True)
+            for one in self._derived:
+                one.current(keep=True)
 
     def purge(self) -> bool:
         """Leave nothing removed in any file; False when a reader keeps the log busy.
@@ -373,18 +296,17 @@ class Library:
         Where it is cut off or False, whatever opens the library next tries again.
         """
         with self.writing(), in_our_words(self.directory):
-            kept = self._places.kept_in_library
-            if not kept:
-                clear_vectors(self.directory)
-            if not kept or self._engine != "tantivy":  # nobody else brings them up
-                clear_keywords(self.directory)
+            if not self._places.kept_in_library:  # nobody here brings them up
+                self._erase_indexes()
             # A state says as much as the passage that it stands for.
             if not clear_states(self.directory):  # in use
                 return False
             with self._catalogue.write() as transaction:
                 transaction.drop_left_over()
             self.sync()
-            if not self.keywords.sweep():
+            with self._catalogue.read() as snapshot:
+                stamp = snapshot.stamp()
+            if not self._erase_indexes(but=stamp):
                 return False
             with self._catalogue.write() as transaction:
                 transaction.forget_removals()
@@ -422,11 +344,14 @@ class Library:
         """Write both indexes anew from the catalogue, whatever state they are in."""
         with self.writing():
             with in_our_words(self.directory):
-                clear_vectors(self.directory)
-                clear_keywords(self.directory)
-            self.vectors.forget()
-            self.keywords.forget()
+                self._erase_indexes()
+            for one in self._derived:
+                one.forget()
             self.purge()
+
+    def _erase_indexes(self, but: Stamp | None = None) -> bool:
+        gone = [one.erase(but) for one in self._derived]
+        return all(gone)
 
     # Cutting and embedding everything anew: the old answers stand until `finish_rebuild`
 
@@ -457,7 +382,7 @@ class Library:
 
     def _check(self, snapshot: Snapshot) -> None:
         """Raise LibraryMismatchError when the library's vectors are not ours to compare with."""
-        found = identity(snapshot)
+        found = snapshot.embedding()
         expected = self._expected
         if expected is not None and expected.fingerprint != found.fingerprint:
             raise LibraryMismatchError(
@@ -466,14 +391,30 @@ class Library:
                 hint="Run `localrag rebuild` to embed everything with {expected}, or set the "
                 "embedding model back to {found}.",
                 directory=self.directory,
-                found=named(found, expected),
-                expected=named(expected, found),
+                found=_named(found, expected),
+                expected=_named(expected, found),
             )
 
-    def _derived(self, name: str, read: _ReadStamp, wanted: Stamp) -> DerivedStatus:
-        place = self._places.of(read, name, wanted)
-        path = place.folder / name
-        saved = read(path, place.seal)
-        behind = wanted[1] - saved[1] if saved and saved[0] == wanted[0] else wanted[1]
-        size = folder_size(path) if path.is_dir() else path.stat().st_size if saved else 0
-        return DerivedStatus(name, saved is not None, behind, size)
+
+def _bind(
+    catalogue: Catalogue, lock: WriteLock, directory: Path, embedding: EmbeddingIdentity | None
+) -> None:
+    """Give a new library its embedding model."""
+    if embedding is None:  # a process was killed while it created the library
+        raise no_library(directory)
+    with lock.hold(PATIENCE), catalogue.write() as transaction:
+        if transaction.meta("embedding") is None:
+            transaction.set_embedding(embedding)
+
+
+def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
+    """The model's name, with its fingerprint where the names alone would not differ."""
+    return one.name if one.name != other.name else f"{one.name} [{one.fingerprint[:12]}]"
+
+
+def _not_here(name: str) -> UsageError:
+    return UsageError(
+        "{name} is not in the library.",
+        hint="See what is there with `localrag status`.",
+        name=name,
+    )

@@ -16,6 +16,11 @@ from localrag.types import Chunk, Document
 Stamp = tuple[str, int]
 """(epoch, generation): the state of the catalogue that a derived index was built to."""
 
+NEVER: Stamp = ("", 0)
+"""The stamp of an index that was not built yet."""
+
+ChunkIds = NDArray[np.int64]
+"""Ids of chunks, sorted, each once; shape (n,)."""
 
 ID_SUMS = 1 << 64
 

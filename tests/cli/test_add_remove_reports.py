@@ -12,10 +12,12 @@ from fakes import HashEmbedder
 
 from localrag.cli.add import _print, report_json
 from localrag.cli.remove import remove
-from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file, walk
 from localrag.errors import ParsingError
-from localrag.indexing import AddReport, Indexer
+from localrag.factory import indexes_of
+from localrag.indexing.events import AddReport
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 
@@ -31,9 +33,7 @@ class Words:
 
 
 def opened(directory: Path) -> Library:
-    return Library.open(
-        directory, create=True, embedding=EMBEDDING, tokenize=Words(), passage_text=passage_text
-    )
+    return Library.open(directory, create=True, embedding=EMBEDDING, indexes=indexes_of(Words()))
 
 
 def test_links_that_were_not_followed_are_named_with_the_reason(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fakes import HashEmbedder
 
+from localrag.config.settings import Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.benchmark import (
     CachedQueries,
@@ -17,6 +18,7 @@ from localrag.evaluation.retrieval.benchmark import (
     run_retriever,
 )
 from localrag.evaluation.retrieval.vector_cache import document_vectors
+from localrag.factory import make_indexes
 from localrag.models.embeddings.base import Vectors
 from localrag.presentation.plots import Row, chart
 from localrag.rerankers.base import Reranking, Tell, unheard
@@ -85,7 +87,8 @@ def test_reranked_passages_come_first_and_the_rest_stays() -> None:
         def retrieve(self, query: str, k: int) -> list[Hit]:
             return [Hit(place, 1.0 - place / 10) for place in (2, 0, 1)][:k]
 
-    passages = WholePassages(SEA.corpus, HashEmbedder().embed_queries(["a", "b", "c"]), str.split)
+    vectors = HashEmbedder().embed_queries(["a", "b", "c"])
+    passages = WholePassages(SEA.corpus, vectors, make_indexes(Settings()))
     reranking = Reranking("reverse", Reverse(), 2)
     reranked = RerankedRetriever(All(), reranking, passages.scored)
     assert [hit.chunk_id for hit in reranked.retrieve("moon", 3)] == [0, 2, 1]

@@ -11,24 +11,25 @@ from typing import Any
 import pytest
 from fakes import HashEmbedder
 
-from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
-from localrag.indexing import (
+from localrag.factory import indexes_of
+from localrag.indexing import indexer
+from localrag.indexing.events import (
     AddReport,
     Committed,
     Embedded,
     Event,
     Failed,
     Found,
-    Indexer,
     Linked,
     Parsed,
     Removed,
     Unchanged,
     Vanished,
-    indexer,
 )
+from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.embeddings.base import Progress, Vectors
@@ -58,8 +59,7 @@ class Room:
             base / "library",
             create=True,
             embedding=None if (base / "library").exists() else self.identity,
-            tokenize=Words(),
-            passage_text=passage_text,
+            indexes=indexes_of(Words()),
         )
         self.size = size
         self.events: list[Event] = []

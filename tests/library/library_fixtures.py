@@ -13,8 +13,12 @@ import pytest
 from fakes import HashEmbedder
 
 from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.factory import indexes_of
+from localrag.library.derived import Indexes
+from localrag.library.indexes.base import Storage
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.system.seals import own_seal
 from localrag.types import Document, Page
 
 
@@ -34,12 +38,22 @@ EMBEDDER = HashEmbedder()
 EMBEDDING = EmbeddingIdentity(EMBEDDER.fingerprint, "hash", EMBEDDER.dimension)
 
 
-def open_library(directory: Path, **changes: Any) -> Library:
+def indexes(tokenize: Any = None, engine: Any = "tantivy") -> Indexes:
+    return indexes_of(tokenize or Words(), engine)
+
+
+def storage(path: Path) -> Storage:
+    """A place for an index, with this user's seal."""
+    return Storage(path, own_seal())
+
+
+def open_library(
+    directory: Path, *, tokenize: Any = None, keyword_engine: str = "tantivy", **changes: Any
+) -> Library:
     arguments: dict[str, Any] = {
         "create": True,
         "embedding": EMBEDDING,
-        "tokenize": Words(),
-        "passage_text": passage_text,
+        "indexes": indexes(tokenize, keyword_engine),
     }
     return Library.open(directory, **(arguments | changes))
 

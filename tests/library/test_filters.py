@@ -40,7 +40,8 @@ def keywords(request: pytest.FixtureRequest) -> TantivyKeywords | RankBm25Keywor
     engine = TantivyKeywords() if request.param == "tantivy" else RankBm25Keywords()
     texts = [draw.choices(words, weights, k=draw.randint(3, 30)) for _ in range(COUNT)]
     for start in range(0, COUNT, 1000):  # several segments
-        engine.add(chunk_ids()[start : start + 1000], texts[start : start + 1000])
+        some = zip(chunk_ids()[start : start + 1000], texts[start : start + 1000], strict=True)
+        engine.apply((), some, ("epoch", start))
     return engine
 
 
@@ -49,9 +50,9 @@ def vectors() -> FaissVectors:
     values = np.random.default_rng(3).standard_normal((COUNT, 16)).astype(np.float32)
     values[100:400] = values[100]  # many ties
     values /= np.linalg.norm(values, axis=1, keepdims=True)
-    store = FaissVectors(16)
+    store = FaissVectors()
     shuffled = random.Random(1).sample(range(COUNT), COUNT)
-    store.add([chunk_ids()[n] for n in shuffled], values[shuffled])
+    store.apply((), ((chunk_ids()[n], values[n]) for n in shuffled), ("epoch", 1))
     return store
 
 

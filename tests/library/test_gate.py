@@ -14,14 +14,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from library_fixtures import Words, add, document, found, open_library
+from library_fixtures import add, document, found, indexes, open_library
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import LibraryError, UsageError
-from localrag.library import gate
-from localrag.library.checking import check_library
-from localrag.library.sharing import accept, share, unshare
-from localrag.library.travelling import export_library, import_library
+from localrag.library.check import check_library
+from localrag.library.folder import gate
+from localrag.library.folder.sharing import accept, share, unshare
+from localrag.library.transfer import export_library, import_library
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -103,7 +102,7 @@ OPERATIONS: dict[str, Callable[[Path, Path], object]] = {
     "remove": lambda directory, _: forget(directory),
     "rebuild": lambda directory, _: rebuild(directory),
     "check": lambda directory, _: check(directory),
-    "export": lambda directory, out: export_library(directory, out / "export"),
+    "export": lambda directory, out: export_library(directory, out / "export", "0"),
     "import": lambda directory, out: bring(directory, out),
     "share": lambda directory, _: share(directory, group_here()),
     "unshare": lambda directory, _: unshare(directory),
@@ -138,15 +137,15 @@ def rebuild(directory: Path) -> None:
 
 
 def check(directory: Path) -> list[str]:
-    inspection = check_library(directory, tokenize=Words(), passage_text=passage_text)
+    inspection = check_library(directory, indexes())
     return [f"{finding.part}:{finding.code}" for finding in inspection.findings]
 
 
 def bring(directory: Path, out: Path) -> None:
     with open_library(out / "other") as library:
         add(library, document("another library", source="other.txt"))
-    export_library(out / "other", out / "archive")
-    import_library(out / "archive", directory, tokenize=Words(), passage_text=passage_text)
+    export_library(out / "other", out / "archive", "0")
+    import_library(out / "archive", directory, indexes=indexes())
 
 
 def group_here() -> str:
@@ -346,7 +345,7 @@ def test_a_library_is_its_owners_alone(tmp_path: Path, before: int) -> None:
                 path: stat.S_IMODE(path.lstat().st_mode)
                 for path in ((tmp_path / "library"), *(tmp_path / "library").rglob("*"))
             }
-        export_library(tmp_path / "library", tmp_path / "export")
+        export_library(tmp_path / "library", tmp_path / "export", "0")
     finally:
         os.umask(mask)
     assert len(modes) > 10

@@ -11,10 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from library_fixtures import EMBEDDER, EMBEDDING, Words, add, bytes_on_disk, document, found
+from library_fixtures import (
+    EMBEDDER,
+    EMBEDDING,
+    Words,
+    add,
+    bytes_on_disk,
+    document,
+    found,
+    indexes,
+)
 from library_fixtures import open_library as opened
 
-from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.chunking import WindowChunker
 from localrag.errors import (
     LibraryDamagedError,
     LibraryError,
@@ -23,11 +32,11 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.catalogue.guarded import log_of
-from localrag.library.checking import check_library
+from localrag.library.check import check_library
 from localrag.library.indexes import tantivy as keywords_module
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
-from localrag.library.travelling import export_library
+from localrag.library.transfer import export_library
 from localrag.types import Chunk, Document, Heading, Page
 
 TEXTS = {
@@ -334,8 +343,9 @@ def test_rebuild_shows_old_answers_until_it_is_complete(tmp_path: Path) -> None:
         library.finish_rebuild(other, "window 20")
         assert library.embedding == other
         assert library.counts().chunks == len(rechunked(library, 20))
-        assert len(library.vectors.search(np.eye(8, dtype=np.float32)[0], 99)) == len(
-            library.keywords.current()
+        assert (
+            len(library.vectors.search(np.eye(8, dtype=np.float32)[0], 99))
+            == library.keywords.current().chunk_set().size
         )
         assert library.begin_rebuild("another plan") != []
         with pytest.raises(LibraryMismatchError):
@@ -450,9 +460,9 @@ def test_opening_a_library_twice_in_a_process_keeps_its_locks(tmp_path: Path, ag
         if again == "open":
             opened(directory).close()
         elif again == "check":
-            check_library(directory, tokenize=Words(), passage_text=passage_text)
+            check_library(directory, indexes())
         else:
-            export_library(directory, tmp_path / "export.zip")
+            export_library(directory, tmp_path / "export.zip", "0")
         catalogue = directory / "catalogue.sqlite"
         subprocess.run([sys.executable, "-c", CLOSES, str(catalogue)], check=True)
         # Who closes last deletes the log; what is written to a deleted one is lost with us.
@@ -488,4 +498,4 @@ def test_indexes_of_another_line_of_changes_with_the_same_stamp(tmp_path: Path) 
             assert sorted(dense) == ["green tea", "sweet pears"]
             assert keyword == ["sweet pears"]
         # And what is on disk is mended, too.
-        assert not check_library(directory, tokenize=Words(), passage_text=passage_text).findings
+        assert not check_library(directory, indexes()).findings

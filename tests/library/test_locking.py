@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import LibraryLockedError
-from localrag.library.locking import Holder, WriteLock
+from localrag.library.folder.locking import Holder, WriteLock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from localrag.library.locking import WriteLock
+from localrag.library.folder.locking import WriteLock
 with WriteLock(Path(sys.argv[1])).hold(0):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library_fixtures import Words, add, bytes_on_disk, document, open_library
+from library_fixtures import add, bytes_on_disk, document, indexes, open_library
 
-from localrag.documents.chunking import passage_text
 from localrag.indexing.cleaning import origins
-from localrag.library.checking import check_library
+from localrag.library.check import check_library
+from localrag.library.folder.opening import CATALOGUE
 from localrag.library.library import Library
-from localrag.library.opening import CATALOGUE
 from localrag.library.private import PrivateSources
 from localrag.library.records import FileState
-from localrag.library.travelling import export_library, import_library
+from localrag.library.transfer import export_library, import_library
 
 
 @pytest.mark.parametrize(
@@ -252,8 +251,8 @@ def test_origins_travel_are_checked_and_go_with_their_source(links: Path) -> Non
     with open_library(links / "library") as library:
         rent = _added(library, links / "link" / "rent.txt")
         assert rent == _added(library, _copy(links / "public.txt"))
-    export_library(links / "library", links / "out.zip")
-    import_library(links / "out.zip", links / "there", tokenize=Words(), passage_text=passage_text)
+    export_library(links / "library", links / "out.zip", "0")
+    import_library(links / "out.zip", links / "there", indexes=indexes())
     (links / "link").unlink()
     with open_library(links / "there") as library:
         assert PrivateSources(["real"]).documents(library) == {rent}
@@ -262,7 +261,7 @@ def test_origins_travel_are_checked_and_go_with_their_source(links: Path) -> Non
     assert b"real/rent.txt" not in bytes_on_disk(links / "there")
     with closing(sqlite3.connect(links / "library" / CATALOGUE)) as raw, raw:
         raw.execute("DELETE FROM origins WHERE path LIKE '%/inner/%'")
-    found = check_library(links / "library", tokenize=Words(), passage_text=passage_text)
+    found = check_library(links / "library", indexes())
     assert "sources" in [finding.code for finding in found.findings]
 
 

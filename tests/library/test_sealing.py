@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library_fixtures import Words, add, document, found, open_library, write_protected
+from library_fixtures import add, document, found, indexes, open_library, write_protected
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import UsageError
-from localrag.library import sharing
-from localrag.library.checking import check_library
-from localrag.library.gate import KV_FOLDER
+from localrag.library.check import check_library
+from localrag.library.folder import sharing
+from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes import tantivy as keywords
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.system import seals
@@ -66,7 +65,7 @@ def search(directory: Path) -> tuple[Any, list[str]]:
 
 
 def codes(directory: Path) -> list[str]:
-    inspection = check_library(directory, tokenize=Words(), passage_text=passage_text)
+    inspection = check_library(directory, indexes())
     assert inspection.ok
     return [f"{finding.part}:{finding.code}" for finding in inspection.findings]
 
@@ -124,7 +123,7 @@ def test_an_altered_index_is_damaged_and_not_opened(
     vectors.write_bytes(content)
     managed = next((library / "keywords").glob("bm25-*/.managed.json"))
     managed.write_text(json.dumps(["../../../precious"]))
-    inspection = check_library(library, tokenize=Words(), passage_text=passage_text)
+    inspection = check_library(library, indexes())
     assert not inspection.ok
     assert [one.code for one in inspection.findings] == ["unreadable", "unreadable"]
     unopened(monkeypatch)
@@ -199,7 +198,7 @@ def test_a_read_only_library_of_somebody_else_is_quick_the_second_time(
         if os.name != "nt":
             assert stat.S_IMODE(kept.stat().st_mode) == 0o700
         with monkeypatch.context() as patch:
-            patch.setattr("localrag.library.indexes.following._follow_vectors", None)
+            patch.setattr("localrag.library.indexes.faiss.FaissVectors.apply", None)
             assert search(library)[0][0] == wanted[0]
         with open_library(library, create=False) as opened:
             assert all(one.present and not one.behind for one in opened.status().derived)
@@ -210,14 +209,14 @@ def test_the_owners_indexes_are_left_alone_by_others(
 ) -> None:
     wanted, _ = search(library)
     with somebody_else(tmp_path), monkeypatch.context() as account:
-        account.setattr("localrag.library.places._is_ours", lambda _: False)
+        account.setattr("localrag.library.folder.places._is_ours", lambda _: False)
         assert search(library)[0] == wanted
         with open_library(library) as opened:
             add(opened, document("one more deposit", source="more.txt"))
             opened.sync()
     assert search(library)[1] == [], "behind, and not foreign"
     with somebody_else(tmp_path), monkeypatch.context() as account:
-        account.setattr("localrag.library.places._is_ours", lambda _: False)
+        account.setattr("localrag.library.folder.places._is_ours", lambda _: False)
         with open_library(library) as opened:
             opened.remove(sources=["contract.txt"])
     assert not (library / "vectors.faiss").exists(), "what was removed is in no file"
@@ -266,7 +265,7 @@ def test_files_that_claim_a_terabyte_are_not_read(library: Path) -> None:
     for name in names:
         (path,) = library.glob(name)
         os.truncate(path, 1 << 40)
-        check_library(library, tokenize=Words(), passage_text=passage_text)
+        check_library(library, indexes())
         assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"none") is None
         assert search(library)[0] == wanted
         if name != "kv/*.kv":

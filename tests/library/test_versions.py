@@ -16,16 +16,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from library_fixtures import Words, bytes_on_disk, found, open_library, write_protected
+from library_fixtures import bytes_on_disk, found, indexes, open_library, write_protected
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import LibraryError
 from localrag.library.catalogue import migrations
 from localrag.library.catalogue.guarded import read_header
 from localrag.library.catalogue.migrations import MIGRATIONS, has_our_schema
-from localrag.library.checking import check_library
+from localrag.library.check import check_library
 from localrag.library.library import Library
-from localrag.library.travelling import export_library, import_library
+from localrag.library.transfer import export_library, import_library
 
 FIXTURES = Path(__file__).with_name("fixtures")
 ANSWERS = {
@@ -91,7 +90,7 @@ def test_an_old_library_is_upgraded_and_answers(old: Path) -> None:
         titles = [record.title for record in library.documents()]
     assert titles == ["harbour.txt", "港口.txt"]
     assert [rows(old, query) for query in kept] == before
-    inspection = check_library(old, tokenize=Words(), passage_text=passage_text)
+    inspection = check_library(old, indexes())
     assert inspection.ok
     with open_library(old, create=False, embedding=None) as library:
         library.remove(sources=["/a/harbour.txt"])
@@ -101,13 +100,11 @@ def test_an_old_library_is_upgraded_and_answers(old: Path) -> None:
 def test_an_old_library_is_checked_exported_and_imported(old: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
-    assert check_library(copy, tokenize=Words(), passage_text=passage_text).ok
+    assert check_library(copy, indexes()).ok
     before = version(old)
-    export_library(old, tmp_path / "export")
+    export_library(old, tmp_path / "export", "0")
     assert version(old) == before  # nothing is written in what is exported
-    import_library(
-        tmp_path / "export", tmp_path / "there", tokenize=Words(), passage_text=passage_text
-    )
+    import_library(tmp_path / "export", tmp_path / "there", indexes=indexes())
     assert rows(tmp_path / "there", "SELECT * FROM embeddings ORDER BY chunk") == rows(
         old, "SELECT * FROM embeddings ORDER BY chunk"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localrag import LocalRAG, load_settings
-from localrag.library.gate import KV_FOLDER
+from localrag.library.folder.gate import KV_FOLDER
 
 LAMP = "The lamp of the lighthouse is lit at dusk by its keeper."
 TEA = "Tea is served in the garden at four in the afternoon."

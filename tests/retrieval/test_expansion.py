@@ -117,9 +117,9 @@ def test_the_model_is_asked_in_the_language_of_the_question() -> None:
 @pytest.fixture
 def vectors() -> tuple[HashEmbedder, FaissVectors]:
     embedder = HashEmbedder()
-    store = FaissVectors(embedder.dimension)
+    store = FaissVectors()
     texts = ["notice period long", "three months to the end of a quarter", "garden tea"]
-    store.add([1, 2, 3], embedder.embed_documents(texts))
+    store.apply((), enumerate(embedder.embed_documents(texts), 1), ("e", 1))
     return embedder, store
 
 

@@ -81,7 +81,7 @@ def keyword() -> KeywordRetriever:
         PASSAGES[number % len(PASSAGES)].format(term=written)
         for number, (written, _) in enumerate(TERMS)
     ]
-    index.add(range(len(passages)), [tokenize(passage) for passage in passages])
+    index.apply((), enumerate(map(tokenize, passages)), ("e", 1))
     return KeywordRetriever(tokenize, index)
 
 

@@ -14,7 +14,7 @@ def test_frequencies_count_passages_and_forget_removed_ones(
 ) -> None:
     index = engine()
     assert index.frequencies(["海"]) == (0, [0])
-    index.add([1, 2, 3], [["海", "海", "moon"], ["海"], ["salt"]])
+    index.apply((), [(1, ["海", "海", "moon"]), (2, ["海"]), (3, ["salt"])], ("e", 1))
     assert index.frequencies(["海", "moon", "grain"]) == (3, [2, 1, 0])
-    index.remove([2])
+    index.apply([2], [], ("e", 2))
     assert index.frequencies(["海"]) == (2, [1])

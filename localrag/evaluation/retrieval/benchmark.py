@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.metrics import METRICS, score_rankings
 from localrag.evaluation.statistics import bootstrap_interval
-from localrag.library.indexes.faiss import FaissVectors
-from localrag.library.indexes.tantivy import TantivyKeywords
+from localrag.library.derived import Indexes
+from localrag.library.records import NEVER
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.rerankers.base import Reranking
 from localrag.retrieval.base import Retriever
@@ -62,15 +62,12 @@ class CachedQueries:
 class WholePassages:
     """Throw-away indexes of a set's passages as they are, not cut; ids are places in the corpus."""
 
-    def __init__(
-        self, corpus: Mapping[str, str], vectors: Vectors, tokenize: Callable[[str], list[str]]
-    ) -> None:
+    def __init__(self, corpus: Mapping[str, str], vectors: Vectors, indexes: Indexes) -> None:
         self.ids = list(corpus)
         self._texts = list(corpus.values())
-        self.vectors = FaissVectors(vectors.shape[1])
-        self.vectors.add(range(len(self.ids)), vectors)
-        self.keywords = TantivyKeywords()
-        self.keywords.add(range(len(self.ids)), [tokenize(text) for text in self._texts])
+        self.vectors, self.keywords = indexes.vectors(), indexes.keywords()
+        self.vectors.apply((), enumerate(vectors), NEVER)
+        self.keywords.apply((), enumerate(map(indexes.tokenize, self._texts)), NEVER)
 
     def texts(self, places: Sequence[int]) -> dict[int, str]:
         """Passages by their places."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localrag.errors import LibraryDamagedError, LibraryError, LocalragError
+from localrag.errors import LibraryDamagedError, LibraryError, LocalragError, Reason
 from localrag.library.catalogue.guarded import (
     GuardedConnection,
     Mode,
@@ -23,8 +23,7 @@ from localrag.library.catalogue.guarded import (
 from localrag.library.catalogue.migrations import expect_known, is_current, migrate
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.writes import Transaction
-from localrag.library.media import not_writable
-from localrag.messages import tr
+from localrag.library.folder.filesystem import not_writable
 
 BUSY_TIMEOUT = 30.0
 """Seconds that SQLite waits for another connection's short locks (checkpoint, recovery)."""
@@ -70,7 +69,7 @@ class Catalogue:
             with self._opening():
                 header = read_header(self.path) if self.path.exists() else None
             if header is not None:
-                expect_known(header.version, header.application, self.path)
+                expect_known(*header, self.path)
             return not is_current(self._reader(), self.path)
 
     def migrate(self) -> None:
@@ -267,7 +266,7 @@ class Catalogue:
     def _damaged(self, error: Exception) -> LibraryDamagedError:
         reason: object = error
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
-            reason = tr("its pages lead to more than a file of its size can hold")
+            reason = Reason("its pages lead to more than a file of its size can hold")
         return LibraryDamagedError(
             "The catalogue {path} is damaged: {reason}.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",

@@ -11,13 +11,12 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from weakref import WeakSet
 
-from localrag.errors import LibraryDamagedError
-from localrag.messages import tr
+from localrag.errors import LibraryDamagedError, Reason
+from localrag.library.folder.gate import names_other_files
 from localrag.system.files import open_plain
 
 VALUE_LIMIT = 256 << 20
@@ -40,18 +39,9 @@ _LARGE, _MOST_HOLES = 64 << 20, 10
 
 _HEADER = b"SQLite format 3\x00"
 _LOG = (0x377F0682, 0x377F0683)
-_SEVERAL_FILES = bytes.fromhex("d9d505f920a163d7")
 
 Row = tuple[Any, ...]
 Mode = Literal["new", "write", "read", "immutable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the first page of a file says that may be newer than this program."""
-
-    version: int
-    application: int
 
 
 class GuardedConnection(sqlite3.Connection):
@@ -114,7 +104,7 @@ class GuardedConnection(sqlite3.Connection):
             if keys:
                 key = row[:keys]
                 if last is not None and key <= last:
-                    raise damaged_rows(tr("rows that stand there twice"))
+                    raise damaged_rows(Reason("rows that stand there twice"))
                 last = key
             for place in wide:
                 size += len(row[place])
@@ -122,7 +112,7 @@ class GuardedConnection(sqlite3.Connection):
                 most = _BYTES + _BYTES_PER_BYTE * self._size()
                 if size > most:
                     raise damaged_rows(
-                        tr("its pages lead to more than a file of its size can hold")
+                        Reason("its pages lead to more than a file of its size can hold")
                     )
             yield row
 
@@ -165,7 +155,9 @@ def connect(
     "immutable" takes no lock and makes no file. Raises LibraryDamagedError before SQLite sees a
     journal that would make it delete files elsewhere, and sqlite3.Error.
     """
-    _expect_harmless_journal(path)
+    journal = path.with_name(f"{path.name}-journal")
+    if names_other_files(journal):
+        raise altered(journal, Reason("it names files outside the library"))
     options = {"write": "rw", "read": "ro", "immutable": "ro&immutable=1"}
     where: Path | str = path.absolute()
     if mode != "new":
@@ -233,8 +225,8 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def read_header(path: Path) -> Header | None:
-    """What a file says of itself, read without SQLite, which might change it.
+def read_header(path: Path) -> tuple[int, int] | None:
+    """The version and the application that a file names, without SQLite, which might change it.
 
     Of what stands in a write-ahead log, the newest version counts. None for no database, and for
     one that this process has open already and so has looked at.
@@ -267,13 +259,13 @@ def read_header(path: Path) -> Header | None:
             if len(page) < 100:  # cut off while it was written: SQLite leaves it out, too
                 break
             if frame[:4] == b"\0\0\0\1":
-                found = max(found, _header(page), key=lambda one: one.version)
+                found = max(found, _header(page))
             log.seek(size - len(page), os.SEEK_CUR)
     return found
 
 
-def _header(page: bytes) -> Header:
-    return Header(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
+def _header(page: bytes) -> tuple[int, int]:
+    return int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big")
 
 
 def _expect_little_empty(path: Path, file: BinaryIO) -> None:
@@ -294,26 +286,10 @@ def _expect_little_empty(path: Path, file: BinaryIO) -> None:
             held += place - begin
     file.seek(0)
     if held * _MOST_HOLES < size:
-        raise altered(path, tr("it is nearly empty for its size"))
+        raise altered(path, Reason("it is nearly empty for its size"))
 
 
-def _expect_harmless_journal(path: Path) -> None:
-    """Raise where a journal names files of other databases, as ours never do.
-
-    SQLite would play it back and then delete the file that it names, wherever that lies.
-    """
-    journal = path.with_name(f"{path.name}-journal")
-    try:
-        with open_plain(journal) as file:
-            file.seek(-min(8, file.seek(0, os.SEEK_END)), os.SEEK_END)
-            foreign = file.read(8) == _SEVERAL_FILES
-    except FileNotFoundError:
-        return
-    if foreign:
-        raise altered(journal, tr("it names files outside the library"))
-
-
-def altered(path: object, reason: str) -> LibraryDamagedError:
+def altered(path: object, reason: Reason) -> LibraryDamagedError:
     """What a reader is told of a file that localrag has not written like this."""
     return LibraryDamagedError(
         "{path} is not as localrag makes it: {reason}.",

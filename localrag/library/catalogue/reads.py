@@ -12,14 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import LibraryDamagedError
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
-from localrag.library.indexes.base import ChunkIds
 from localrag.library.records import (
     ID_SUMS,
+    ChunkIds,
     ChunkSet,
     Counts,
     DocumentRecord,
+    EmbeddingIdentity,
     FileState,
     SourceRecord,
     Stamp,
@@ -52,6 +54,7 @@ SETTINGS: dict[str, type] = {
 
 _SETTING_LIMIT = 10_000
 _GENERATIONS = 1 << 53
+_WIDEST = 65_536  # dimensions of a vector
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
     c.document"""
@@ -93,6 +96,16 @@ class Snapshot:
         oldest = int(self.meta(FORGOTTEN) or 0)
         same_line = stamp[0] == epoch and oldest <= stamp[1] <= newest
         return stamp[1] if same_line else None
+
+    def embedding(self) -> EmbeddingIdentity:
+        """Which vector space the library lives in."""
+        fingerprint, name, width = map(self.meta, ("embedding", "embedding_name", "dimension"))
+        if fingerprint is None or not isinstance(width, int) or not 0 < width <= _WIDEST:
+            raise LibraryDamagedError(
+                "The library does not say which embedding model it was built with.",
+                hint="Restore the folder from a backup, or delete it and add the documents again.",
+            )
+        return EmbeddingIdentity(str(fingerprint), str(name), width)
 
     def schema(self) -> int:
         """The number of the newest migration that the file has had."""
@@ -162,27 +175,17 @@ class Snapshot:
         ):
             sources.setdefault(number, []).append(path)
         rows = self._sql.rows(
-            "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, d.length, "
-            "d.chunking, (SELECT count(*) FROM pages p WHERE p.document = d.number), "
-            "(SELECT count(*) FROM chunks c WHERE c.document = d.number) "
+            "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, "
+            "(SELECT count(*) FROM pages p WHERE p.document = d.number), "
+            "(SELECT count(*) FROM chunks c WHERE c.document = d.number), d.length, d.chunking "
             f"FROM documents d {where} ORDER BY d.number",
             values,
-            kinds=(int, str, str, str, int, str, str, int, str, int, int),
+            kinds=(int, str, str, str, int, str, str, int, int, int, str),
             keys=1,
         )
         return [
             DocumentRecord(
-                id=row[1],
-                title=row[2],
-                sources=tuple(sources.get(row[0], ())),
-                added_at=row[3],
-                size=row[4],
-                language=row[5],
-                metadata=_metadata(row[6]),
-                length=row[7],
-                chunking=row[8],
-                pages=row[9],
-                chunks=row[10],
+                *(*row[1:3], tuple(sources.get(row[0], ())), *row[3:6], _metadata(row[6]), *row[7:])
             )
             for row in rows
         ]
@@ -197,19 +200,7 @@ class Snapshot:
         if row is None:
             return None
         number, title, metadata = row
-        source = self._first(
-            "SELECT path FROM sources WHERE document = ? ORDER BY path LIMIT 1",
-            number,
-            kinds=(str,),
-        )
         text = self._text(number)
-        pages = self._sql.rows(
-            'SELECT position, number, "start", "end" FROM pages WHERE document = ? '
-            "ORDER BY position",
-            (number,),
-            kinds=(int, int, int, int),
-            keys=1,
-        )
         headings = self._sql.rows(
             'SELECT position, "start", level, text FROM headings WHERE document = ? '
             "ORDER BY position",
@@ -217,16 +208,16 @@ class Snapshot:
             kinds=(int, int, int, str),
             keys=1,
         )
-        cut = []
-        for _, page, start, end in pages:
+        pages = []
+        for page, start, end in self.page_spans(document_id):
             if not 0 <= start <= end <= len(text):
                 raise damaged_rows(f"{start}:{end}")
-            cut.append(Page(page, text[start:end]))
+            pages.append(Page(page, text[start:end]))
         return Document(
             id=document_id,
-            source=source[0] if source else "",
+            source=self.sources_of([document_id]).get(document_id, ""),
             title=title,
-            pages=tuple(cut),
+            pages=tuple(pages),
             headings=tuple(Heading(*heading) for _, *heading in headings),
             metadata=_metadata(metadata),
         )
@@ -388,24 +379,20 @@ class Snapshot:
         )
         return [row[0] for row in rows]
 
-    def embeddings_since(
-        self, generation: int, dimension: int
-    ) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
-        """Batches of ids and vectors, shape (n, dimension) float32, that came after it."""
-        for ids, vectors in self._vectors(generation):
+    def embeddings_since(self, generation: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Ids and vectors, shape (dimension,) float32, that came after it."""
+        dimension = self.embedding().dimension
+        for ids, vectors in self.packed_embeddings(generation):
             if any(len(vector) != 2 * dimension for vector in vectors):
                 raise damaged_rows("vector")
             packed = np.frombuffer(b"".join(vectors), dtype="<f2").reshape(-1, dimension)
             unpacked = packed.astype(np.float32)
             if not np.isfinite(unpacked).all():
                 raise damaged_rows("vector")
-            yield ids, unpacked
+            yield from zip(ids, unpacked, strict=True)
 
-    def packed_embeddings(self) -> Iterator[tuple[list[int], list[bytes]]]:
-        """Batches of ids and vectors as they are stored, of all chunks that have one."""
-        return self._vectors(-1)
-
-    def _vectors(self, generation: int) -> Iterator[tuple[list[int], list[bytes]]]:
+    def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
+        """Batches of ids and vectors as they are stored, of chunks that came after it."""
         rows = self._sql.rows(
             "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
             "WHERE c.generation > ? ORDER BY c.id",

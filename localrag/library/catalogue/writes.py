@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import Reason
 from localrag.library.catalogue.checksums import (
     passages_checksum,
     store_checksums,
@@ -20,7 +21,6 @@ from localrag.library.catalogue.checksums import (
 from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
 from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
 from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
-from localrag.messages import tr
 from localrag.types import PAGE_BREAK, Chunk
 
 _REFERENCES = {
@@ -36,6 +36,15 @@ _REFERENCES = {
     "staged_chunks": ("document", "document"),
 }
 """By table: the column that names a row of another table, and that row's key."""
+
+COPIED = (
+    *("documents", "sources", "origins", "blocks", "pages", "headings", "chunks"),
+    *("embeddings", "checksums"),
+)
+"""What a library is made of, in an order in which nothing refers to what comes later."""
+
+LEFT_BEHIND = ("meta", "removals", "staged_documents", "staged_chunks")
+"""What belongs to the place where a library lies; of `meta`, three settings are taken over."""
 
 _ROUNDS = 10
 """How often rows may be dropped because of dropped rows; references are three deep."""
@@ -217,7 +226,23 @@ class Transaction(Snapshot):
                 self._sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
-        raise damaged_rows(tr("rows that belong to nothing"))
+        raise damaged_rows(Reason("rows that belong to nothing"))
+
+    def copy_from(self, source: Snapshot) -> None:
+        """Copy every row of another catalogue, under a new epoch: what follows begins anew.
+
+        Nothing of its structure is kept: it may say what is untrue of a document, but cannot bring
+        tables, triggers, views or settings along.
+        """
+        for table in COPIED:
+            columns = self._sql.execute(f"PRAGMA table_info({table})").fetchall()
+            names = ", ".join(f'"{column[1]}"' for column in columns)
+            marks = ", ".join("?" * len(columns))
+            rows = source.sql.execute(f"SELECT {names} FROM {table}")
+            self._sql.executemany(f"INSERT INTO {table}({names}) VALUES ({marks})", rows)
+        self.set_embedding(source.embedding())
+        self.set_meta("generation", source.stamp()[1])
+        self.set_meta("epoch", secrets.token_hex(8))
 
     # A rebuild: chunks and vectors are staged document by document, then change places at once
 

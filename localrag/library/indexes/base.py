@@ -1,17 +1,136 @@
-"""The contracts of the derived indexes. Chunk ids are 63-bit integers."""
+"""The contract of the derived indexes: what follows from a catalogue and answers one kind of query.
+
+Knows nothing of catalogues, of the files of other indexes, or of who may write where.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.library.records import ChunkIds, ChunkSet, Stamp
+from localrag.system.seals import Seal
 from localrag.types import Hit
 
-ChunkIds = NDArray[np.int64]
-"""Ids of chunks, sorted, each once; shape (n,)."""
+Query = TypeVar("Query")
+_Asked = TypeVar("_Asked", contravariant=True)
+
+Vector = NDArray[np.float32]
+"""L2-normalised, shape (dimension,)."""
+
+Terms = Sequence[str]
+"""What somebody else has cut from a text, each as often as it occurs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where an index lies on disk, and the seal that it must bear."""
+
+    path: Path
+    seal: Seal
+
+
+class Verified(NamedTuple):
+    """The ids that an index holds, as often as it does; how many are held with other content."""
+
+    ids: Sequence[int]
+    differing: int
+
+
+class Search(Protocol[_Asked]):
+    """Ranking of chunks for a query."""
+
+    def search(self, query: _Asked, k: int, /) -> list[Hit]:
+        """The k best, best first; ties by id."""
+        ...
+
+
+VectorSearch = Search[Vector]
+"""Nearest neighbours by inner product, which is the cosine."""
+
+KeywordSearch = Search[Terms]
+"""Lexical ranking (BM25); chunks that share no term with the query are never found."""
+
+
+class TermStatistics(Protocol):
+    """How common terms are, over all chunks."""
+
+    def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        ...
+
+
+class SearchAndStatistics(KeywordSearch, TermStatistics, Protocol):
+    """Both of the same index."""
+
+
+class DerivedIndex(Protocol[_Asked]):
+    """An index over chunks, in memory, or on disk in a place that is given with the call.
+
+    A new one is empty. What is added for a chunk is of the kind that is asked for: a vector, or
+    terms. May be used from several threads; a search sees the state before a change or after it.
+    """
+
+    persistent: bool
+    """Whether it is kept on disk at all."""
+
+    stamp: Stamp
+    """The state of the catalogue that it was built to; `NEVER` for a new one."""
+
+    def saved(self, at: Storage) -> Stamp | None:
+        """The state of what lies there, told without reading it; None for nothing of ours."""
+        ...
+
+    def open(self, at: Storage) -> None:
+        """Take up what lies there. What is in memory may stay where that is not newer.
+
+        Raises ForeignIndexError for what was sealed with another key, DamagedIndexError for what
+        cannot be trusted. Nothing reaches a library in C++ or Rust before the seal was looked at.
+        """
+        ...
+
+    def apply(
+        self,
+        removed: Collection[int],
+        added: Iterable[tuple[int, _Asked]],
+        stamp: Stamp,
+        at: Storage | None = None,
+    ) -> None:
+        """Remove, then add, and say which state that is; save it where a place is given.
+
+        Unknown ids in `removed` are ignored; ids in `added` that are there already must stand in
+        `removed` too. Of a call that was cut off the same call again makes the new state. Raises
+        LibraryError or OSError where it cannot be saved.
+        """
+        ...
+
+    def search(self, query: _Asked, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best of all, or of those that are `allowed`, best first; ties by id.
+
+        Scores do not change with `allowed`, and are those of an index that never held more.
+        """
+        ...
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks it holds."""
+        ...
+
+    def verify(self, expected: Iterable[tuple[int, _Asked]]) -> Verified:
+        """Compare with what it should hold. Raises DamagedIndexError where it cannot be read."""
+        ...
+
+    def erase(self, at: Storage, but: Stamp | None = None) -> bool:
+        """Delete what lies there and is not of the state `but`; False where some is in use."""
+        ...
+
+
+class KeywordIndex(DerivedIndex[Terms], TermStatistics, Protocol):
+    """A lexical index, which also knows how common terms are."""
 
 
 def are_allowed(ids: NDArray[np.int64], allowed: ChunkIds) -> NDArray[np.bool_]:
@@ -21,68 +140,3 @@ def are_allowed(ids: NDArray[np.int64], allowed: ChunkIds) -> NDArray[np.bool_]:
     # allowed is sorted: quicker than np.isin, which sorts both each time.
     places = np.minimum(np.searchsorted(allowed, ids), len(allowed) - 1)
     return np.asarray(allowed[places] == ids)
-
-
-class VectorSearch(Protocol):
-    """Nearest neighbours by inner product over L2-normalised vectors, which is the cosine."""
-
-    def search(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """The k best of all, best first; ties by id. `vector` has shape (dimension,)."""
-        ...
-
-
-class VectorStore(VectorSearch, Protocol):
-    """Vectors that can be searched and changed."""
-
-    def search(
-        self, vector: NDArray[np.float32], k: int, allowed: ChunkIds | None = None
-    ) -> list[Hit]:
-        """The k best of all, or of those that are `allowed`, best first; ties by id."""
-        ...
-
-    def add(self, ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
-        """Add `vectors`, shape (n, dimension) float32, under `ids`."""
-        ...
-
-    def remove(self, ids: Sequence[int]) -> None:
-        """Forget these ids; unknown ones are ignored."""
-        ...
-
-
-class KeywordSearch(Protocol):
-    """Lexical ranking (BM25) over terms that somebody else has cut."""
-
-    def search(self, terms: Sequence[str], k: int) -> list[Hit]:
-        """Chunks that share a term with the query, best first; ties by id."""
-        ...
-
-
-class TermStatistics(Protocol):
-    """How common terms are, over all chunks."""
-
-    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
-        """How many chunks there are, and how many of them hold each term."""
-        ...
-
-
-class SearchAndStatistics(KeywordSearch, TermStatistics, Protocol):
-    """Both of the same index."""
-
-
-class KeywordIndex(KeywordSearch, Protocol):
-    """Terms that can be searched and changed."""
-
-    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """The k best of all, or of those that are `allowed`, best first; ties by id.
-
-        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
-        """
-        ...
-
-    def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
-        """Add one list of terms a chunk."""
-        ...
-
-    def remove(self, ids: Sequence[int]) -> None:
-        """Forget these ids; unknown ones are ignored."""
-        ...

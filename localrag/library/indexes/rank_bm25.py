@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from localrag.library.indexes.base import ChunkIds, are_allowed
-from localrag.library.records import Stamp
+from localrag.library.folder.gate import clear_keywords
+from localrag.library.indexes.base import Storage, Terms, Verified, are_allowed
+from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
 from localrag.types import Hit
 
 K1 = 1.2
@@ -24,28 +25,32 @@ B = 0.75
 class RankBm25Keywords:
     """BM25 over terms; passages that share no term with the query are never found."""
 
+    persistent = False
+
     def __init__(self) -> None:
         self._terms: dict[int, list[str]] = {}
         self._ids: list[int] = []
         self._model: Any = None
         self._lock = threading.RLock()
-        self.stamp: Stamp = ("", 0)
+        self.stamp: Stamp = NEVER
 
     def __len__(self) -> int:
         return len(self._terms)
 
-    def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
-        """Add one list of terms a chunk; known ids are replaced."""
-        self.update(ids, zip(ids, terms, strict=True), self.stamp)
+    def saved(self, _: Storage) -> None:
+        """Nothing lies anywhere."""
 
-    def remove(self, ids: Sequence[int]) -> None:
-        """Forget these ids; unknown ones are ignored."""
-        self.update(ids, (), self.stamp)
+    def open(self, _: Storage) -> None:
+        """Nothing lies there."""
 
-    def update(
-        self, removed: Collection[int], added: Iterable[tuple[int, Sequence[str]]], stamp: Stamp
+    def apply(
+        self,
+        removed: Collection[int],
+        added: Iterable[tuple[int, Terms]],
+        stamp: Stamp,
+        _: Storage | None = None,
     ) -> None:
-        """Remove, then add, and say which state of the catalogue that is."""
+        """Change what is in memory."""
         with self._lock:
             for chunk_id in removed:
                 self._terms.pop(chunk_id, None)
@@ -53,27 +58,39 @@ class RankBm25Keywords:
             self._model = None
             self.stamp = stamp
 
-    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """Chunks, all or `allowed`, that share a term with the query, best first; ties by id.
-
-        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
-        """
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """How rare a term is, is counted in all chunks, whatever is allowed."""
         with self._lock:
             if k < 1 or not any(self._terms.values()):
                 return []
-            scores = self._built().get_scores(terms)
+            scores = self._built().get_scores(query)
             if allowed is not None:
                 scores[~are_allowed(np.array(self._ids), allowed)] = 0
             hits = [Hit(self._ids[place], float(scores[place])) for place in scores.nonzero()[0]]
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
-    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+    def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
         with self._lock:
             if not any(self._terms.values()):
                 return len(self._terms), [0] * len(terms)
             counts = self._built().doc_freqs
             return len(counts), [sum(term in held for held in counts) for term in terms]
+
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks it holds."""
+        return ChunkSet(len(self), sum(self._terms) % ID_SUMS)
+
+    def verify(self, expected: Iterable[tuple[int, Terms]]) -> Verified:
+        """Compare the terms, in any order."""
+        held = self._terms
+        differing = sum(n in held and sorted(held[n]) != sorted(terms) for n, terms in expected)
+        return Verified(list(held), differing)
+
+    def erase(self, at: Storage, but: Stamp | None = None) -> bool:  # noqa: ARG002
+        """Delete what another engine has left there, which nobody brings up to date."""
+        clear_keywords(at.path)
+        return True
 
     def _built(self) -> Any:
         if self._model is None:

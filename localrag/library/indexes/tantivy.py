@@ -20,7 +20,8 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,11 +29,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from localrag.errors import LibraryError
-from localrag.library.gate import INDEX_FOLDER, POINTER, clear_index_folders
-from localrag.library.indexes.base import ChunkIds, are_allowed
-from localrag.library.media import is_read_only
-from localrag.library.records import ID_SUMS, ChunkSet, Stamp
-from localrag.library.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
+from localrag.library.folder.filesystem import is_read_only
+from localrag.library.folder.gate import (
+    INDEX_FOLDER,
+    POINTER,
+    clear_index_folders,
+    clear_keywords,
+)
+from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
+from localrag.library.indexes.base import Storage, Terms, Verified, are_allowed
+from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
 from localrag.system.files import (
     close_to_others,
     delete_tree,
@@ -41,7 +47,6 @@ from localrag.system.files import (
     replace_file,
     scratch_folder,
 )
-from localrag.system.seals import Seal, own_seal
 from localrag.types import Hit
 
 HEAP = 64_000_000
@@ -59,8 +64,6 @@ _POINTER_OF_0_1 = b'{"folder": "bm25-'
 
 _POINTER_LIMIT = 1 << 20
 
-TermsById = Iterable[tuple[int, Sequence[str]]]
-
 
 class Pointer(NamedTuple):
     """What `index.json` says: `terms` is the fingerprint of the tokenizer.
@@ -77,109 +80,123 @@ class Pointer(NamedTuple):
 
 
 class TantivyKeywords:
-    """BM25 over terms, in a folder, or in memory where none is given."""
+    """BM25 over terms, in memory or in a folder; passages keep the terms they were indexed by."""
 
-    def __init__(
-        self,
-        directory: Path | None = None,
-        terms: str = "",
-        seal: Seal | None = None,
-        *,
-        anew: bool = False,
-    ) -> None:
-        """Open the index that `directory` holds, or begin an empty one (`anew`: in any case).
+    persistent = True
 
-        `terms` identifies how terms are cut: an index of other terms is begun anew. `seal` is
-        that of this user where none is given. Raises DamagedIndexError where the files do not
-        make an index, ForeignIndexError for one of another key.
-        """
-        self._directory = directory
-        self._seal = seal or own_seal()
+    def __init__(self, terms: Callable[[], str] = str) -> None:
+        """`terms` identifies how terms are cut: of other terms nothing is taken up."""
         self._terms = terms
         self._lock = threading.RLock()
-        self._folder: Path | None = None
-        self._files: dict[str, str] = {}
-        self._ids = 0
-        self.stamp: Stamp = ("", 0)
-        pointer = load_pointer(directory, self._seal) if directory and not anew else None
-        if directory and pointer and pointer.terms == terms:
-            self._folder, self._files = directory / pointer.folder, pointer.files
-            _expect_files(self._folder, self._files)
-            self.stamp, self._ids = (pointer.epoch, pointer.generation), pointer.ids
-            self._use(_opened(self._folder, self._files))
-        else:
-            self._use(_created(None))
+        self._begin()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._index: Any = None
+            self._searcher: Any = None
+            self._folder: Path | None = None
+            self._files: dict[str, str] = {}
+            self._ids = 0
+            self._in_memory = False
+            self.stamp: Stamp = NEVER
 
     def __len__(self) -> int:
-        return int(self._searcher.num_docs)
+        return int(self._searcher.num_docs) if self._searcher else 0
 
-    def chunk_set(self) -> ChunkSet:
-        """Which chunks it holds."""
-        return ChunkSet(len(self), self._ids)
+    def saved(self, at: Storage) -> Stamp | None:
+        """The state that the pointer names."""
+        pointer = read_pointer(at)
+        return (pointer.epoch, pointer.generation) if pointer else None
 
-    def add(self, ids: Sequence[int], terms: Sequence[Sequence[str]]) -> None:
-        """Add one list of terms a chunk; known ids are replaced."""
-        self.update(ids, zip(ids, terms, strict=True), self.stamp)
-
-    def remove(self, ids: Sequence[int]) -> None:
-        """Forget these ids; unknown ones are ignored."""
-        self.update(ids, (), self.stamp)
-
-    def update(self, removed: Collection[int], added: TermsById, stamp: Stamp) -> None:
-        """Remove, then add, and say which state of the catalogue that is.
-
-        Ids in `added` that are there already must stand in `removed` too. A process killed
-        meanwhile leaves an index that the same call brings to the same state.
-        """
-        with self._lock:
-            stale = self._present(removed)
-            if self._directory is not None:
-                self._switch(self._directory, stale, added, stamp)
+    def open(self, at: Storage) -> None:
+        """Take up the folder that the pointer names; without one, begin anew."""
+        pointer = load_pointer(at)
+        folder = at.path / pointer.folder if pointer else None
+        if pointer and folder and pointer.terms == self._terms():
+            if folder == self._folder:
                 return
-            target = _created(None) if stale else self._index
-            self._ids = self._write(target, stale, added, None)
-            self.stamp = stamp
+            _expect_files(folder, pointer.files)
+            index = _opened(folder, pointer.files)
+            with self._lock:
+                self._use(index)
+                self._folder, self._files, self._in_memory = folder, pointer.files, False
+                self._ids, self.stamp = pointer.ids, (pointer.epoch, pointer.generation)
+        else:
+            self._begin()
+
+    def apply(
+        self,
+        removed: Collection[int],
+        added: Iterable[tuple[int, Terms]],
+        stamp: Stamp,
+        at: Storage | None = None,
+    ) -> None:
+        """Make a folder of the new state and point to it, or change what is in memory.
+
+        What fails leaves all as it was. Raises DamagedIndexError where another process has
+        deleted meanwhile what is to be shared.
+        """
+        with self._lock, ExitStack() as held:
+            stale = self._present(removed)
+            shared = {} if stale else self._files
+            place: Path | None = None
+            if at is not None:
+                place = held.enter_context(_new_folder(at.path))
+            elif shared:
+                # For a reader while somebody else writes: the segments, which never change in
+                # place, are shared through a folder that is gone again in the end.
+                place = held.enter_context(scratch_folder())
+            with _writing(place):
+                if shared and place and self._folder:
+                    _share(self._folder, shared, place, by_link=at is None)
+                    target = _opened(place, shared)
+                elif self._in_memory and not stale and at is None:
+                    target = self._index
+                else:
+                    target = _created(place)
+            kept = () if shared or target is self._index else self._remaining(stale)
+            ids = self._ids - sum(stale)
+
+            def documents() -> Iterator[Any]:
+                nonlocal ids
+                for chunk_id, terms in added:
+                    ids += chunk_id
+                    yield _document(chunk_id, terms)
+
+            with _writing(place):
+                _fill(target, kept, documents())
+            files: dict[str, str] = {}
+            if at and place:
+                for path in place.iterdir():
+                    close_to_others(path)
+                files = _digests(place, shared)
+                ids %= ID_SUMS
+                _point(at, Pointer(place.name, *stamp, self._terms(), ids, files))
+        with self._lock:
+            self._folder, self._files = place if at else None, files
+            self._ids, self.stamp = ids % ID_SUMS, stamp
+            self._in_memory = place is None
             self._use(target)
+        if at and place:
+            clear_index_folders(at.path, keep=place.name)
 
-    def changed(self, removed: Collection[int], added: TermsById, stamp: Stamp) -> TantivyKeywords:
-        """What `update` would make of this index, in memory; the files stay as they are.
-
-        For a reader while somebody else writes. The segments, which never change in place, are
-        shared through a folder that is gone again when this returns. Raises DamagedIndexError
-        where the writer has deleted them meanwhile.
-        """
-        copy = TantivyKeywords(None, self._terms)
-        with ExitStack() as held:
-            if self._folder is not None:
-                scratch = held.enter_context(scratch_folder())
-                for name in self._files:
-                    _share(self._folder / name, scratch / name, by_link=True)
-                copy._use(_opened(scratch, self._files))
-                copy._ids = self._ids
-            copy.update(removed, added, stamp)
-        return copy
-
-    def search(self, terms: Sequence[str], k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """Chunks, all or `allowed`, that share a term with the query, best first; ties by id.
-
-        Scores do not change with `allowed`: how rare a term is, is counted in all chunks.
-        """
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """How rare a term is, is counted in all chunks, whatever is allowed."""
+        if not query or k < 1 or not len(self) or (allowed is not None and not len(allowed)):
+            return []
         from tantivy import Occur, Query
 
         with self._lock:
-            searcher = self._searcher
-            schema = self._index.schema
+            searcher, schema = self._searcher, self._index.schema
         total = searcher.num_docs
         clauses = [
-            (Occur.Should, Query.term_query(schema, "terms", term, "freq")) for term in terms
+            (Occur.Should, Query.term_query(schema, "terms", term, "freq")) for term in query
         ]
-        if k < 1 or not clauses or not total or (allowed is not None and not len(allowed)):
-            return []
-        query = Query.boolean_query(clauses)
+        wish = Query.boolean_query(clauses)
         wanted = min(k + 1, total)
         if allowed is not None and len(allowed) ** 2 <= wanted * total:
             ids = Query.term_set_query(schema, "id", allowed.tolist())
-            query = query.and_must_match(Query.const_score_query(ids, 0.0))
+            wish = wish.and_must_match(Query.const_score_query(ids, 0.0))
             allowed = None
         elif allowed is not None:
             # A long list of ids takes tantivy longer than reading on past those not allowed:
@@ -187,7 +204,7 @@ class TantivyKeywords:
             wanted = min(2 * wanted * total // len(allowed), total)
         # Tantivy breaks ties by position: look on until the k-th score has no equal outside.
         while True:
-            found = searcher.search(query, limit=wanted, count=False).hits
+            found = searcher.search(wish, limit=wanted, count=False).hits
             ids = searcher.fast_field_values("id", [address for _, address in found])
             scores = [round(score, DECIMALS) for score, _ in found]
             hits = [Hit(*pair) for pair in zip(ids, scores, strict=True)]
@@ -201,66 +218,41 @@ class TantivyKeywords:
             wanted = min(4 * wanted, total)
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
-    def frequencies(self, terms: Sequence[str]) -> tuple[int, list[int]]:
+    def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
         searcher = self._searcher
+        if searcher is None:
+            return 0, [0] * len(terms)
         return int(searcher.num_docs), [int(searcher.doc_freq("terms", term)) for term in terms]
 
-    def documents(self) -> Iterator[tuple[int, list[str]]]:
-        """Each chunk's id with the terms that were indexed, in no order.
+    def chunk_set(self) -> ChunkSet:
+        """Which chunks it holds."""
+        return ChunkSet(len(self), self._ids)
 
-        Raises DamagedIndexError where the files cannot be read.
-        """
+    def verify(self, expected: Iterable[tuple[int, Terms]]) -> Verified:
+        """Compare the terms that are stored, by a hash of them."""
+        ids: list[int] = []
+        held: dict[int, int] = {}
         try:
             for document in self._remaining(set()):
-                held = document.to_dict()
-                yield int(held["id"][0]), [str(term) for term in held.get("terms", ())]
+                fields = document.to_dict()
+                ids.append(int(fields["id"][0]))
+                held[ids[-1]] = _hash(fields.get("terms", ()))
         except (ValueError, OSError, KeyError) as error:
             raise DamagedIndexError(str(error)) from error
+        differing = sum(n in held and held[n] != _hash(terms) for n, terms in expected)
+        return Verified(ids, differing)
+
+    def erase(self, at: Storage, but: Stamp | None = None) -> bool:
+        """Delete the folder, or earlier indexes in it. Windows keeps what a reader has open."""
+        pointer = read_pointer(at)
+        if pointer is None or but != (pointer.epoch, pointer.generation):
+            return clear_keywords(at.path)
+        return clear_index_folders(at.path, keep=pointer.folder)
 
     def _use(self, index: Any) -> None:
         self._index = index
-        self._searcher: Any = index.searcher()
-
-    def _switch(self, directory: Path, stale: set[int], added: TermsById, stamp: Stamp) -> None:
-        """Make a folder with the change, and point to it; what fails leaves all as it was."""
-        folder = directory / f"bm25-{secrets.token_hex(4)}"
-        with _writing(folder):
-            make_folder(folder)
-        try:
-            with _writing(folder):
-                known = {} if stale else self._files
-                if self._folder is not None and known:
-                    for name in known:
-                        _share(self._folder / name, folder / name)
-                target = _opened(folder, known) if known else _created(folder)
-            ids = self._write(target, stale, added, folder)
-            for path in folder.iterdir():
-                close_to_others(path)
-            files = _digests(folder, known)
-            _point(directory, Pointer(folder.name, *stamp, self._terms, ids, files), self._seal)
-        except BaseException:
-            with suppress(OSError):  # Windows, while tantivy still has it open
-                delete_tree(folder)
-            raise
-        self._folder, self._files, self._ids, self.stamp = folder, files, ids, stamp
-        self._use(target)
-        clear_index_folders(directory, keep=folder.name)
-
-    def _write(self, target: Any, stale: set[int], added: TermsById, folder: Path | None) -> int:
-        """Fill `target`; returns the sum of the ids that it holds then."""
-        ids = self._ids - sum(stale)
-
-        def documents() -> Iterator[Any]:
-            nonlocal ids
-            for chunk_id, terms in added:
-                ids += chunk_id
-                yield _document(chunk_id, terms)
-
-        kept = self._remaining(stale) if target is not self._index and stale else ()
-        with _writing(folder):
-            _fill(target, kept, documents())
-        return ids % ID_SUMS
+        self._searcher = index.searcher()
 
     def _present(self, ids: Collection[int]) -> set[int]:
         """Those of `ids` that the index holds."""
@@ -285,13 +277,13 @@ class TantivyKeywords:
                 yield self._searcher.doc(address)
 
 
-def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
-    """Which index `directory` holds, None for none.
+def load_pointer(at: Storage) -> Pointer | None:
+    """Which index lies there, None for none.
 
     Raises ForeignIndexError for one of another key, DamagedIndexError for an altered one.
     """
     try:
-        with open_plain(directory / POINTER) as file:
+        with open_plain(at.path / POINTER) as file:
             content = file.read(_POINTER_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -299,7 +291,7 @@ def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
         raise ForeignIndexError("it cannot be read under this account") from error
     if content.startswith(_POINTER_OF_0_1):
         raise ForeignIndexError("an earlier version made it")
-    fields = unsealed(content, seal)
+    fields = unsealed(content, at.seal)
     if fields.get("format") == _EARLIER:
         raise ForeignIndexError("an earlier version made it")
     if fields.get("format") != _MAGIC:
@@ -311,17 +303,17 @@ def load_pointer(directory: Path, seal: Seal) -> Pointer | None:
     return pointer
 
 
-def read_pointer(directory: Path, seal: Seal) -> Pointer | None:
+def read_pointer(at: Storage) -> Pointer | None:
     """The same, None also where the pointer is damaged or of another key."""
     try:
-        return load_pointer(directory, seal)
+        return load_pointer(at)
     except (OSError, DamagedIndexError):
         return None
 
 
-def _point(directory: Path, pointer: Pointer, seal: Seal) -> None:
-    content = sealed({"format": _MAGIC, **pointer._asdict()}, seal)
-    replace_file(directory / POINTER, lambda file: file.write(content))
+def _point(at: Storage, pointer: Pointer) -> None:
+    content = sealed({"format": _MAGIC, **pointer._asdict()}, at.seal)
+    replace_file(at.path / POINTER, lambda file: file.write(content))
 
 
 def _expect_files(folder: Path, digests: dict[str, str]) -> None:
@@ -360,20 +352,21 @@ def _digest(path: Path) -> str:
         return f"{file.tell()} {digest}"
 
 
-def _share(file: Path, target: Path, *, by_link: bool = False) -> None:
-    """Give the file a second place; with `by_link`, a link to it will do for the moment."""
-    if file.name in _REPLACED:
-        shutil.copyfile(file, target)
-        return
-    try:
-        target.hardlink_to(file)
-    except FileNotFoundError:
-        return  # deleted meanwhile: opening fails, and is tried again
-    except OSError:  # another disk, or a file system without hard links
-        if by_link and os.name != "nt":
-            target.symlink_to(file.absolute())
-        else:
+def _share(folder: Path, names: Iterable[str], place: Path, *, by_link: bool = False) -> None:
+    """Give the files a second place; with `by_link`, links to them will do for the moment."""
+    for file, target in ((folder / name, place / name) for name in names):
+        if file.name in _REPLACED:
             shutil.copyfile(file, target)
+            continue
+        try:
+            target.hardlink_to(file)
+        except FileNotFoundError:
+            return  # deleted meanwhile: opening fails, and is tried again
+        except OSError:  # another disk, or a file system without hard links
+            if by_link and os.name != "nt":
+                target.symlink_to(file.absolute())
+            else:
+                shutil.copyfile(file, target)
 
 
 @contextmanager
@@ -388,6 +381,20 @@ def _writing(folder: Path | None) -> Iterator[None]:
             path=folder,
             reason=str(error).partition(" at path")[0],
         ) from error
+
+
+@contextmanager
+def _new_folder(directory: Path) -> Iterator[Path]:
+    """An empty folder for an index, gone again if that cannot be written."""
+    folder = directory / f"bm25-{secrets.token_hex(4)}"
+    with _writing(folder):
+        make_folder(folder)
+    try:
+        yield folder
+    except BaseException:
+        with suppress(OSError):  # Windows, while tantivy still has it open
+            delete_tree(folder)
+        raise
 
 
 def _schema() -> Any:
@@ -438,8 +445,7 @@ def _lockable(folder: Path, names: Iterable[str]) -> Iterator[Path]:
         yield folder
         return
     with scratch_folder() as scratch:
-        for name in names:
-            _share(folder / name, scratch / name, by_link=True)
+        _share(folder, names, scratch, by_link=True)
         yield scratch
 
 
@@ -466,3 +472,7 @@ def _document(chunk_id: int, terms: Sequence[str]) -> Any:
     for term in terms:
         document.add_text("terms", term)
     return document
+
+
+def _hash(terms: Iterable[str]) -> int:
+    return zlib.crc32("\0".join(sorted(terms)).encode("utf-8", "surrogatepass"))

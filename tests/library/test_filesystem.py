@@ -11,15 +11,16 @@ from typing import Any
 
 import psutil
 import pytest
-from library_fixtures import EMBEDDER, Words, add, document, open_library, write_protected
+from library_fixtures import EMBEDDER, add, document, indexes, open_library, write_protected
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import LibraryError
-from localrag.library import media
-from localrag.library.checking import check_library
+from localrag.library.check import check_library
+from localrag.library.folder import filesystem
+from localrag.library.indexes import tantivy
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
+from localrag.presentation.check import finding_text
 
 TEXTS = ("the lantern by the harbour", "a quiet season in the city")
 
@@ -67,7 +68,7 @@ def test_a_library_that_can_only_be_read_is_searched_and_left_alone(protected: P
         assert len(by_vector) == 1
         assert library.status().counts.documents == 2
         assert all(part.present for part in library.status().derived)
-    assert check_library(protected, tokenize=Words(), passage_text=passage_text).ok
+    assert check_library(protected, indexes()).ok
     assert state(protected) == before
 
 
@@ -87,8 +88,7 @@ def test_who_would_change_it_is_told_why_not(protected: Path) -> None:
 
 def test_its_indexes_are_followed_in_memory(protected: Path, monkeypatch: Any) -> None:
     with open_library(protected) as library:
-        stale = TantivyKeywords(None, Words().fingerprint)
-        monkeypatch.setattr(library.keywords, "_open", lambda *_: stale)
+        monkeypatch.setattr(TantivyKeywords, "open", lambda *_: None)
         assert found(library, "season")[0] == [TEXTS[1]]
 
 
@@ -96,7 +96,7 @@ def test_a_change_by_its_owner_is_seen(protected: Path, monkeypatch: pytest.Monk
     reading = open_library(protected)
     assert reading.counts().documents == 2
     with monkeypatch.context() as owner:
-        owner.setattr("localrag.library.locking.is_read_only", lambda *_: False)
+        owner.setattr("localrag.library.folder.locking.is_read_only", lambda *_: False)
         owner.setattr("localrag.library.library.is_read_only", lambda *_: False)
         for path in (protected, *protected.rglob("*")):
             path.chmod(0o755)
@@ -164,17 +164,10 @@ def test_a_search_goes_on_where_the_disk_is_full(
 
     with open_library(shelf) as library, monkeypatch.context() as disk:
         disk.setattr(FaissVectors, "save", full)
-        update = TantivyKeywords.update
-        disk.setattr(
-            TantivyKeywords,
-            "update",
-            lambda self, *change: (full_too if self._folder else lambda *c: update(self, *c))(
-                *change
-            ),
-        )
-        disk.setattr(TantivyKeywords, "changed", full_too)
+        disk.setattr(tantivy, "make_folder", full)
+        disk.setattr(tantivy, "_share", full_too)
         assert found(library, "river")[0] == ["a river"]
-        assert len(library.vectors.current()) == 3
+        assert library.vectors.current().chunk_set().size == 3
         with pytest.raises(LibraryError):
             library.sync()
     with open_library(shelf) as library:  # space has been made
@@ -185,7 +178,7 @@ def test_a_search_goes_on_where_the_disk_is_full(
 def test_what_the_system_says_is_put_into_our_words(tmp_path: Path) -> None:
     with (
         pytest.raises(LibraryError, match="cannot be used: No space left"),
-        media.in_our_words(tmp_path),
+        filesystem.in_our_words(tmp_path),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -197,11 +190,11 @@ def mounted(monkeypatch: pytest.MonkeyPatch, *mounts: tuple[str, str, str]) -> N
 
 def test_a_network_drive_is_named(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted(monkeypatch, ("/", "ext4", "rw"), (str(shelf.parent), "nfs4", "rw"))
-    assert media.network_drive(shelf) == "nfs4"
-    found = check_library(shelf, tokenize=Words(), passage_text=passage_text)
+    assert filesystem.network_drive(shelf) == "nfs4"
+    found = check_library(shelf, indexes())
     assert found.ok
     assert [finding.code for finding in found.findings] == ["network-drive"]
-    assert "nfs4" in found.findings[0].text
+    assert "nfs4" in finding_text(found.findings[0])
 
 
 @pytest.mark.parametrize(
@@ -221,7 +214,7 @@ def test_the_nearest_mount_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mounted(monkeypatch, *((point.format(tmp_path), *rest) for point, *rest in mounts))
-    assert media.network_drive(tmp_path / "library") == kind
+    assert filesystem.network_drive(tmp_path / "library") == kind
 
 
 def test_a_keyword_index_ahead_of_its_pointer_is_no_damage(
@@ -235,12 +228,12 @@ def test_a_keyword_index_ahead_of_its_pointer_is_no_damage(
         disk.setattr("localrag.library.indexes.tantivy._point", ended)
         with pytest.raises(LibraryError, match="cannot be used"):
             library.sync()
-    found_then = check_library(shelf, tokenize=Words(), passage_text=passage_text)
+    found_then = check_library(shelf, indexes())
     assert [(one.part, one.code) for one in found_then.findings] == [("keywords", "behind")]
     with open_library(shelf) as library:
         assert found(library, "river")[0] == ["a river"]
         library.sync()
-    assert not check_library(shelf, tokenize=Words(), passage_text=passage_text).findings
+    assert not check_library(shelf, indexes()).findings
 
 
 def test_where_mounts_cannot_be_listed_nothing_is_said(
@@ -252,5 +245,5 @@ def test_where_mounts_cannot_be_listed_nothing_is_said(
         raise PermissionError("/proc/mounts")
 
     monkeypatch.setattr(psutil, "disk_partitions", refuse)
-    assert media.without_modes(tmp_path) == ""
-    assert media.network_drive(tmp_path) == ""
+    assert filesystem.without_modes(tmp_path) == ""
+    assert filesystem.network_drive(tmp_path) == ""

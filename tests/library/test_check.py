@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 from fakes import HashEmbedder
-from library_fixtures import EMBEDDING, Words, add, document, found, open_library
+from library_fixtures import EMBEDDING, add, document, found, indexes, open_library, storage
 
-from localrag.documents.chunking import WindowChunker, passage_text
+from localrag.documents.chunking import WindowChunker
 from localrag.errors import LibraryDamagedError, LibraryNotFoundError, LocalragError
-from localrag.indexing import Indexer
-from localrag.library.checking import Inspection, check_library
+from localrag.indexing.indexer import Indexer
+from localrag.library.check import Inspection, check_library
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.library import Library
+from localrag.presentation.check import finding_text, repair_text
 
 TEXTS = {
     "ships.txt": "the old harbour holds many ships and one lighthouse by the sea",
@@ -36,9 +37,8 @@ def folder(tmp_path: Path) -> Path:
     return directory
 
 
-def check(directory: Path, **changes: object) -> Inspection:
-    arguments: dict[str, object] = {"tokenize": Words(), "passage_text": passage_text}
-    return check_library(directory, **(arguments | changes))  # type: ignore[arg-type]
+def check(directory: Path) -> Inspection:
+    return check_library(directory, indexes())
 
 
 def codes(inspection: Inspection) -> list[str]:
@@ -135,7 +135,7 @@ def test_damage_of_the_catalogue_is_named(folder: Path, damage: str) -> None:
     inspection = check(folder)
     assert not inspection.ok
     assert codes(inspection)[: len(expected)] == expected
-    assert all(finding.repair for finding in inspection.findings)
+    assert all(repair_text(finding) for finding in inspection.findings)
 
 
 @pytest.mark.parametrize("damage", DERIVABLE)
@@ -165,35 +165,31 @@ def test_an_index_of_sqlite_itself_is_mended(folder: Path) -> None:
                 connection.execute("REINDEX chunks_by_generation")
     inspection = check(folder)
     assert set(codes(inspection)) == {"catalogue:structure"}
-    assert all("rebuild" in finding.repair for finding in inspection.findings)
+    assert all("rebuild" in repair_text(finding, "en") for finding in inspection.findings)
     rebuild(folder)
     assert check(folder).findings == []
 
 
 def test_each_damage_of_the_vector_file_is_named(folder: Path) -> None:
-    path = folder / "vectors.faiss"
-    whole = path.read_bytes()
-    store = FaissVectors.load(path, 64)
-    stamp = store.stamp
-    store.remove([int(store.ids()[0])])
-    store.save(path)
+    at = storage(folder / "vectors.faiss")
+    whole, (text, other) = at.path.read_bytes(), HashEmbedder().embed_queries(["text", "other"])
+    store = FaissVectors()
+    store.open(at)
+    stamp, ids = store.stamp, sorted(store.verify([]).ids)
+    store.apply(ids[:1], [], stamp, at)
     assert codes(check(folder)) == ["vectors:ids"]
-    store.add([77], HashEmbedder().embed_queries(["foreign"]))
-    store.save(path)
+    store.apply((), [(77, text)], stamp, at)
     inspection = check(folder)
-    assert "1 passages of the catalogue are missing, 1 are not" in inspection.findings[0].text
-    path.write_bytes(whole)
-    store = FaissVectors.load(path, 64)
-    ids = sorted(store.ids().tolist())[:1]
-    store.remove(ids)
-    store.add(ids, HashEmbedder().embed_queries(["another text"]))
-    store.save(path)
+    said = finding_text(inspection.findings[0], "en")
+    assert "1 passages of the catalogue are missing, 1 are not" in said
+    store.apply([77], [(ids[0], other)], stamp, at)
     assert codes(check(folder)) == ["vectors:values"]
-    FaissVectors(8, stamp).save(path)
-    assert codes(check(folder)) == ["vectors:ids", "vectors:dimension"]
-    path.write_bytes(whole[:-20])
+    short = FaissVectors()
+    short.apply((), [(number, text[:8]) for number in ids], stamp, at)
+    assert codes(check(folder)) == ["vectors:values"]
+    at.path.write_bytes(whole[:-20])
     assert codes(check(folder)) == ["vectors:unreadable"]
-    path.unlink()
+    at.path.unlink()
     assert codes(check(folder)) == ["vectors:missing"]
     rebuild(folder)
     assert check(folder).findings == []
@@ -233,7 +229,7 @@ def test_an_index_that_is_behind_is_no_damage(folder: Path) -> None:
         inspection = check(folder)
     assert inspection.ok
     assert codes(inspection) == ["vectors:behind", "keywords:behind"]
-    assert "2 changes behind" in inspection.findings[0].text
+    assert "2 changes behind" in finding_text(inspection.findings[0], "en")
 
 
 def test_indexes_of_another_time_line_are_named(folder: Path) -> None:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from localrag.errors import LibraryError
-from localrag.library.media import CATALOGUE, in_our_words
-from localrag.messages import tr
+from localrag.errors import LibraryError, Reason
+from localrag.library.folder.filesystem import CATALOGUE, in_our_words
 from localrag.system import files
 
 VECTORS = "vectors.faiss"
@@ -28,6 +27,7 @@ POINTER = "index.json"
 KV_FOLDER = "kv"
 """What a language model made of passages; derived, and gone when a document goes."""
 
+JOURNAL = f"{CATALOGUE}-journal"
 LOCK = "write.lock"
 HOLDER = "write.lock.json"
 KEY = "seal.key"
@@ -36,7 +36,7 @@ KEY = "seal.key"
 INDEX_FOLDER = re.compile(r"bm25-[0-9a-f]{8}|reader-[0-9a-f]{8}")
 """Folders of the keyword index: those in use and older ones, and readers' of localrag 0.1."""
 
-_IN_PLACE = (CATALOGUE, *(f"{CATALOGUE}-{kind}" for kind in ("wal", "shm", "journal")), LOCK)
+_IN_PLACE = (CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", JOURNAL, LOCK)
 """Files that are written where they lie, so that another name of them would change too."""
 
 _PARTS = re.compile(
@@ -52,7 +52,6 @@ _FOLDERS = re.compile(f"{KEYWORDS}|{KV_FOLDER}")
 _ALL, _NONE = re.compile(".*", re.DOTALL), re.compile("(?!)")
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""Ends a journal of SQLite that names another file, which SQLite deletes when it recovers."""
 
 
 def enter(directory: Path) -> Path:
@@ -80,9 +79,10 @@ def _expect_our_own(directory: Path) -> None:
                 _look(directory, f"{name}/{lower}", _NONE, _NONE)
     for name in _IN_PLACE:
         if _names(directory / name) > 1:
-            wrong = tr("a file that has another name elsewhere (a hard link)")
+            wrong = Reason("a file that has another name elsewhere (a hard link)")
             raise _refused(directory, name, wrong)
-    _expect_harmless_journal(directory)
+    if names_other_files(directory / JOURNAL):
+        raise _refused(directory, JOURNAL, Reason("a journal that leads to another file"))
 
 
 def parts(directory: Path) -> list[Path]:
@@ -99,21 +99,24 @@ def sweep_parts(directory: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def clear_vectors(directory: Path) -> None:
+def clear_vectors(vectors: Path) -> None:
     """Delete the vector index; it follows from the catalogue."""
-    if files.is_plain_file(directory / VECTORS):
-        (directory / VECTORS).unlink(missing_ok=True)
+    if files.is_plain_file(vectors):
+        vectors.unlink(missing_ok=True)
 
 
-def clear_keywords(directory: Path) -> None:
-    """Delete the keyword index, and nothing else that may lie in its folder."""
-    keywords = directory / KEYWORDS
+def clear_keywords(keywords: Path) -> bool:
+    """Delete the keyword index, and nothing else that may lie in its folder.
+
+    False where some of it is still in use.
+    """
     if not files.is_real_folder(keywords):
-        return
+        return True
     (keywords / POINTER).unlink(missing_ok=True)
-    clear_index_folders(keywords)
-    sweep_parts(directory)
+    gone = clear_index_folders(keywords)
+    sweep_parts(keywords.parent)
     _remove_if_empty(keywords)
+    return gone
 
 
 def clear_index_folders(keywords: Path, keep: str = "") -> bool:
@@ -132,25 +135,23 @@ def clear_index_folders(keywords: Path, keep: str = "") -> bool:
     return gone
 
 
-def clear_states(directory: Path) -> bool:
-    """Delete the states of the language model; False where one is still in use."""
-    folder = directory / KV_FOLDER
-    if not files.is_real_folder(folder):
-        return True
-    gone = True
-    for path in _plain(folder, _STATES):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:
-            gone = False
-    _remove_if_empty(folder)
-    return gone
-
-
 def states(directory: Path) -> list[Path]:
     """The files of the language model's states."""
     folder = directory / KV_FOLDER
     return list(_plain(folder, _STATES)) if files.is_real_folder(folder) else []
+
+
+def clear_states(directory: Path) -> bool:
+    """Delete the states of the language model; False where one is still in use."""
+    gone = True
+    for path in states(directory):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            gone = False
+    if files.is_real_folder(directory / KV_FOLDER):
+        _remove_if_empty(directory / KV_FOLDER)
+    return gone
 
 
 def all_of_ours(directory: Path) -> Iterator[Path]:
@@ -218,16 +219,16 @@ def _look(
         if kind == "folder" and not known.fullmatch(name):
             found.append(name)
         elif kind and (kind != "file" or folders.fullmatch(name)):
-            raise _refused(directory, f"{below}/{name}".lstrip("/"), _KINDS[kind]())
+            raise _refused(directory, f"{below}/{name}".lstrip("/"), _KINDS[kind])
     return found
 
 
-_KINDS: dict[str, Callable[[], str]] = {
-    "file": lambda: tr("a file"),
-    "folder": lambda: tr("a folder"),
-    "link": lambda: tr("a link"),
-    "pipe": lambda: tr("a pipe or a socket"),
-    "device": lambda: tr("a device"),
+_KINDS = {
+    "file": Reason("a file"),
+    "folder": Reason("a folder"),
+    "link": Reason("a link"),
+    "pipe": Reason("a pipe or a socket"),
+    "device": Reason("a device"),
 }
 
 
@@ -253,20 +254,20 @@ def _names(path: Path) -> int:
         return 0
 
 
-def _expect_harmless_journal(directory: Path) -> None:
-    name = f"{CATALOGUE}-journal"
+def names_other_files(journal: Path) -> bool:
+    """Whether a journal of SQLite ends in the name of another file, as ours never do.
+
+    SQLite would play it back and then delete the file that it names, wherever that lies.
+    """
     try:
-        with files.open_plain(directory / name) as journal:
-            end = journal.seek(0, os.SEEK_END)
-            journal.seek(max(0, end - len(_SUPER_JOURNAL)))
-            named = journal.read() == _SUPER_JOURNAL
+        with files.open_plain(journal) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - len(_SUPER_JOURNAL)))
+            return file.read() == _SUPER_JOURNAL
     except FileNotFoundError:
-        return
-    if named:
-        raise _refused(directory, name, tr("a journal that leads to another file"))
+        return False
 
 
-def _refused(directory: Path, name: str, wrong: str) -> LibraryError:
+def _refused(directory: Path, name: str, wrong: Reason) -> LibraryError:
     return LibraryError(
         "In the library {directory}, {name} is {wrong}; localrag makes no such thing. The library "
         "came from elsewhere, or was changed.",

@@ -1,4 +1,4 @@
-"""A library as one file that travels: exported here, imported there, nothing embedded again.
+"""Export and import: a library as one file, taken over elsewhere without embedding again.
 
 The archive holds the catalogue and a manifest. The vectors and the keyword index follow from the
 catalogue within seconds, so nothing that a C++ library would have to parse is taken from others.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 import sqlite3
 import zipfile
@@ -21,21 +20,29 @@ from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from localrag import __version__
-from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryMismatchError,
+    Reason,
+    UsageError,
+)
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.guarded import connect
+from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.catalogue.reads import PURGE_DUE
-from localrag.library.catalogue.strangers import Stranger
-from localrag.library.checking import check_library
-from localrag.library.indexes.following import PassageText, Tokenize
-from localrag.library.library import KeywordEngine, Library
-from localrag.library.locking import OnWait, WriteLock
-from localrag.library.media import is_read_only
-from localrag.library.opening import CATALOGUE, identity, require_library
+from localrag.library.check import check_library
+from localrag.library.derived import Indexes
+from localrag.library.folder.filesystem import CATALOGUE, is_read_only
+from localrag.library.folder.locking import OnWait, WriteLock
+from localrag.library.folder.opening import require_library
+from localrag.library.library import Library
 from localrag.library.records import Counts, EmbeddingIdentity
-from localrag.messages import tr
 from localrag.system.files import create_file, new_file, scratch_folder
+from localrag.types import Finding
+
+ImportStage = Literal["checking", "indexing"]
+"""What an import does: look at the archive and copy it, then build the search indexes."""
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -71,12 +78,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return EmbeddingIdentity(self.embedding, self.embedding_name, self.dimension)
 
 
-def export_library(directory: Path, archive: Path) -> Manifest:
+def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     """Write the library in `directory` to the new file `archive`; writers may go on meanwhile.
 
-    What is exported is one committed state; nothing is written in `directory`. Raises
-    LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a file of that name
-    or no folder to write it to.
+    `version` is that of localrag. What is exported is one committed state; nothing is written in
+    `directory`. Raises LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a
+    file of that name or no folder to write it to.
     """
     if os.path.lexists(archive):
         raise _there_already(archive)
@@ -90,7 +97,7 @@ def export_library(directory: Path, archive: Path) -> Manifest:
     try:
         with scratch_folder() as scratch:
             counts, embedding = _snapshot(directory, scratch / CATALOGUE)
-            manifest = _manifest(scratch / CATALOGUE, counts, embedding)
+            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding)
             new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE))
     except FileExistsError:
         raise _there_already(archive) from None
@@ -132,7 +139,7 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
             transaction.drop_staging()
             transaction.forget_removals()
             transaction.forget_meta(PURGE_DUE)
-            found = transaction.counts(), identity(transaction)
+            found = transaction.counts(), transaction.embedding()
         copied.purge()
     finally:
         copied.close()
@@ -141,12 +148,14 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
     return found
 
 
-def _manifest(catalogue: Path, counts: Counts, embedding: EmbeddingIdentity) -> Manifest:
+def _manifest(
+    catalogue: Path, version: str, counts: Counts, embedding: EmbeddingIdentity
+) -> Manifest:
     with catalogue.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Manifest(
         format=1,
-        localrag=__version__,
+        localrag=version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         embedding=embedding.fingerprint,
         embedding_name=embedding.name,
@@ -162,16 +171,16 @@ def import_library(
     archive: Path,
     directory: Path,
     *,
-    tokenize: Tokenize,
-    passage_text: PassageText,
-    keyword_engine: KeywordEngine = "tantivy",
+    indexes: Indexes,
     on_wait: OnWait | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Callable[[ImportStage], None] = lambda _: None,
+    describe: Callable[[Finding], str] = lambda finding: f"{finding.part}: {finding.code}",
 ) -> Manifest:
     """Make the library of an archive in `directory`, which must hold no documents.
 
     The archive is taken for a stranger's: its names, sizes, hash, tables and values are checked,
-    and its rows are copied into a catalogue of our own. They become visible all at once.
+    and its rows are copied into a catalogue of our own. They become visible all at once. What its
+    check finds is put into words by `describe`.
     Raises LibraryDamagedError for what is not as an export wrote it, LibraryMismatchError for an
     archive of a newer localrag, LibraryError where there is a library already or no space.
     """
@@ -181,20 +190,18 @@ def import_library(
     empty = made or (directory.is_dir() and not any(directory.iterdir()))
     try:
         with zipfile.ZipFile(archive) as packed:
-            manifest = _read_manifest(packed, archive)
+            manifest = _read_manifest(packed)
             _need_space(directory, 3 * manifest.bytes)
             library = Library.open(
                 directory,
                 create=True,
                 embedding=manifest.identity if empty else None,
-                tokenize=tokenize,
-                passage_text=passage_text,
-                keyword_engine=keyword_engine,
+                indexes=indexes,
             )
             with library, library.writing(on_wait=on_wait):
-                tell(tr("Checking {name} ...", name=archive.name))
-                _fill(library, packed, manifest)
-                tell(tr("Building the search indexes ..."))
+                tell("checking")
+                _fill(library, packed, manifest, describe)
+                tell("indexing")
                 library.sync()
     except BaseException as error:
         if empty:
@@ -208,19 +215,12 @@ def import_library(
                 reason=error,
             ) from error
         raise
-    inspection = check_library(
-        directory,
-        tokenize=tokenize,
-        passage_text=passage_text,
-        keyword_engine=keyword_engine,
-    )
-    for finding in inspection.findings:
+    for finding in check_library(directory, indexes).findings:
         if finding.damage:
             raise LibraryError(
                 "The library was imported, and its check finds: {text}",
-                hint="{repair}",
-                text=finding.text,
-                repair=finding.repair,
+                hint="Run `localrag check` to see what is damaged and how to repair it.",
+                text=describe(finding),
             )
     return manifest
 
@@ -258,7 +258,12 @@ def _is_unused(catalogue: Path) -> bool:
         return False
 
 
-def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None:
+def _fill(
+    library: Library,
+    packed: zipfile.ZipFile,
+    manifest: Manifest,
+    describe: Callable[[Finding], str],
+) -> None:
     """Put the archive's rows into a library without documents; the caller may write."""
     directory = library.directory
     if library.counts().documents:
@@ -267,36 +272,37 @@ def _fill(library: Library, packed: zipfile.ZipFile, manifest: Manifest) -> None
             hint="Import into a folder of its own: --library NEW_FOLDER.",
             directory=directory,
         )
-    # Named like what belongs to a library: the next writer deletes what a kill leaves. Nobody
-    # can have laid a journal for that name beside it.
-    copy = directory / f"{CATALOGUE}.import.{secrets.token_hex(8)}.part"
-    catalogue = Catalogue(directory / CATALOGUE)
-    try:
-        _extract(packed, manifest, copy)
-        with closing(Stranger(copy)) as stranger:
-            if stranger.checked() != (manifest.identity, manifest.documents, manifest.chunks):
-                raise LibraryDamagedError(
-                    "The archive's manifest speaks of another library than lies beside it.",
-                    hint="Copy it again from where it was made, or export the library anew.",
-                )
-            with catalogue.write() as transaction:
-                stranger.copy_to(transaction)
-    finally:
-        catalogue.close()
-        copy.unlink(missing_ok=True)
+    with (
+        scratch_folder() as scratch,
+        closing(Catalogue(scratch / CATALOGUE)) as source,
+        closing(Catalogue(directory / CATALOGUE)) as target,
+    ):
+        _extract(packed, manifest, scratch / CATALOGUE)
+        try:
+            if source.needs_migration():
+                source.migrate()
+            with source.read() as snapshot:
+                wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
+        except LibraryDamagedError as error:
+            raise _damaged(packed.filename, Reason(error.message, **error.values)) from error
+        if wrong:
+            raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
+        with source.read() as snapshot, target.write() as transaction:
+            counts = snapshot.counts()
+            found = snapshot.embedding(), counts.documents, counts.chunks
+            if found != (manifest.identity, manifest.documents, manifest.chunks):
+                raise _damaged(packed.filename, Reason("its manifest is that of another library"))
+            transaction.copy_from(snapshot)
 
 
-def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
+def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(archive, tr("it holds other files than a library's"))
+        raise _damaged(packed.filename, Reason("it holds other files than a library's"))
     by_name = {info.filename: info for info in infos}
-    for info in infos:
-        known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        if not known or info.flag_bits & 1 or info.file_size > _most(info):
-            raise _damaged(archive, tr("it is packed in a way that localrag never does"))
-    if by_name[MANIFEST].file_size > _MANIFEST_LIMIT:
-        raise _damaged(archive, tr("it is packed in a way that localrag never does"))
+    if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
+        reason = Reason("it is packed in a way that localrag never does")
+        raise _damaged(packed.filename, reason)
     raw = packed.read(MANIFEST)
     try:
         version = msgspec.json.decode(raw, type=_Versioned).format
@@ -304,15 +310,15 @@ def _read_manifest(packed: zipfile.ZipFile, archive: Path) -> Manifest:
             raise LibraryMismatchError(
                 "{path} has format {found}; this localrag reads format {known}.",
                 hint="Update localrag, or export the library with this version.",
-                path=archive,
+                path=packed.filename,
                 found=version,
                 known=FORMAT,
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(archive, error) from error
+        raise _damaged(packed.filename, error) from error
     if manifest.bytes != by_name[CATALOGUE].file_size:
-        raise _damaged(archive, tr("its catalogue is not of the size that it says"))
+        raise _damaged(packed.filename, Reason("its catalogue is not of the size that it says"))
     return manifest
 
 
@@ -320,8 +326,10 @@ class _Versioned(msgspec.Struct):
     format: int
 
 
-def _most(info: zipfile.ZipInfo) -> int:
-    return _RATIO_LIMIT * info.compress_size + _PART
+def _is_packed_by_us(info: zipfile.ZipInfo) -> bool:
+    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    most = _RATIO_LIMIT * info.compress_size + _PART
+    return known and not info.flag_bits & 1 and info.file_size <= most
 
 
 def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
@@ -334,8 +342,11 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             digest.update(part)
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
-        name = Path(packed.filename or "")
-        raise _damaged(name, tr("its catalogue has not the SHA-256 that it says"))
+        raise _damaged(packed.filename, Reason("its catalogue has not the SHA-256 that it says"))
+    # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
+    with path.open("rb") as file:
+        if file.read(20)[18:] != b"\x01\x01":
+            raise _damaged(packed.filename, Reason("it is not written as an export writes it"))
 
 
 def _need_space(directory: Path, needed: int) -> None:
@@ -353,7 +364,7 @@ def _need_space(directory: Path, needed: int) -> None:
         )
 
 
-def _damaged(archive: Path, reason: object) -> LibraryDamagedError:
+def _damaged(archive: object, reason: object) -> LibraryDamagedError:
     return LibraryDamagedError(
         "{path} is no exported library, or is damaged: {reason}.",
         hint="Copy it again from where it was made, or export the library anew.",

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from localrag.errors import LibraryError, LocalragError
-from localrag.messages import tr
 
 CATALOGUE = "catalogue.sqlite"
 
@@ -76,36 +75,6 @@ def _mount(place: Path) -> tuple[str, str, bool]:
         name = mount.fstype.lower().removeprefix("fuse.")
         found = name, mount.fstype, "remote" in mount.opts.split(",")
     return found
-
-
-def modes_warning(directory: Path) -> tuple[str, str] | None:
-    """What to know about a library that everybody can read who has the drive; else None."""
-    kind = without_modes(directory)
-    if not kind:
-        return None
-    return (
-        tr(
-            "The library lies on a file system without owners ({kind}): everybody who can read "
-            "the drive can read the library.",
-            kind=kind,
-        ),
-        tr("Keep the drive to yourself, or encrypt it."),
-    )
-
-
-def network_warning(directory: Path) -> tuple[str, str] | None:
-    """What to know about a library on a network drive, and what to do; None on a local disk."""
-    kind = network_drive(directory)
-    if not kind:
-        return None
-    return (
-        tr(
-            "The library lies on a network drive ({kind}). SQLite keeps its files in order "
-            "there for one computer at a time: two that use the library at once can damage it.",
-            kind=kind,
-        ),
-        tr("Keep it on a disk of this computer, or use it from one computer at a time."),
-    )
 
 
 def not_writable(directory: Path) -> LibraryError:

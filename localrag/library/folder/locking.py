@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from localrag.errors import LibraryLockedError
-from localrag.library.gate import HOLDER, LOCK
-from localrag.library.media import in_our_words, is_read_only, not_writable
+from localrag.library.folder.filesystem import in_our_words, is_read_only, not_writable
+from localrag.library.folder.gate import HOLDER, LOCK
 from localrag.system.files import create_file, give_to_owner, open_plain, replace_file
 
 
@@ -34,6 +34,9 @@ class Holder:
 
 
 UNKNOWN = Holder(0, "?", "?", "?")
+
+PATIENCE = 10.0
+"""Seconds that a writer waits for another before it gives up, where the caller says nothing."""
 
 GRACE = 0.5
 """Seconds in which a reader who saves an index for a moment is not taken for a writer."""
@@ -121,11 +124,9 @@ class WriteLock:
         """Who the side file names, or None; it speaks the truth while the lock is held."""
         try:
             with open_plain(self._holder) as file:
-                found = Holder(**json.loads(file.read(_HOLDER_LIMIT)))
-        except (OSError, ValueError, TypeError, RecursionError):
+                return msgspec.json.decode(file.read(_HOLDER_LIMIT), type=Holder)
+        except (OSError, ValueError, RecursionError):
             return None
-        kinds = [type(value) for value in astuple(found)]
-        return found if kinds == [int, str, str, str] else None
 
     def current_holder(self) -> Holder | None:
         """Who is writing now, or None."""
@@ -147,7 +148,7 @@ class WriteLock:
             " ".join([Path(sys.argv[0]).name, *sys.argv[1:3]])[:200],
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        content = json.dumps(asdict(holder)).encode("ascii")
+        content = msgspec.json.encode(holder)
         # Not forced to disk: nobody needs it after a power cut.
         replace_file(self._holder, lambda file: file.write(content), durable=False)
 

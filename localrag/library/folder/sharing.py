@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from localrag.errors import LibraryError, UsageError
-from localrag.library import gate
-from localrag.library.locking import WriteLock
-from localrag.library.media import in_our_words
-from localrag.library.opening import PATIENCE, require_library
+from localrag.library.folder import gate
+from localrag.library.folder.filesystem import in_our_words
+from localrag.library.folder.locking import PATIENCE, WriteLock
+from localrag.library.folder.opening import require_library
 from localrag.system import seals
 from localrag.system.files import create_file
 from localrag.system.seals import Seal
@@ -111,8 +111,8 @@ def _close(directory: Path) -> None:
 
 def _begin_anew(directory: Path) -> None:
     """Delete what another key has sealed: the next search makes it anew."""
-    gate.clear_vectors(directory)
-    gate.clear_keywords(directory)
+    gate.clear_vectors(directory / gate.VECTORS)
+    gate.clear_keywords(directory / gate.KEYWORDS)
     gate.clear_states(directory)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,8 +17,7 @@ from localrag.library.catalogue.checksums import (
     sources_checksum,
 )
 from localrag.library.catalogue.reads import SETTINGS, Snapshot
-from localrag.library.findings import Finding, repair_by_rebuild, repair_from_backup
-from localrag.messages import tr
+from localrag.types import Finding
 
 FOREIGN = "foreign"
 """The code of a finding that an import leaves behind."""
@@ -53,12 +53,8 @@ def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
         if faults and not _OF_AN_INDEX.match(faults[-1]):
             break  # pages that refer to each other in a ring would be looked at for ever
     for fault in faults:
-        yield Finding(
-            "catalogue",
-            "structure",
-            tr("catalogue.sqlite is damaged: {reason}.", reason=" ".join(fault.split())),
-            repair_by_rebuild() if _OF_AN_INDEX.match(fault) else repair_from_backup(),
-        )
+        mendable = bool(_OF_AN_INDEX.match(fault))
+        yield _found("structure", reason=" ".join(fault.split()), mendable=mendable)
     if faults:
         return
     yield from _dangling(sql)
@@ -67,44 +63,24 @@ def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _values(snapshot)
 
 
+def _found(code: str, **values: object) -> Finding:
+    return Finding("catalogue", code, values)
+
+
 def _dangling(sql: sqlite3.Connection) -> Iterator[Finding]:
-    counts: dict[tuple[str, str], int] = {}
-    for table, _, parent, _ in sql.execute("PRAGMA foreign_key_check"):
-        counts[table, parent] = counts.get((table, parent), 0) + 1
-    for (table, parent), count in counts.items():
-        yield Finding(
-            "catalogue",
-            "dangling",
-            tr(
-                "catalogue.sqlite: {count} rows of {table} belong to nothing in {parent}.",
-                count=count,
-                table=table,
-                parent=parent,
-            ),
-            repair_by_rebuild(),
-        )
+    rows = sql.execute("PRAGMA foreign_key_check")
+    for (table, parent), count in Counter((row[0], row[2]) for row in rows).items():
+        yield _found("dangling", count=count, table=table, parent=parent)
 
 
 def _settings(snapshot: Snapshot) -> Iterator[Finding]:
-    found = {}
-    for key, value in snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"):
-        found[key] = value
+    found = dict(snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"))
     wrong = [key for key in _REQUIRED if key not in found]
     wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
     for key in wrong:
-        yield Finding(
-            "catalogue",
-            "settings",
-            tr("catalogue.sqlite does not say what it must of “{key}”.", key=key),
-            repair_from_backup(),
-        )
+        yield _found("settings", key=key)
     for key in (key for key in found if key not in SETTINGS):
-        yield Finding(
-            "catalogue",
-            FOREIGN,
-            tr("catalogue.sqlite holds a setting that is not localrag's: “{key}”.", key=key),
-            tr("Take it over by `localrag export` and `localrag import`, which leave it behind."),
-        )
+        yield _found(FOREIGN, key=key)
 
 
 def _values(snapshot: Snapshot) -> Iterator[Finding]:
@@ -122,12 +98,7 @@ def _values(snapshot: Snapshot) -> Iterator[Finding]:
             packed = np.frombuffer(b"".join(vectors), dtype=np.uint8)
             count += packed.size % 2 or int((~np.isfinite(packed.view("<f2"))).sum())
     if count:
-        yield Finding(
-            "catalogue",
-            "values",
-            tr("catalogue.sqlite holds {count} values that cannot have been stored.", count=count),
-            repair_from_backup(),
-        )
+        yield _found("values", count=count)
 
 
 def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:
@@ -139,36 +110,13 @@ def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:
     for number, document_id, path, content, passages, sources in rows:
         name = path if path is not None else str(document_id)
         if path is None:
-            yield Finding(
-                "catalogue",
-                "no-source",
-                tr(
-                    "The document {name} belongs to no file any more, and is not shown.",
-                    name=name,
-                ),
-                tr("Add its file again with `localrag add`."),
-            )
+            yield _found("no-source", name=name)
         if content_checksum(sql, number) != content:
-            yield Finding(
-                "catalogue",
-                "content",
-                tr("{name}: what is stored of its text is not what was stored.", name=name),
-                tr("Take it out with `localrag remove`, then add the file again."),
-            )
+            yield _found("content", name=name)
         if path is not None and sources_checksum(sql, number) != sources:
-            yield Finding(
-                "catalogue",
-                "sources",
-                tr("{name}: the files it was added from are not those stored.", name=name),
-                tr("Take it out with `localrag remove`, then add the file again."),
-            )
+            yield _found("sources", name=name)
         if not _passages_are_sound(sql, number, passages):
-            yield Finding(
-                "catalogue",
-                "passages",
-                tr("{name}: its passages or vectors are not what was stored.", name=name),
-                tr("Run `localrag rebuild`, which cuts and embeds everything anew."),
-            )
+            yield _found("passages", name=name)
 
 
 def passages_are_sound(sql: sqlite3.Connection) -> bool:

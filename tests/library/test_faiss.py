@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from library_fixtures import storage
 
-from localrag.library.indexes.faiss import DamagedIndexError, FaissVectors, read_stamp
-from localrag.system.seals import own_seal
+from localrag.library.folder.sealing import DamagedIndexError
+from localrag.library.indexes.faiss import FaissVectors
 
 
 def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
@@ -18,8 +19,8 @@ def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
 
 
 def filled(count: int = 50) -> tuple[FaissVectors, np.ndarray]:
-    store, vectors = FaissVectors(16), unit_vectors(count)
-    store.add([(1 << 62) + 3 * n for n in range(count)], vectors)
+    store, vectors = FaissVectors(), unit_vectors(count)
+    store.apply((), (((1 << 62) + 3 * n, one) for n, one in enumerate(vectors)), ("epoch", 1))
     return store, vectors
 
 
@@ -36,61 +37,64 @@ def test_more_wanted_than_there_are() -> None:
     store, vectors = filled(3)
     assert len(store.search(vectors[0], 10)) == 3
     assert store.search(vectors[0], 0) == []
-    assert FaissVectors(16).search(vectors[0], 3) == []
+    assert FaissVectors().search(vectors[0], 3) == []
 
 
 def test_ties_go_to_the_smaller_id_whatever_the_order_and_k() -> None:
     same = np.repeat(unit_vectors(1), 40, axis=0)
     ids = [int(n) for n in np.random.default_rng(1).permutation(40)]
-    store = FaissVectors(16)
-    store.add(ids, same)
+    store = FaissVectors()
+    store.apply((), zip(ids, same, strict=True), ("epoch", 1))
     for k in (1, 7, 40):
         assert [hit.chunk_id for hit in store.search(same[0], k)] == list(range(k))
 
 
-def test_remove_and_replace() -> None:
-    store, vectors = filled(10)
-    store.remove([1 << 62, 12345])
-    assert len(store) == 9
-    best = store.search(vectors[0], 10)
-    assert 1 << 62 not in [hit.chunk_id for hit in best]
-    store.add([(1 << 62) + 3], vectors[:1])
-    assert len(store) == 9
-    assert store.search(vectors[0], 1)[0].chunk_id == (1 << 62) + 3
-
-
 def test_wrong_shape_names_both() -> None:
     with pytest.raises(ValueError, match=r"\(2, 16\), was: \(2, 8\)"):
-        FaissVectors(16).add([1, 2], np.zeros((2, 8), dtype=np.float32))
+        filled()[0].apply((), [(n, np.zeros(8, dtype=np.float32)) for n in (1, 2)], ("epoch", 2))
 
 
-def test_saved_and_loaded_with_its_stamp(tmp_path: Path) -> None:
-    store, vectors = filled()
-    store.stamp = ("epoch", 7)
-    path = tmp_path / "vectors.faiss"
-    store.save(path)
-    assert [p.name for p in tmp_path.iterdir()] == ["vectors.faiss"]
-    again = FaissVectors.load(path, 16)
-    assert again.stamp == ("epoch", 7) == read_stamp(path, own_seal())
-    assert again.search(vectors[3], 9) == store.search(vectors[3], 9)
-    again.add([5], vectors[:1])
-    assert len(again) == len(store) + 1
-
-
-def test_faiss_itself_reads_the_file(tmp_path: Path) -> None:
+def test_it_is_one_file_that_faiss_itself_reads(tmp_path: Path) -> None:
     import faiss
 
-    store, _ = filled()
-    store.save(tmp_path / "v")
-    assert faiss.read_index(str(tmp_path / "v")).ntotal == 50
+    store, vectors = filled()
+    at = storage(tmp_path / "vectors.faiss")
+    store.apply((), [], ("epoch", 7), at)
+    assert [p.name for p in tmp_path.iterdir()] == ["vectors.faiss"]
+    assert faiss.read_index(str(at.path)).ntotal == 50
+    again = FaissVectors()
+    again.open(at)
+    assert again.stamp == ("epoch", 7) == again.saved(at)
+    assert again.search(vectors[3], 9) == store.search(vectors[3], 9)
+
+
+def test_an_index_without_vectors_is_a_file_too(tmp_path: Path) -> None:
+    at = storage(tmp_path / "v")
+    store, vectors = filled(1)
+    store.apply([1 << 62], [], ("epoch", 2), at)
+    again = FaissVectors()
+    again.open(at)
+    assert (len(again), again.stamp) == (0, ("epoch", 2))
+    again.apply((), [(5, vectors[0])], ("epoch", 3))
+    assert [hit.chunk_id for hit in again.search(vectors[0], 1)] == [5]
+
+
+def test_an_older_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, vectors = filled()
+    at = storage(tmp_path / "v")
+    store.save(at)
+    store.apply((), [(1, vectors[0])], ("epoch", 2))
+    monkeypatch.setattr("faiss.deserialize_index", None)
+    store.open(at)
+    assert len(store) == 51
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign", "trailer"])
 def test_damage_is_noticed(tmp_path: Path, damage: str) -> None:
     store, _ = filled()
-    path = tmp_path / "v"
-    store.save(path)
-    content = bytearray(path.read_bytes())
+    at = storage(tmp_path / "v")
+    store.save(at)
+    content = bytearray(at.path.read_bytes())
     if damage == "cut":
         content = content[: len(content) // 2]
     elif damage == "flip":
@@ -101,34 +105,26 @@ def test_damage_is_noticed(tmp_path: Path, damage: str) -> None:
         content = content[:-1]
     else:
         content = bytearray(b'{"format": "other"}')
-    path.write_bytes(content)
+    at.path.write_bytes(content)
     with pytest.raises(DamagedIndexError):
-        FaissVectors.load(path, 16)
-
-
-def test_another_dimension_is_noticed(tmp_path: Path) -> None:
-    store, _ = filled()
-    store.save(tmp_path / "v")
-    with pytest.raises(DamagedIndexError, match="dimension 16, expected 32"):
-        FaissVectors.load(tmp_path / "v", 32)
+        FaissVectors().open(at)
 
 
 def test_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, vectors = filled()
-    path = tmp_path / "v"
-    store.save(path)
-    before = path.read_bytes()
+    at = storage(tmp_path / "v")
+    store.save(at)
+    before = at.path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    store.add([1], vectors[:1])
     with pytest.raises(OSError, match="disk full"):
-        store.save(path)
-    assert path.read_bytes() == before
+        store.apply((), [(1, vectors[0])], ("epoch", 2), at)
+    assert at.path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["v"]
 
 
 def test_importing_the_room_imports_no_heavy_library() -> None:
     code = (
-        "import sys, localrag.library.library; "
+        "import sys, localrag.factory; "
         "print([m for m in ('faiss', 'tantivy', 'rank_bm25', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,16 +19,15 @@ from typing import Any
 import pytest
 from library_fixtures import (
     EMBEDDER,
-    Words,
     add,
     bytes_on_disk,
     document,
     found,
+    indexes,
     open_library,
     write_protected,
 )
 
-from localrag.documents.chunking import passage_text
 from localrag.errors import (
     LibraryDamagedError,
     LibraryError,
@@ -37,18 +36,19 @@ from localrag.errors import (
     LocalragError,
     UsageError,
 )
-from localrag.library import travelling
-from localrag.library.catalogue import strangers
+from localrag.library import transfer
+from localrag.library.catalogue import writes
 from localrag.library.catalogue.migrations import migrate
-from localrag.library.checking import check_library
-from localrag.library.travelling import export_library, import_library
+from localrag.library.check import check_library
+from localrag.library.transfer import export_library, import_library
+from localrag.presentation.check import finding_text
 from localrag.system import files
 
 QUESTIONS = ("green tea in spring", "the quick fox", "茶叶 春天", "nothing of this")
 
 
 def bring(archive: Path, directory: Path, **more: Any) -> Any:
-    return import_library(archive, directory, tokenize=Words(), passage_text=passage_text, **more)
+    return import_library(archive, directory, indexes=indexes(), describe=finding_text, **more)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def library(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def archive(library: Path, tmp_path: Path) -> Path:
-    export_library(library, tmp_path / "library.zip")
+    export_library(library, tmp_path / "library.zip", "0")
     return tmp_path / "library.zip"
 
 
@@ -96,9 +96,7 @@ def test_what_comes_out_answers_as_what_went_in(
     assert len(EMBEDDER.calls) == calls
     assert (manifest.documents, manifest.embedding_name) == (3, "hash")
     assert answers(tmp_path / "there" / "library") == answers(library)
-    checked = check_library(
-        tmp_path / "there" / "library", tokenize=Words(), passage_text=passage_text
-    )
+    checked = check_library(tmp_path / "there" / "library", indexes())
     assert checked.findings == []
 
 
@@ -108,7 +106,7 @@ def test_it_can_be_added_to_and_exported_again(archive: Path, tmp_path: Path) ->
         add(one, document("a new harbour", source="/c/new.txt"))
         assert found(one, "harbour")[1]
         one.remove(sources=["/b/fox.txt"])
-    export_library(tmp_path / "there", tmp_path / "again.zip")
+    export_library(tmp_path / "there", tmp_path / "again.zip", "0")
     bring(tmp_path / "again.zip", tmp_path / "elsewhere")
     assert answers(tmp_path / "elsewhere") == answers(tmp_path / "there")
 
@@ -131,7 +129,7 @@ def test_what_was_removed_or_is_derived_does_not_travel(library: Path, tmp_path:
         )
     raw.close()
     assert b"foxes sleep" in bytes_on_disk(library)
-    export_library(library, tmp_path / "x.zip")
+    export_library(library, tmp_path / "x.zip", "0")
     with zipfile.ZipFile(tmp_path / "x.zip") as packed:
         assert sorted(packed.namelist()) == ["catalogue.sqlite", "manifest.json"]
         catalogue = packed.read("catalogue.sqlite")
@@ -168,7 +166,7 @@ def test_while_somebody_writes_one_state_travels(library: Path, tmp_path: Path) 
     writer.start()
     try:
         for number in range(3):
-            export_library(library, tmp_path / f"{number}.zip")
+            export_library(library, tmp_path / f"{number}.zip", "0")
     finally:
         done.set()
         writer.join()
@@ -183,7 +181,7 @@ def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:
             row[0] for row in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
     fresh.close()
-    assert set(strangers.TABLES) | set(strangers.LEFT) == tables
+    assert set(writes.COPIED) | set(writes.LEFT_BEHIND) == tables
 
 
 def test_an_export_of_an_older_version(library: Path, archive: Path, tmp_path: Path) -> None:
@@ -239,7 +237,7 @@ def refused(archive: Path, directory: Path) -> str:
         ("CREATE INDEX i ON documents(title)", "its tables are not those"),
         ("DROP INDEX chunks_by_generation", "its tables are not those"),
         ("PRAGMA application_id = 7", "a database of another program"),
-        ("PRAGMA user_version = 0", "a database of another program"),
+        ("PRAGMA user_version = 0", "its tables are not those"),
         ("PRAGMA user_version = 99", "has schema 99"),
         ("PRAGMA journal_mode = WAL", "not written as an export writes it"),
         ("UPDATE blocks SET text = 'other'", "what is stored of its text is not what was stored"),
@@ -284,7 +282,7 @@ def test_values_that_no_document_has_though_the_checksums_fit(
             store_checksums(catalogue, number)
 
     said = refused(altered(archive, tmp_path / "x.zip", alter), tmp_path / "there")
-    assert "cannot be taken over" in said
+    assert "is no exported library, or is damaged" in said
 
 
 def test_settings_in_it_are_not_taken_over(archive: Path, tmp_path: Path) -> None:
@@ -394,12 +392,12 @@ def test_other_peoples_folders_are_left_alone(archive: Path, tmp_path: Path) -> 
 def test_exports_overwrite_nothing(library: Path, archive: Path, tmp_path: Path) -> None:
     before = archive.read_bytes()
     with pytest.raises(UsageError, match="already"):
-        export_library(library, archive)
+        export_library(library, archive, "0")
     assert archive.read_bytes() == before
     with pytest.raises(LibraryNotFoundError):
-        export_library(tmp_path / "none", tmp_path / "y.zip")
+        export_library(tmp_path / "none", tmp_path / "y.zip", "0")
     with pytest.raises(UsageError, match=r"no folder .*no folder\."):
-        export_library(library, tmp_path / "no folder" / "y.zip")
+        export_library(library, tmp_path / "no folder" / "y.zip", "0")
     with pytest.raises(UsageError, match="no file"):
         bring(tmp_path / "y.zip", tmp_path / "there")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["library", "library.zip"]
@@ -409,15 +407,15 @@ class Cut(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("where", ["_extract", "Stranger"])
+@pytest.mark.parametrize("where", ["_extract", "catalogue_findings"])
 def test_an_import_that_was_cut_off_is_completed_by_the_next(
     library: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     def cut(*_: Any) -> None:
         raise Cut
 
-    monkeypatch.setattr(travelling, where, cut)
-    monkeypatch.setattr(travelling, "_unmake", lambda *_, **__: None)  # nor does a kill
+    monkeypatch.setattr(transfer, where, cut)
+    monkeypatch.setattr(transfer, "_unmake", lambda *_, **__: None)  # nor does a kill
     with pytest.raises(Cut):
         bring(archive, tmp_path / "there")
     monkeypatch.undo()
@@ -437,7 +435,7 @@ def test_a_damaged_library_is_not_exported(library: Path, tmp_path: Path) -> Non
     path = library / "catalogue.sqlite"
     path.write_bytes(path.read_bytes()[: 4096 * 3])
     with pytest.raises(LibraryDamagedError):
-        export_library(library, tmp_path / "x.zip")
+        export_library(library, tmp_path / "x.zip", "0")
     assert not (tmp_path / "x.zip").exists()
 
 
@@ -446,7 +444,7 @@ def test_an_export_deletes_no_folder_of_somebody_else(library: Path, tmp_path: P
     for letter in mine:
         letter.parent.mkdir()
         letter.write_text("mine")
-    export_library(library, tmp_path / "x.zip")
+    export_library(library, tmp_path / "x.zip", "0")
     assert [letter.read_text() for letter in mine] == ["mine", "mine"]
     names = [".x.zip.old", "library", "x.zip", "x.zip.part"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
@@ -456,11 +454,11 @@ KILLED_EXPORT = """
 import os, sys
 from pathlib import Path
 from localrag.system import files
-from localrag.library import travelling
+from localrag.library import transfer
 files._scratch_place = lambda: Path(sys.argv[3])
-pack = travelling._pack
-travelling._pack = lambda *arguments: (pack(*arguments), os._exit(9))
-travelling.export_library(Path(sys.argv[1]), Path(sys.argv[2]))
+pack = transfer._pack
+transfer._pack = lambda *arguments: (pack(*arguments), os._exit(9))
+transfer.export_library(Path(sys.argv[1]), Path(sys.argv[2]), "0")
 """
 
 
@@ -476,7 +474,7 @@ def test_a_killed_export_leaves_nothing(
     assert list(out.iterdir()) == []
     assert [path.name for path in scratch.rglob("catalogue.sqlite")] == ["catalogue.sqlite"]
     monkeypatch.setattr(files, "_scratch_place", lambda: scratch)
-    export_library(library, out / "x.zip")
+    export_library(library, out / "x.zip", "0")
     assert [path.name for path in out.iterdir()] == ["x.zip"]
     assert list(scratch.iterdir()) == []
 
@@ -490,16 +488,16 @@ def test_of_two_exports_to_one_name_the_first_stays(
 
     if not links:
         monkeypatch.setattr(os, "link", unable)
-    export_library(library, tmp_path / "before.zip")
-    true, other = travelling._manifest, tmp_path / "x.zip"
+    export_library(library, tmp_path / "before.zip", "0")
+    true, other = transfer._manifest, tmp_path / "x.zip"
 
     def meanwhile(*arguments: Any) -> Any:
         other.write_bytes(b"of the other export")
         return true(*arguments)
 
-    monkeypatch.setattr(travelling, "_manifest", meanwhile)
+    monkeypatch.setattr(transfer, "_manifest", meanwhile)
     with pytest.raises(UsageError, match="already"):
-        export_library(library, other)
+        export_library(library, other, "0")
     assert other.read_bytes() == b"of the other export"
     names = ["before.zip", "library", "x.zip"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
@@ -515,7 +513,7 @@ def test_a_failed_export_leaves_nothing(
 
     monkeypatch.setattr(zipfile.ZipFile, "write", full)
     with pytest.raises(LibraryError, match=r"cannot be exported .*No space left"):
-        export_library(library, tmp_path / "x.zip")
+        export_library(library, tmp_path / "x.zip", "0")
     assert [path.name for path in tmp_path.iterdir()] == ["library"]
 
 
@@ -537,7 +535,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Any]) -> No
         meanwhile()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(travelling, "_extract", full)
+    monkeypatch.setattr(transfer, "_extract", full)
 
 
 def test_who_waits_to_write_keeps_the_library(
@@ -590,7 +588,7 @@ def test_what_is_complete_stays_though_its_indexes_fail(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as disk:
-        disk.setattr(travelling.Library, "sync", full)
+        disk.setattr(transfer.Library, "sync", full)
         with pytest.raises(LibraryError, match="cannot go on"):
             bring(archive, tmp_path / "there")
     assert answers(tmp_path / "there") == answers(library)
@@ -615,7 +613,7 @@ def state(directory: Path) -> dict[Path, tuple[int, bytes]]:
 
 def test_a_library_that_can_only_be_read_travels(protected: Path, tmp_path: Path) -> None:
     before = state(protected)
-    export_library(protected, tmp_path / "x.zip")
+    export_library(protected, tmp_path / "x.zip", "0")
     assert state(protected) == before
     bring(tmp_path / "x.zip", tmp_path / "there")
     assert answers(tmp_path / "there") == answers(protected)
@@ -629,7 +627,7 @@ def test_a_library_of_an_older_version_is_exported_and_left_alone(
         raw.execute("DROP TABLE origins")
         raw.execute("PRAGMA user_version = 1")
     raw.close()
-    export_library(library, tmp_path / "x.zip")
+    export_library(library, tmp_path / "x.zip", "0")
     with sqlite3.connect(library / "catalogue.sqlite") as raw:
         assert raw.execute("PRAGMA user_version").fetchone() == (1,)
     raw.close()
@@ -640,9 +638,9 @@ def test_a_library_of_an_older_version_is_exported_and_left_alone(
 EXPORT = """
 import os, sys
 from pathlib import Path
-from localrag.library.travelling import export_library
+from localrag.library.transfer import export_library
 assert not os.access(sys.argv[1], os.W_OK), "this medium can be written"
-print(export_library(Path(sys.argv[1]), Path(sys.argv[2])).documents)
+print(export_library(Path(sys.argv[1]), Path(sys.argv[2]), "0").documents)
 """
 
 

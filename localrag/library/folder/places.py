@@ -18,9 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from localrag.library.locking import WriteLock
-from localrag.library.records import Stamp
-from localrag.library.sharing import seal_of
+from localrag.library.folder.locking import WriteLock
+from localrag.library.folder.sharing import seal_of
 from localrag.system.files import delete_tree, make_folder
 from localrag.system.seals import Seal
 
@@ -57,9 +56,9 @@ class Places:
         self.of_others = not read_only and not self.kept_in_library
         self._cache: Place | None = None
 
-    def of(self, found: Callable[[Path, Seal], Stamp | None], name: str, wanted: Stamp) -> Place:
-        """The place of the index `name`; `found` says to which state one on disk was built."""
-        if self.kept_in_library or found(self.library.folder / name, self.seal) == wanted:
+    def of(self, is_current: Callable[[Place], bool]) -> Place:
+        """The place of an index; `is_current` says whether it is up to date in one."""
+        if self.kept_in_library or is_current(self.library):
             return self.library
         if self._cache is None:
             folder = _cache_folder(self.library.folder)

@@ -1,0 +1,222 @@
+"""A derived index as a library uses it: brought up to the catalogue before each search.
+
+It is saved by whoever may write at that moment. A reader who finds it behind while another
+process writes catches up in memory and leaves the files alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal
+
+from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.reads import Snapshot
+from localrag.library.folder.filesystem import in_our_words
+from localrag.library.folder.gate import KEYWORDS, VECTORS, folder_size
+from localrag.library.folder.places import Place, Places
+from localrag.library.folder.sealing import DamagedIndexError
+from localrag.library.indexes.base import (
+    DerivedIndex,
+    KeywordIndex,
+    Query,
+    Search,
+    Storage,
+    Terms,
+    Vector,
+)
+from localrag.library.records import ChunkIds, DerivedStatus, Stamp
+from localrag.types import Chunk, Hit
+
+ATTEMPTS = 3
+"""Tries at opening files that a writer may be replacing at the same time."""
+
+Check = Callable[[Snapshot], None]
+"""Raises where the library has changed so that this reader must not go on."""
+
+Note = Callable[[Path], None]
+"""Told which derived index was damaged, or not made here, and is built anew."""
+
+Entries = Callable[[Snapshot, int], Iterable[tuple[int, Query]]]
+"""What an index holds of the chunks that came after a generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """What a library is searched with: makers of empty indexes, and how a chunk becomes terms."""
+
+    vectors: Callable[[], DerivedIndex[Vector]]
+    keywords: Callable[[], KeywordIndex]
+    tokenize: Callable[[str], list[str]]
+    passage_text: Callable[[Chunk], str]
+    """What of a chunk is searched: its text, and the headings above it."""
+
+    @property
+    def legs(self) -> tuple[Leg[Vector], Leg[Terms]]:
+        """Both, as far as they are alike."""
+        return (
+            Leg("vectors", VECTORS, self.vectors, Snapshot.embeddings_since),
+            Leg("keywords", KEYWORDS, self.keywords, self._terms),
+        )
+
+    def _terms(self, snapshot: Snapshot, generation: int) -> Iterator[tuple[int, Terms]]:
+        for chunk in snapshot.chunks_since(generation):
+            yield chunk.id, self.tokenize(self.passage_text(chunk))
+
+
+@dataclass(frozen=True, slots=True)
+class Leg(Generic[Query]):
+    """An index, the name under which it lies in a folder, and what it holds of a catalogue."""
+
+    part: Literal["vectors", "keywords"]
+    name: str
+    make: Callable[[], DerivedIndex[Query]]
+    entries: Entries[Query]
+
+
+class Derived(Generic[Query]):
+    """One derived index of a library."""
+
+    def __init__(
+        self, leg: Leg[Query], catalogue: Catalogue, places: Places, check: Check, note: Note
+    ) -> None:
+        self._leg = leg
+        self._catalogue = catalogue
+        self._places = places
+        self._check = check
+        self._note = note
+        self._index = leg.make()
+        self._guard = threading.RLock()
+
+    def search(self, query: Query, k: int) -> list[Hit]:
+        """The k best of all, best first; ties by id."""
+        return self.current().search(query, k)
+
+    def within(self, allowed: ChunkIds) -> Search[Query]:
+        """The same index, of which only chunks with these ids can be found."""
+        return _Within(self, allowed)
+
+    def current(self, *, keep: bool = False) -> DerivedIndex[Query]:
+        """The index as of now; also what a caller runs early to open it in another thread.
+
+        With `keep`, raises LibraryError where it cannot be saved. A search goes on without.
+        """
+        with self._guard, in_our_words(self._places.library.folder):
+            with self._catalogue.read() as snapshot:
+                self._check(snapshot)
+                stamp = snapshot.stamp()
+                if snapshot.base(self._index.stamp) is None:
+                    self._index = self._leg.make()  # what lies on disk may be newer
+            place, at = self._at(stamp)
+            keep = keep and self._index.persistent and place is self._places.library
+            if self._index.stamp != stamp or (keep and self._index.saved(at) != stamp):
+                self._advance(place, at, keep)
+            return self._index
+
+    def forget(self) -> None:
+        """Drop what is in memory; the next use opens the files again."""
+        with self._guard:
+            self._index = self._leg.make()
+
+    def status(self, stamp: Stamp) -> DerivedStatus:
+        """What lies on disk, compared with that state of the catalogue."""
+        _, at = self._at(stamp)
+        saved = self._index.saved(at)
+        behind = stamp[1] - saved[1] if saved and saved[0] == stamp[0] else stamp[1]
+        size = folder_size(at.path) if at.path.is_dir() else at.path.stat().st_size if saved else 0
+        return DerivedStatus(self._leg.name, saved is not None, behind, size)
+
+    def erase(self, but: Stamp | None = None) -> bool:
+        """Delete it from the library's folder, unless it is of the state `but`.
+
+        False where some of it is in use. The caller may write.
+        """
+        return self._index.erase(self._storage(self._places.library), but)
+
+    def _storage(self, place: Place) -> Storage:
+        return Storage(place.folder / self._leg.name, place.seal)
+
+    def _at(self, stamp: Stamp) -> tuple[Place, Storage]:
+        def is_current(place: Place) -> bool:
+            return self._index.saved(self._storage(place)) == stamp
+
+        place = self._places.of(is_current)
+        return place, self._storage(place)
+
+    def _advance(self, place: Place, at: Storage, keep: bool) -> None:
+        """Open the files, and bring them up to date: on disk if we may, else in memory."""
+        if self._open(at, 1) and self._is_current(at):
+            return  # as most often: no lock is needed to read
+        free = place.if_free() if self._index.persistent else nullcontext(False)
+        with free as mine:
+            # The files before the state they are compared with: they cannot be ahead of it then.
+            # Under the lock nobody replaces them, and trying again would show the same.
+            if not self._open(at, 1 if mine else ATTEMPTS):
+                self._note(at.path)
+                self._index = self._leg.make()
+            with self._catalogue.read() as snapshot:
+                try:
+                    self._follow(snapshot, at if mine else None)
+                except LibraryDamagedError:
+                    raise
+                except (DamagedIndexError, LibraryError, OSError) as error:
+                    # Deleted by a writer meanwhile, or nothing can be written here.
+                    if keep and not isinstance(error, DamagedIndexError):
+                        raise
+                    if not self._matches(snapshot):
+                        self._anew(snapshot, None)
+
+    def _open(self, at: Storage, attempts: int) -> bool:
+        for _ in range(attempts):
+            try:
+                self._index.open(at)
+            except DamagedIndexError:
+                continue
+            return True
+        return False
+
+    def _is_current(self, at: Storage) -> bool:
+        with self._catalogue.read() as snapshot:
+            return self._matches(snapshot) and self._index.saved(at) == self._index.stamp
+
+    def _matches(self, snapshot: Snapshot) -> bool:
+        same = self._index.stamp == snapshot.stamp()
+        return same and self._index.chunk_set() == snapshot.chunk_set()
+
+    def _follow(self, snapshot: Snapshot, at: Storage | None) -> None:
+        index, base = self._index, snapshot.base(self._index.stamp)
+        built = index.saved(at) if at else index.stamp
+        if base is not None and built != snapshot.stamp():
+            forget = [*snapshot.removed_since(base), *snapshot.added_ids_since(base)]
+            added = self._leg.entries(snapshot, base)
+            index.apply(forget, added, snapshot.stamp(), at)
+        if not self._matches(snapshot):
+            # From another time line (a restored backup, say): nothing in it can be relied on.
+            self._anew(snapshot, at)
+
+    def _anew(self, snapshot: Snapshot, at: Storage | None) -> None:
+        self._index = self._leg.make()
+        self._index.apply((), self._leg.entries(snapshot, -1), snapshot.stamp(), at)
+
+
+class DerivedKeywords(Derived[Terms]):
+    """The keyword index of a library, which also knows how common terms are."""
+
+    def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        index: KeywordIndex = self.current()  # type: ignore[assignment]
+        return index.frequencies(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Within(Generic[Query]):
+    derived: Derived[Query]
+    allowed: ChunkIds
+
+    def search(self, query: Query, k: int) -> list[Hit]:
+        """The k best of those allowed."""
+        return self.derived.current().search(query, k, self.allowed)
