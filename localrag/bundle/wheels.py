@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag.bundle import processes, targets, wheel_file
-from localrag.bundle.manifest import Target
-from localrag.bundle.own_wheel import DISTRIBUTION
-from localrag.bundle.wheel_file import Wheel
+from localrag.bundle import targets
+from localrag.bundle.installer.manifest import Target
+from localrag.bundle.localrag_wheel import DISTRIBUTION
+from localrag.bundle.pip_runner import failure_reason, run_pip
+from localrag.bundle.wheel import Wheel, read_wheel
 from localrag.errors import BundleError, UsageError
 from localrag.messages import tr
 from localrag.system import files
@@ -31,7 +32,7 @@ Tell = Callable[[str], None]
 """Hears, in the reader's language, what is being done."""
 
 Pip = Callable[..., tuple[int, list[str]]]
-"""`processes.pip`, or a stand-in for it."""
+"""`run_pip`, or a stand-in for it."""
 
 ROOTS = (DISTRIBUTION, "pip")
 """pip itself travels too: Python on Debian cannot make an environment without it."""
@@ -44,10 +45,9 @@ _NO_WHEEL = re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+)")
 
 @dataclass
 class Needs:
-    """What the wheels gathered so far ask of one distribution."""
+    """What is asked of one distribution, and by which others."""
 
     specifier: SpecifierSet
-    extras: set[str] = field(default_factory=set)
     by: set[str] = field(default_factory=set)
 
 
@@ -62,6 +62,37 @@ def versions_here() -> dict[str, str]:
     return versions
 
 
+def resolve(
+    roots: Iterable[str],
+    requirements: Callable[[str], Iterable[Requirement]],
+    environment: Mapping[str, str],
+) -> dict[str, Needs]:
+    """What the roots need, what that needs in turn, and so on, by normalised name.
+
+    `environment` has the values of markers where they differ from those of this machine.
+    """
+    from packaging.specifiers import SpecifierSet
+    from packaging.utils import canonicalize_name
+
+    found = {root: Needs(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
+    todo = [(root, "") for root in found]
+    seen: set[tuple[str, str]] = set()
+    while todo:
+        name, extra = todo.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        for wanted in requirements(name):
+            if wanted.marker and not wanted.marker.evaluate({**environment, "extra": extra}):
+                continue
+            other = canonicalize_name(wanted.name)
+            need = found.setdefault(other, Needs(SpecifierSet()))
+            need.specifier &= wanted.specifier
+            need.by.add(name)
+            todo += [(other, each) for each in ("", *wanted.extras)]
+    return found
+
+
 class Gathering:
     """Gathers wheels for one target into a folder.
 
@@ -74,21 +105,20 @@ class Gathering:
         folder: Path,
         versions: Mapping[str, str],
         tell: Tell,
-        pip: Pip = processes.pip,
+        pip: Pip = run_pip,
     ) -> None:
         self._target = target
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
         self._tell = tell
         self._pip = pip
-        self._markers = targets.marker_environment(target)
         self._native = targets.is_here(target)
         self.wheels: dict[str, Wheel] = {}
 
     def add(self, path: Path) -> Wheel:
         """Take a ready wheel. Raises `BundleError` when it does not run on the target."""
-        wheel = wheel_file.read(path)
-        if not self._fits(path):
+        wheel = read_wheel(path)
+        if not self._fits(wheel):
             raise BundleError(
                 "{path} does not run on {target} with Python {python}.",
                 hint="Build or fetch that wheel for the machine that the bundle is for.",
@@ -100,7 +130,7 @@ class Gathering:
         if path != place:
             place.unlink(missing_ok=True)
             files.copy_file(path, place)
-        self.wheels[wheel.name] = wheel_file.read(place)
+        self.wheels[wheel.name] = replace(wheel, path=place)
         return self.wheels[wheel.name]
 
     def complete(self) -> list[Wheel]:
@@ -133,36 +163,11 @@ class Gathering:
 
     def needs(self) -> dict[str, Needs]:
         """What the roots and the wheels gathered so far need, with the target's markers."""
-        from packaging.specifiers import SpecifierSet
-        from packaging.utils import canonicalize_name
 
-        needs: dict[str, Needs] = {}
-        for root in ROOTS:
-            needs[root] = Needs(SpecifierSet(), by={DISTRIBUTION})
-        todo: list[tuple[str, str]] = [(root, "") for root in ROOTS]
-        seen: set[tuple[str, str]] = set()
-        while todo:
-            name, extra = todo.pop()
-            if (name, extra) in seen or name not in self.wheels:
-                continue
-            seen.add((name, extra))
-            for wanted in self.wheels[name].requirements:
-                if not self._applies(wanted, extra):
-                    continue
-                other = canonicalize_name(wanted.name)
-                need = needs.setdefault(other, Needs(SpecifierSet()))
-                need.specifier &= wanted.specifier
-                need.extras |= wanted.extras
-                need.by.add(name)
-                todo += [(other, each) for each in ("", *wanted.extras)]
-        return needs
+        def requirements(name: str) -> list[Requirement]:
+            return self.wheels[name].requirements if name in self.wheels else []
 
-    def _applies(self, wanted: Requirement, extra: str) -> bool:
-        if wanted.marker is None:
-            return not extra
-        applies = wanted.marker.evaluate({**self._markers, "extra": extra})
-        # With an extra, only what the extra brings: the rest was taken without it.
-        return applies and not (extra and wanted.marker.evaluate({**self._markers, "extra": ""}))
+        return resolve(ROOTS, requirements, targets.marker_environment(self._target))
 
     def _fetch(self, missing: Mapping[str, Needs]) -> None:
         from packaging.version import Version
@@ -216,7 +221,7 @@ class Gathering:
                 "it with --wheel.",
                 package=wanted,
                 index=TORCH_CPU_INDEX,
-                reason=processes.reason(lines),
+                reason=failure_reason(lines),
             )
 
     def _fetch_foreign(self, wanted: dict[str, str], missing: Mapping[str, Needs]) -> None:
@@ -255,7 +260,7 @@ class Gathering:
             name=specification,
             target=self._target.name,
             python=self._target.python,
-            reason=processes.reason(lines) if code else tr("it has to be compiled there"),
+            reason=failure_reason(lines) if code else tr("it has to be compiled there"),
         )
 
     def _download(self) -> list[str]:
@@ -275,7 +280,7 @@ class Gathering:
         known = {wheel.path.name for wheel in self.wheels.values()}
         for path in sorted(self._folder.glob("*.whl")):
             if path.name not in known:
-                wheel = wheel_file.read(path)
+                wheel = read_wheel(path)
                 self.wheels[wheel.name] = wheel
         if absent := sorted(missing.keys() - self.wheels.keys()):
             raise BundleError(
@@ -284,22 +289,24 @@ class Gathering:
                 names=", ".join(absent),
             )
 
-    def _fits(self, path: Path) -> bool:
-        if self._native:
-            from packaging.tags import sys_tags
-            from packaging.utils import parse_wheel_filename
+    def _fits(self, wheel: Wheel) -> bool:
+        from packaging.tags import compatible_tags, cpython_tags, sys_tags
 
-            return not parse_wheel_filename(path.name)[3].isdisjoint(sys_tags())
+        if self._native:
+            return not wheel.tags.isdisjoint(sys_tags())
         platforms = targets.platform_tags(self._target, targets.NEWEST_GLIBC_MINOR)
         if self._target.system == "linux":
             # A build of one's own carries this tag, which promises nothing about glibc.
             platforms.append(f"linux_{platforms[0].split('_', 3)[3]}")
-        return wheel_file.fits(path, platforms, self._target.python)
+        version = (3, int(self._target.python.partition(".")[2]))
+        known = {*cpython_tags(version, platforms=platforms)}
+        known |= {*compatible_tags(version, "cp{}{}".format(*version), platforms)}
+        return not known.isdisjoint(wheel.tags)
 
     def _failed(self, lines: list[str]) -> BundleError:
         return BundleError(
             "pip could not fetch the packages: {reason}.",
             hint="Check the connection and pip's settings (`pip config list`), then run the same "
             "command again: what was downloaded is in pip's cache.",
-            reason=processes.reason(lines),
+            reason=failure_reason(lines),
         )

@@ -20,9 +20,11 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
 
-from localrag.bundle import creating, installer, manifest, placing, targets
-from localrag.bundle.creating import Created, Request
-from localrag.bundle.manifest import Target
+from localrag.bundle import creation, packing, staging, targets
+from localrag.bundle.creation import Created, Request, hash_files
+from localrag.bundle.installer.manifest import Target
+from localrag.bundle.installer.storage import read_manifest
+from localrag.bundle.installer.verification import verify
 from localrag.cli.group import cli
 from localrag.errors import (
     BundleError,
@@ -92,11 +94,11 @@ def request_(tmp_path: Path) -> Request:
 
 @pytest.fixture(autouse=True)
 def _no_pins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creating, "versions_here", dict)
+    monkeypatch.setattr(creation, "versions_here", dict)
 
 
 def create(place: Path, request: Request, store: ModelStore, pip: FakePip) -> Created:
-    return creating.create(place, request, store, place.parent / "cache", pip=pip)
+    return creation.create(place, request, store, place.parent / "cache", pip=pip)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -117,8 +119,8 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
 ) -> None:
     place = tmp_path / "out" / "made"
     said: list[str] = []
-    made = creating.create(place, request_, store, tmp_path / "cache", said.append, pip)
-    whole = manifest.read(place)
+    made = creation.create(place, request_, store, tmp_path / "cache", said.append, pip)
+    whole = read_manifest(place)
     files = files_of(place)
     assert {file.path for file in whole.files} == files.keys() - {"manifest.json"}
     for file in whole.files:
@@ -127,9 +129,9 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     assert (whole.preset, whole.base, whole.target) == ("starter", None, request_.target)
     assert (made.path, made.wheels, made.models) == (place, 5, ("tiny",))
     assert made.files == len(files)
-    assert made.bytes == whole.size
+    assert made.bytes == sum(file.bytes for file in whole.files)
     assert beside(place) == {"made"}
-    assert files["install.py"] == Path(creating.__file__).with_name("installer.py").read_bytes()
+    assert files["install.py"] == packing.pack(tmp_path / "own" / "install.py").read_bytes()
     assert b"install.py" in files["README.txt"]
     assert "安装".encode() in files["README.zh-CN.txt"]
     assert {"docs/README.md", "docs/SECURITY.md", "docs/LICENSE"} <= files.keys()
@@ -225,7 +227,7 @@ def test_a_damaged_model_is_not_passed_on(
         target.write_bytes(WEIGHTS[:-1] + b"!")
 
     with monkeypatch.context() as context:
-        context.setattr(creating, "copy_file", copied_badly)
+        context.setattr(creation, "copy_file", copied_badly)
         with pytest.raises(ModelCorruptError, match=r"models/tiny/sub/weights\.gguf"):
             create(place, request_, store, pip)
     (store.folder / "tiny" / "sub" / "weights.gguf").write_bytes(WEIGHTS[:-1] + b"!")
@@ -243,7 +245,7 @@ def test_a_licence_that_forbids_selling_must_be_accepted(
         create(place, wanted, store, pip)
     made = create(place, replace(wanted, accept_licence=True), store, pip)
     assert made.models == ("unsellable",)
-    assert manifest.read(place).preset is None
+    assert read_manifest(place).preset is None
 
 
 @pytest.mark.parametrize("archive", [False, True])
@@ -255,7 +257,7 @@ def test_an_interrupt_leaves_nothing(
 
     place = tmp_path / "made"
     with pytest.raises(KeyboardInterrupt):
-        creating.create(
+        creation.create(
             place, replace(request_, archive=archive), store, tmp_path / "cache", pip=interrupted
         )
     assert beside(place) == set()
@@ -267,14 +269,14 @@ def test_what_a_killed_process_left_has_no_manifest_and_is_replaced(
     place = tmp_path / "made"
     left = tmp_path / "made.partial"
     (left / "wheels").mkdir(parents=True)
-    (left / placing.MARKER).touch()
+    (left / staging.MARKER).touch()
     (left / "wheels" / "old.whl").touch()
     with pytest.raises(BundleError, match="not finished"):
-        manifest.read(left)
+        read_manifest(left)
     create(place, request_, store, pip)
     assert beside(place) == {"made"}
     assert not (place / "wheels" / "old.whl").exists()
-    assert not (place / placing.MARKER).exists()
+    assert not (place / staging.MARKER).exists()
 
 
 def killed_at(event: int, place: Path, request: Request, store: ModelStore, pip: FakePip) -> bool:
@@ -318,7 +320,7 @@ def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
                 with zipfile.ZipFile(final) as whole:
                     whole.extractall(tmp_path / f"unpacked-{event}")
                 folder = tmp_path / f"unpacked-{event}" / "made"
-            assert manifest.read(folder).files == manifest.hash_files(folder)
+            assert read_manifest(folder).files == hash_files(folder)
             final.unlink() if archive else shutil.rmtree(final)
         event += 7
     assert kills > 20
@@ -362,7 +364,7 @@ def test_a_link_to_a_bundle_is_not_ours(
     (tmp_path / "made.partial").symlink_to(sound)
     with pytest.raises(BundleError, match="no unfinished bundle"):
         create(tmp_path / "made", request_, store, pip)
-    assert manifest.read(sound).files == manifest.hash_files(sound)
+    assert read_manifest(sound).files == hash_files(sound)
 
 
 def test_a_bundle_that_was_about_to_get_its_name_is_known_until_it_is_gone(
@@ -385,7 +387,7 @@ def test_a_bundle_that_was_about_to_get_its_name_is_known_until_it_is_gone(
     while any(left.iterdir()):
         with monkeypatch.context() as context:
             context.setattr(Path, "unlink", cut)
-            with pytest.raises(KeyboardInterrupt), placing.unfinished(tmp_path / "made"):
+            with pytest.raises(KeyboardInterrupt), staging.staging_folder(tmp_path / "made"):
                 raise KeyboardInterrupt
         cuts += 1
         assert cuts < 20
@@ -397,10 +399,10 @@ def test_two_at_once_do_not_meet_in_one_folder(
     tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
-    with placing.unfinished(place) as folder:
+    with staging.staging_folder(place) as folder:
         with pytest.raises(BundleError, match="Another process"):
             create(place, request_, store, pip)
-        assert (folder / placing.MARKER).is_file()
+        assert (folder / staging.MARKER).is_file()
 
 
 def test_room_is_looked_for_first(
@@ -423,7 +425,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, store: ModelStore, request_:
 
     place = tmp_path / "made"
     with pytest.raises(BundleError, match=r"disk of .* is full"):
-        creating.create(place, request_, store, tmp_path / "cache", pip=full)
+        creation.create(place, request_, store, tmp_path / "cache", pip=full)
     assert beside(place) == set()
 
 
@@ -437,22 +439,21 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
     )
     wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
     made = create(new, wanted, store, pip)
-    delta, files = manifest.read(new), files_of(new)
+    delta, files = read_manifest(new), files_of(new)
     digest = hashlib.sha256((old / "manifest.json").read_bytes()).hexdigest()
-    assert delta.base is not None
-    assert delta.base.manifest_sha256 == digest
+    assert delta.base == digest
     assert files.keys() - {"manifest.json"} == {file.path for file in delta.carried}
     assert [path for path in files if path.startswith(("wheels/", "models/"))] == [
         "wheels/localrag_offline-2.0-py3-none-any.whl"
     ]
     assert {"install.py", "README.txt", "README.zh-CN.txt"} <= files.keys()
     assert b"--base" in files["README.txt"]
-    before = {file.path: file.sha256 for file in manifest.read(old).files}
+    before = {file.path: file.sha256 for file in read_manifest(old).files}
     for file in delta.files:
         assert file.in_base == (before.get(file.path) == file.sha256 and file.path in before) or (
             file.path == "install.py"
         )
-    assert made.bytes == delta.size < manifest.read(old).size
+    assert made.bytes == sum(file.bytes for file in delta.carried)
     again = create(tmp_path / "third", replace(wanted, since=old / "manifest.json"), store, pip)
     assert again.files == made.files
 
@@ -484,11 +485,11 @@ def test_a_delta_builds_upon_an_archive_too(
     delta = create(tmp_path / "new", wanted, store, pip).path
     assert [path.name for path in (delta / "wheels").iterdir()] == [newer.name]
     assert not (delta / "models").exists()
-    checked = installer.verify(delta, old)
+    checked = verify(delta, old)
     assert checked.base is not None
-    assert len(checked.models()) == 2
+    assert len(checked.manifest.models) == 2
     old.write_bytes(b"no archive")
-    with pytest.raises(BundleError, match="is no archive that can be read"):
+    with pytest.raises(BundleError, match="is not an archive that can be read"):
         create(tmp_path / "x", wanted, store, pip)
     with zipfile.ZipFile(old, "w") as empty:
         empty.writestr("x", b"")
@@ -509,8 +510,8 @@ def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
         stored = {each.filename for each in archive.infolist() if each.compress_type == 0}
         archive.extractall(tmp_path / "own" / "unpacked")
     unpacked = tmp_path / "own" / "unpacked" / "made-1.0"
-    whole = manifest.read(unpacked)
-    assert whole.files == manifest.hash_files(unpacked)
+    whole = read_manifest(unpacked)
+    assert whole.files == hash_files(unpacked)
     assert "made-1.0/wheels/one-1.0-py3-none-any.whl" in stored
     assert "made-1.0/models/tiny/sub/weights.gguf" in stored
     assert "made-1.0/sbom.cdx.json" not in stored
@@ -549,14 +550,14 @@ def test_texts_for_windows_have_its_line_ends_and_its_python(
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creating, "find_spec", lambda name: None if "cyclone" in name else name)
+    monkeypatch.setattr(creation, "find_spec", lambda name: None if "cyclone" in name else name)
     with pytest.raises(BundleError, match=r"cyclonedx\. .*pip install cyclonedx-python-lib"):
-        creating.need_extra()
+        creation.need_extra()
 
 
 def test_the_name_says_what_it_is_for() -> None:
     target = Target(system="linux", machine="arm64", python="3.12", accelerator="cuda")
-    name = creating.default_name(Request(target=target, preset=None))
+    name = creation.default_name(Request(target=target, preset=None))
     assert name.endswith("-linux-arm64-py3.12-cuda-no-models")
 
 
@@ -569,7 +570,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path,
         requests.append((place, request))
         return Created(place, 2_000_000, 7, 3, ("tiny",), ("bare",))
 
-    monkeypatch.setattr(creating, "create", made)
+    monkeypatch.setattr(creation, "create", made)
     monkeypatch.setattr("localrag.factory.make_models", lambda: store)
     return requests
 

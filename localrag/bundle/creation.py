@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,18 +13,17 @@ from pathlib import Path
 from msgspec import structs
 
 from localrag import __version__
-from localrag.bundle import (
-    installer,
-    licences,
-    manifest,
-    own_wheel,
-    placing,
-    portable,
-    processes,
-    sbom,
-    targets,
+from localrag.bundle import licences, llama_cpp, localrag_wheel, packing, sbom, staging, targets
+from localrag.bundle.installer.manifest import (
+    MANIFEST,
+    SIGNATURE,
+    File,
+    Manifest,
+    Target,
+    encode,
 )
-from localrag.bundle.manifest import Base, File, Manifest, Target
+from localrag.bundle.installer.storage import Folder, read_manifest
+from localrag.bundle.pip_runner import run_pip
 from localrag.bundle.wheels import Gathering, Pip, Tell, versions_here
 from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
 from localrag.messages import tr
@@ -34,14 +33,18 @@ from localrag.models.registry.manifest import Installed
 from localrag.models.registry.manifest import write as write_record
 from localrag.models.registry.spec import ModelSpec
 from localrag.models.registry.store import ModelStore
-from localrag.system.files import copy_file, make_folder, make_private, write_output
+from localrag.system.files import (
+    copy_file,
+    make_folder,
+    make_private,
+    replace_content,
+    write_output,
+)
 
 DOCUMENTS = ("README.md", "README.zh-CN.md", "SECURITY.md", "CHANGELOG.md", "LICENSE")
-INSTALLER = "install.py"
-ALWAYS = (INSTALLER, "README.txt", "README.zh-CN.txt")
+ALWAYS = (packing.PROGRAM, "README.txt", "README.zh-CN.txt")
 """What a delta holds even if it has not changed: without it nobody could begin."""
 
-_HERE = Path(__file__).parent
 _WHEELS_BYTES = {"cpu": 700 << 20, "metal": 500 << 20, "cuda": 4500 << 20}
 """Roughly what the wheels take, to look for room before anything is downloaded."""
 
@@ -99,7 +102,7 @@ def create(
     store: ModelStore,
     cache: Path,
     tell: Tell = lambda _: None,
-    pip: Pip = processes.pip,
+    pip: Pip = run_pip,
 ) -> Created:
     """Make the bundle `place`, or `place`.zip; until it is whole it has another name.
 
@@ -126,18 +129,27 @@ def create(
         store.path(spec.id)
     base = _base(request)
     try:
-        placing.need_room(place, _room(request, specs))
-        with placing.unfinished(place) as folder:
-            made = _fill(folder, request, specs, store, cache, base, tell, pip)
+        staging.need_room(place, _room(request, specs))
+        with staging.staging_folder(place) as folder:
+            manifest, without_licence = _fill(folder, request, specs, store, cache, base, tell, pip)
+            size = sum(file.bytes for file in manifest.carried)
             if request.archive:
                 tell(tr("Packing the archive"))
-                placing.pack(folder, place.name, final)
-                return _created(final, final.stat().st_size, made)
-            (folder / placing.MARKER).unlink()
-            folder.replace(place)
-            return _created(place, made.manifest.size, made)
+                staging.write_archive(folder, place.name, final)
+                size = final.stat().st_size
+            else:
+                (folder / staging.MARKER).unlink()
+                folder.replace(place)
     except OSError as error:
-        raise placing.unwritable(place, error) from error
+        raise _unwritable(place, error) from error
+    return Created(
+        path=final,
+        bytes=size,
+        files=len(manifest.carried) + 1,
+        wheels=len(manifest.wheels),
+        models=tuple(spec.id for spec in specs),
+        without_licence=without_licence,
+    )
 
 
 def need_extra() -> None:
@@ -158,22 +170,12 @@ def need_extra() -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Made:
-    manifest: Manifest
-    wheels: int
-    models: tuple[str, ...]
-    without_licence: tuple[str, ...]
-
-
-def _created(path: Path, size: int, made: _Made) -> Created:
-    return Created(
-        path=path,
-        bytes=size,
-        files=len(made.manifest.carried) + 1,
-        wheels=made.wheels,
-        models=made.models,
-        without_licence=made.without_licence,
+def hash_files(folder: Path) -> tuple[File, ...]:
+    """The records of all files in a bundle's folder that its manifest must list."""
+    return tuple(
+        File(name, size, sha256_of(folder / name))
+        for name, size in sorted(Folder(folder).files().items())
+        if name not in (MANIFEST, SIGNATURE, staging.MARKER)
     )
 
 
@@ -183,19 +185,20 @@ def _fill(
     specs: Sequence[ModelSpec],
     store: ModelStore,
     cache: Path,
-    base: tuple[Manifest, Base] | None,
+    base: Manifest | None,
     tell: Tell,
     pip: Pip,
-) -> _Made:
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Put everything into a folder; its manifest, and the wheels that bring no licence file."""
     target = request.target
     gathering = Gathering(target, _folder(folder / "wheels"), versions_here(), tell, pip)
     for path in request.wheels:
         gathering.add(path)
-    if own_wheel.DISTRIBUTION not in gathering.wheels:
+    if localrag_wheel.DISTRIBUTION not in gathering.wheels:
         tell(tr("Making the wheel of localrag"))
-        gathering.add(own_wheel.make(folder / "wheels"))
-    if portable.NAME not in gathering.wheels:
-        gathering.add(_portable(target, cache, tell))
+        gathering.add(localrag_wheel.make(folder / "wheels"))
+    if llama_cpp.NAME not in gathering.wheels:
+        gathering.add(_llama_cpp(target, cache, tell))
     tell(tr("Fetching the packages"))
     wheels = gathering.complete()
     tell(tr("Taking the models"))
@@ -206,34 +209,30 @@ def _fill(
     _documents(folder, request)
     make_private(folder)  # pip and the builder of our own wheel wrote there too
     tell(tr("Hashing all files"))
-    files = tuple(file for file in manifest.hash_files(folder) if file.path != placing.MARKER)
+    files = hash_files(folder)
     _check_models(wanted, files)
-    needs = {name: need.by for name, need in gathering.needs().items()}
-    listing = sbom.write(folder, wheels, needs, specs, files)
-    own = File(
-        path=sbom.SBOM,
-        bytes=listing.stat().st_size,
-        sha256=sha256_of(listing),
-    )
+    listing = folder / sbom.SBOM
+    sbom.write(sbom.of_bundle(wheels, gathering.needs(), specs, files), listing)
+    own = File(sbom.SBOM, listing.stat().st_size, sha256_of(listing))
     files = tuple(sorted((*files, own), key=lambda file: file.path))
     if base:
-        files = _leave_out(folder, files, base[0])
-    whole = Manifest(
+        files = _leave_out(folder, files, base)
+    manifest = Manifest(
         localrag=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         target=target,
         preset=request.preset,
-        base=base[1] if base else None,
+        base=base.sha256 if base else None,
         files=files,
     )
-    manifest.write(folder, whole)
-    return _Made(whole, len(wheels), tuple(spec.id for spec in specs), tuple(without))
+    replace_content(folder / MANIFEST, encode(manifest))
+    return manifest, tuple(without)
 
 
-def _portable(target: Target, cache: Path, tell: Tell) -> Path:
-    version = versions_here().get(portable.NAME, "")
+def _llama_cpp(target: Target, cache: Path, tell: Tell) -> Path:
+    version = versions_here().get(llama_cpp.NAME, "")
     if targets.is_here(target) and target.accelerator != "cuda" and version:
-        return portable.make(version, cache, tell)
+        return llama_cpp.make(version, cache, tell)
     raise BundleError(
         "llama-cpp-python is published as source, and cannot be compiled here for {target} with "
         "{accelerator}.",
@@ -274,7 +273,7 @@ def _check_models(wanted: Mapping[str, str], files: Sequence[File]) -> None:
 
 
 def _documents(folder: Path, request: Request) -> None:
-    copy_file(_HERE / "installer.py", folder / INSTALLER)
+    packing.pack(folder / packing.PROGRAM)
     target = request.target
     values = {
         "version": __version__,
@@ -290,18 +289,16 @@ def _documents(folder: Path, request: Request) -> None:
         # Notepad on an older Windows shows one long line without these line ends.
         newline = "\r\n" if target.system == "windows" else "\n"
         write_output(folder / name, said.replace("\n", newline).encode("utf-8-sig"))
-    root = own_wheel.source_tree() or _HERE
-    documents = root if root != _HERE else _HERE / "docs"
+    documents = localrag_wheel.source_tree() or _HERE / "docs"
     for name in DOCUMENTS:
         if (documents / name).is_file():
             copy_file(documents / name, _folder(folder / "docs") / name)
 
 
-def _base(request: Request) -> tuple[Manifest, Base] | None:
+def _base(request: Request) -> Manifest | None:
     if request.since is None:
         return None
-    data = _manifest_of(request.since)
-    old = manifest.decode(data, request.since)
+    old = read_manifest(request.since)
     if old.base is not None:
         raise UsageError(
             "{path} is a delta itself; a delta builds upon a whole bundle.",
@@ -316,21 +313,7 @@ def _base(request: Request) -> tuple[Manifest, Base] | None:
             found=f"{old.target.name}, Python {old.target.python}",
             wanted=f"{request.target.name}, Python {request.target.python}",
         )
-    return old, Base(manifest_sha256=hashlib.sha256(data).hexdigest())
-
-
-def _manifest_of(place: Path) -> bytes:
-    """The manifest of a bundle, a folder or a .zip, or of what is a manifest itself."""
-    if place.is_dir() or place.suffix == ".json":
-        return manifest.read_bytes(place)
-    try:
-        archive = installer.opened(place)
-        data = installer.manifest_of(archive)
-    except installer.Problem as problem:
-        raise BundleError("{problem}", problem=problem) from None
-    if isinstance(archive, installer.Archive):
-        archive.close()
-    return data
+    return old
 
 
 def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File, ...]:
@@ -340,7 +323,7 @@ def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File
         in_base = known.get(file.path) == file.sha256 and file.path not in ALWAYS
         if in_base:
             (folder / file.path).unlink()
-        kept.append(File(path=file.path, bytes=file.bytes, sha256=file.sha256, in_base=in_base))
+        kept.append(replace(file, in_base=in_base))
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
@@ -351,6 +334,22 @@ def _room(request: Request, specs: Sequence[ModelSpec]) -> int:
     """Bytes that the bundle will take, roughly, while it is made."""
     whole = _WHEELS_BYTES[request.target.accelerator] + sum(spec.size for spec in specs)
     return whole * 2 if request.archive else whole
+
+
+def _unwritable(place: Path, error: OSError) -> BundleError:
+    """What to tell a person when the disk refuses to take the bundle."""
+    if error.errno == errno.ENOSPC:
+        return BundleError(
+            "The disk of {folder} is full; nothing unfinished was left there.",
+            hint="Free some space, or name a folder on another disk.",
+            folder=place.parent,
+        )
+    return BundleError(
+        "{path} cannot be made: {reason}.",
+        hint="Name a folder of your own on a disk that can be written.",
+        path=place,
+        reason=error,
+    )
 
 
 def _folder(path: Path) -> Path:
