@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import LocalragError
 from localrag.types import Document
 
 PROSE = "The harbour of Greyholm is old. 港口很古老，灯塔建于一八七四年。\n\n"
