@@ -138,7 +138,6 @@ def create(
                 staging.write_archive(folder, place.name, final)
                 size = final.stat().st_size
             else:
-                (folder / staging.MARKER).unlink()
                 folder.replace(place)
     except OSError as error:
         raise _unwritable(place, error) from error
@@ -175,7 +174,7 @@ def hash_files(folder: Path) -> tuple[File, ...]:
     return tuple(
         File(name, size, sha256_of(folder / name))
         for name, size in sorted(Folder(folder).files().items())
-        if name not in (MANIFEST, SIGNATURE, staging.MARKER)
+        if name not in (MANIFEST, SIGNATURE)
     )
 
 

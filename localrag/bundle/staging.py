@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from localrag.bundle.installer.manifest import MANIFEST
-from localrag.bundle.installer.storage import read_manifest
 from localrag.errors import BundleError
 from localrag.system import files
-
-MARKER = "UNFINISHED"
-"""Lies in a folder that is not a bundle yet, so that it can be known and deleted."""
 
 _PACKED = (".whl", ".gguf", ".onnx", ".safetensors", ".bin")
 """Files that a zip archive only stores: they would not get smaller."""
@@ -27,28 +24,25 @@ _PACKED = (".whl", ".gguf", ".onnx", ".safetensors", ".bin")
 def staging_folder(place: Path) -> Iterator[Path]:
     """A folder beside `place` that is gone afterwards, unless it was renamed.
 
-    What a killed process left is deleted first. Raises `BundleError` where another one works.
+    What a killed process left is deleted first, known by a name that nobody else gives. Raises
+    `BundleError` where another process makes the same bundle.
     """
     from filelock import Timeout
 
-    folder = place.with_name(f"{place.name}.partial")
     files.make_folder(place.parent)
     guard = place.with_name(f".{place.name}.lock")
+    unfinished = re.compile(re.escape(place.name) + r"\.[0-9a-f]{16}\.partial")
+    folder = place.with_name(f"{place.name}.{secrets.token_hex(8)}.partial")
     try:
         with files.lock(guard, timeout=0):
-            if folder.exists() and not _is_left_over(folder):
-                raise BundleError(
-                    "{path} is in the way, and is no unfinished bundle.",
-                    hint="Move it away, or choose another name.",
-                    path=folder,
-                )
-            _delete(folder)
+            for left in place.parent.iterdir():
+                if unfinished.fullmatch(left.name) and files.is_real_folder(left):
+                    files.delete_tree(left)
             try:
                 files.create_folder(folder)
-                files.touch_file(folder / MARKER)
                 yield folder
             finally:
-                _delete(folder)
+                files.delete_tree(folder)
                 if os.name == "posix":  # elsewhere the lock deletes its own file
                     guard.unlink(missing_ok=True)
     except Timeout as error:
@@ -79,12 +73,10 @@ def write_archive(folder: Path, name: str, target: Path) -> None:
     def write(stream: BinaryIO) -> None:
         with zipfile.ZipFile(stream, "w", strict_timestamps=False) as archive:
             for path in sorted(folder.rglob("*")):
-                relative = path.relative_to(folder).as_posix()
-                if path.is_dir() or relative == MARKER:
+                if path.is_dir():
                     continue
-                info = zipfile.ZipInfo.from_file(
-                    path, f"{name}/{relative}", strict_timestamps=False
-                )
+                place = f"{name}/{path.relative_to(folder).as_posix()}"
+                info = zipfile.ZipInfo.from_file(path, place, strict_timestamps=False)
                 # Whoever unpacks it decides who may read it there.
                 info.external_attr = (stat.S_IFREG | 0o644) << 16
                 stored = path.suffix in _PACKED
@@ -93,28 +85,3 @@ def write_archive(folder: Path, name: str, target: Path) -> None:
                     shutil.copyfileobj(read, entry, 1 << 20)
 
     files.new_file(target, write)
-
-
-def _is_left_over(folder: Path) -> bool:
-    """Whether a killed process left this: before its first file, in between, or at the end.
-
-    At the end means without the marker, just before the folder got its name: it holds a bundle.
-    """
-    if folder.is_symlink():
-        return False
-    names = {path.name for path in folder.iterdir()}
-    if names and MARKER not in names:
-        with suppress(BundleError, OSError):
-            read_manifest(folder)
-            return True
-        return False
-    return True
-
-
-def _delete(folder: Path) -> None:
-    """Delete it, and what it is known by last: this too may be cut short."""
-    if folder.exists():
-        last = {MANIFEST: 1, MARKER: 2}
-        for path in sorted(folder.iterdir(), key=lambda path: last.get(path.name, 0)):
-            files.delete_tree(path)
-        folder.rmdir()

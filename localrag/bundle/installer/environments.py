@@ -32,28 +32,22 @@ _VARIABLES = {
 }
 
 
-def need_venv(target: Target) -> None:
-    """Raise `BundleError` where this Python lacks a part of its own."""
+def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
+    """Make an environment of these wheels, by the pip among them if there is one.
+
+    Raises `BundleError`, OSError.
+    """
+    pip = next((path for path in wheels if path.name.startswith("pip-")), None)
     try:
-        import venv  # noqa: F401 - looked for before anything is made
+        import venv
+
+        venv.EnvBuilder(symlinks=os.name != "nt", with_pip=pip is None).create(folder)
     except ImportError:
         raise BundleError(
             "This Python lacks its module venv.",
             hint="On Debian and Ubuntu it is in the package python{wanted}-venv.",
             wanted=target.python,
         ) from None
-
-
-def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
-    """Make an environment of these wheels, by the pip among them if there is one.
-
-    Raises `BundleError`, OSError.
-    """
-    import venv
-
-    pip = next((path for path in wheels if path.name.startswith("pip-")), None)
-    try:
-        venv.EnvBuilder(symlinks=os.name != "nt", with_pip=pip is None).create(folder)
     except processes.FailedError:
         raise BundleError(
             "This Python cannot make an environment with pip.",

@@ -193,7 +193,6 @@ class Installer:
         return None
 
     def _make_environment(self) -> Path:
-        environments.need_venv(self._manifest.target)
         home = self._to / "venv"
         home.mkdir(exist_ok=True)
         # Damaged or half-made ones go, but not the one that the launcher runs.
