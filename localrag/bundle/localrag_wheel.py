@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import zipfile
+from email.parser import HeaderParser
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
@@ -59,36 +60,33 @@ def pack_again(installed: Distribution, folder: Path) -> Path:
     """
     stem = f"{_escaped(installed.name)}-{installed.version}"
     info = f"{stem}.dist-info"
+    record = f"{info}/RECORD"
     contents: dict[str, bytes] = {}
-    for file in installed.files or ():
-        path = PurePosixPath(str(file).replace("\\", "/"))
-        inside = path.parts[0] == info
+    # Not `installed.files`: from Python 3.12 on that leaves out what is not there any more.
+    for name, expected, *_ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
+        path = PurePosixPath(name.replace("\\", "/"))
         if ".." in path.parts or "__pycache__" in path.parts:
             continue  # a script or compiled code, which the next installer makes itself
-        if inside and path.name in _OF_THE_INSTALLER:
+        if path.parts[0] == info and path.name in _OF_THE_INSTALLER:
             continue
         try:
-            data = Path(str(file.locate())).read_bytes()
+            data = Path(str(installed.locate_file(name))).read_bytes()
         except OSError as error:
             raise _changed(path, error) from error
-        if file.hash is not None and _hash(data) != file.hash.value:
+        if expected not in ("", _hash(data)):
             raise _changed(path, "SHA-256")
         contents[str(path)] = data
     if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
-        raise _changed(PurePosixPath(info, "RECORD"), "-")
-    tag = _tag(contents[f"{info}/WHEEL"])
+        raise _changed(PurePosixPath(record), "-")
+    tag = HeaderParser().parsestr(contents[f"{info}/WHEEL"].decode("utf-8"))["Tag"]
     target = folder / f"{stem}-{tag}.whl"
     table = io.StringIO()
-    rows = csv.writer(table, lineterminator="\n")
-    with (
-        overwrite_file(target) as stream,
-        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
-    ):
+    rows = [(name, _hash(data), len(data)) for name, data in sorted(contents.items())]
+    csv.writer(table, lineterminator="\n").writerows([*rows, (record, "", "")])
+    with overwrite_file(target) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, data in sorted(contents.items()):
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-            rows.writerow([name, f"sha256={_hash(data)}", len(data)])
-        rows.writerow([f"{info}/RECORD", "", ""])
-        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD"), table.getvalue())
+        archive.writestr(zipfile.ZipInfo(record), table.getvalue())
     return target
 
 
@@ -97,13 +95,8 @@ def _escaped(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _tag(wheel: bytes) -> str:
-    lines = wheel.decode("utf-8").splitlines()
-    return next(line[5:].strip() for line in lines if line.startswith("Tag: "))
-
-
 def _hash(data: bytes) -> str:
-    return record_hash(hashlib.sha256(data).digest())
+    return f"sha256={record_hash(hashlib.sha256(data).digest())}"
 
 
 def _changed(path: PurePosixPath, reason: object) -> BundleError:
