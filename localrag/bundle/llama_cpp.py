@@ -56,25 +56,17 @@ def variants(wheel: Path) -> list[str]:
         return sorted(n.rpartition("/")[2] for n in archive.namelist() if _VARIANT.search(n))
 
 
-def cached(version: str, cache: Path) -> Path | None:
-    """The wheel that an earlier `make` left, or None."""
-    found = sorted(_place(version, cache).glob("*.whl"))
-    return found[0] if found else None
-
-
 def make(version: str, cache: Path, tell: Tell) -> Path:
     """Compile the wheel for this system; returns its path within `cache`.
 
     What was compiled stays when it is interrupted, and the next call goes on from there.
     Raises `BundleError`.
     """
-    if ready := cached(version, cache):
-        return ready
-    place = _place(version, cache)
+    place = cache.absolute() / "portable" / f"{NAME}-{version}"
     files.make_folder(place)
     with files.lock(place / "lock"):
-        if ready := cached(version, cache):
-            return ready
+        if ready := sorted(place.glob("*.whl")):
+            return ready[0]
         _need_compiler()
         tell(
             tr(
@@ -88,16 +80,11 @@ def make(version: str, cache: Path, tell: Tell) -> Path:
             built = _repair(built, place)
         if not variants(built):
             raise _failed([f"{built.name}: no libggml-cpu-*"])
-        ready = place / built.name
         files.make_private(built)
-        built.replace(ready)
+        wheel = built.replace(place / built.name)
         for folder in ("source", "build", "out"):
             shutil.rmtree(place / folder, ignore_errors=True)
-    return ready
-
-
-def _place(version: str, cache: Path) -> Path:
-    return cache.absolute() / "portable" / f"{NAME}-{version}"
+    return wheel
 
 
 def _source(version: str, place: Path) -> Path:

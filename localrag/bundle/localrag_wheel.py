@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
 from localrag.bundle import pip_runner
-from localrag.bundle.installer.environments import record_hash
+from localrag.bundle.installer.environments import failure_reason, record_hash
 from localrag.errors import BundleError
 from localrag.system.files import overwrite_file
 
@@ -42,7 +42,7 @@ def make(folder: Path) -> Path:
             hint="Run `pip wheel --no-deps {root}` to see why; a wheel of localrag that is ready "
             "can be named with --wheel.",
             root=root,
-            reason=pip_runner.failure_reason(lines),
+            reason=failure_reason(lines),
         )
     try:
         return pack_again(distribution(DISTRIBUTION), folder)

@@ -69,9 +69,3 @@ def build_options(*modules: str) -> list[str]:
     Left to itself, pip fetches what builds anew, in versions and files that nobody looked at.
     """
     return ["--no-build-isolation"] if all(find_spec(name) for name in modules) else []
-
-
-def failure_reason(lines: list[str]) -> str:
-    """What pip gave as the cause of a failure, shortened."""
-    telling = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
-    return " / ".join(dict.fromkeys(telling or lines[-3:]))[-600:].rstrip(".")

@@ -9,16 +9,17 @@ Versions are those of the running environment, which is what was tested.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localrag.bundle import targets
+from localrag.bundle.installer.environments import failure_reason
 from localrag.bundle.installer.manifest import Target
 from localrag.bundle.localrag_wheel import DISTRIBUTION
-from localrag.bundle.pip_runner import failure_reason, run_pip
+from localrag.bundle.pip_runner import run_pip
 from localrag.bundle.wheel import Wheel, read_wheel
 from localrag.errors import BundleError, UsageError
 from localrag.messages import tr
@@ -177,7 +178,10 @@ class Gathering:
             self._fetch_torch(torch)
         if wanted:
             if self._native:
-                self._run(["wheel", "--no-deps", "--wheel-dir"], wanted.values())
+                command = ("wheel", "--no-deps", "--wheel-dir", str(self._folder))
+                code, lines = self._pip(*command, *wanted.values())
+                if code:
+                    raise self._failed(lines)
             else:
                 self._fetch_foreign(wanted, missing)
         self._take(missing)
@@ -207,7 +211,7 @@ class Gathering:
 
     def _fetch_torch(self, wanted: str) -> None:
         """As pip is configured; failing that, from where PyTorch publishes its CPU builds."""
-        command = [*self._download(), str(self._folder)]
+        command = self._download()
         code, lines = self._pip(*command, wanted)
         if not code:
             return
@@ -230,7 +234,7 @@ class Gathering:
 
         left = dict(wanted)
         while left:
-            code, lines = self._pip(*self._download(), str(self._folder), *left.values())
+            code, lines = self._pip(*self._download(), *left.values())
             if not code:
                 return
             found = _NO_WHEEL.search("\n".join(lines))
@@ -264,17 +268,12 @@ class Gathering:
         )
 
     def _download(self) -> list[str]:
-        command = ["download", "--no-deps"]
+        command = ["download", "--no-deps", "--dest", str(self._folder)]
         if not self._native:
             version = self._target.python
             command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
             command += [f"--platform={tag}" for tag in targets.platform_tags(self._target)]
-        return [*command, "--dest"]
-
-    def _run(self, command: Sequence[str], specifications: Iterable[str]) -> None:
-        code, lines = self._pip(*command, str(self._folder), *specifications)
-        if code:
-            raise self._failed(lines)
+        return command
 
     def _take(self, missing: Mapping[str, Needs]) -> None:
         known = {wheel.path.name for wheel in self.wheels.values()}

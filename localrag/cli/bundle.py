@@ -101,6 +101,8 @@ def create(
     as_json: bool,
 ) -> None:
     """Show the licences, gather everything, and print where it lies."""
+    from dataclasses import asdict
+
     from localrag.bundle import creation, targets
     from localrag.factory import cache_folder, make_models
 
@@ -128,17 +130,13 @@ def create(
     seconds = time.monotonic() - started
     if as_json:
         emit_json(
-            {
+            asdict(made)
+            | {
                 "path": str(made.path),
-                "bytes": made.bytes,
-                "files": made.files,
                 "seconds": round(seconds, 1),
                 "target": request.target.name,
                 "python": request.target.python,
                 "accelerator": request.target.accelerator,
-                "wheels": made.wheels,
-                "models": list(made.models),
-                "without_licence": list(made.without_licence),
                 "delta": since is not None,
             }
         )

@@ -346,7 +346,6 @@ def test_variants_of_llama_cpp_are_seen(tmp_path: Path) -> None:
 def test_a_portable_wheel_in_the_cache_is_taken_without_compiling(tmp_path: Path) -> None:
     ready = make_wheel(tmp_path / "portable" / "llama-cpp-python-1.0", "llama-cpp-python")
     assert llama_cpp.make("1.0", tmp_path, lambda _: None) == ready
-    assert llama_cpp.cached("1.1", tmp_path) is None
 
 
 def test_a_program_is_heard_line_by_line_and_its_end_is_told() -> None:

@@ -66,7 +66,7 @@ def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
             hint="Free some space, or name a folder on another disk with --to."
             if full
             else "What was installed before is as it was.",
-            reason=_last(said),
+            reason=failure_reason(said.splitlines()),
         )
 
 
@@ -77,7 +77,7 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
         raise BundleError(
             "What was installed does not start: {reason}",
             hint="Copy the bundle again from where it was made.",
-            reason=_last(said),
+            reason=failure_reason(said.splitlines()),
         )
     for name in sorted(_NATIVE.keys() & set(distributions)):
         code, said = _run(environment, "-c", f"import {_NATIVE[name]}")
@@ -92,7 +92,7 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
                 "The package {name} does not run here: {reason}",
                 hint="Copy the bundle again, or make one for this machine.",
                 name=name,
-                reason=_last(said),
+                reason=failure_reason(said.splitlines()),
             )
 
 
@@ -111,6 +111,13 @@ def is_whole(environment: Path, packages: int) -> bool:
 def python_of(environment: Path) -> Path:
     """The Python of an environment."""
     return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def failure_reason(lines: Iterable[str]) -> str:
+    """What pip, or any program, gave as the cause of its failure, shortened."""
+    said = [line.strip() for line in lines if line.strip()]
+    telling = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
+    return " / ".join(dict.fromkeys(telling or said[-3:]))[-600:].rstrip(".") or "?"
 
 
 def record_hash(digest: bytes) -> str:
@@ -149,9 +156,3 @@ def _run(environment: Path, *arguments: str) -> tuple[int, str]:
         umask=processes.OURS,
     )
     return done.returncode, done.stdout.decode("utf-8", "replace")
-
-
-def _last(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    wrong = [line for line in lines if line.startswith("ERROR")]
-    return " ".join((wrong or lines)[-3:])[-600:] or "?"

@@ -63,7 +63,7 @@ class File:
     in_base: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What `manifest.json` says; `files` are sorted by path.
 
@@ -74,7 +74,7 @@ class Manifest:
     localrag: str
     created: str
     target: Target
-    preset: str | None
+    preset: str | None = None
     base: str | None
     files: tuple[File, ...]
     sha256: str = field(default="", compare=False)
@@ -120,7 +120,8 @@ def encode(manifest: Manifest) -> bytes:
     del value["sha256"]
     if manifest.base is not None:
         value["base"] = {"manifest_sha256": manifest.base}
-    raw = json.dumps(value, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    raw = text.encode("utf-8", "surrogatepass")  # for `parse` to refuse
     parse(raw)
     return raw
 
@@ -143,7 +144,7 @@ def parse(raw: bytes, place: object = MANIFEST) -> Manifest:
 
 def _parse(raw: bytes) -> Manifest:
     value = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
-    found = value["format"]
+    found = value.pop("format")
     if not _is_count(found):
         raise ValueError("no format")
     if found > FORMAT:
@@ -153,34 +154,25 @@ def _parse(raw: bytes) -> Manifest:
             found=found,
             known=FORMAT,
         )
-    about, base = value["target"], value["base"]
-    target = Target(
-        about["system"], about["machine"], about["python"], about.get("accelerator", "cpu")
-    )
-    words = (value["localrag"], value["created"], *asdict(target).values())
+    records = {
+        "target": Target(**value["target"]),
+        "base": None if value["base"] is None else value["base"]["manifest_sha256"],
+        "files": tuple(File(**file) for file in value["files"]),
+        "sha256": hashlib.sha256(raw).hexdigest(),
+    }
+    manifest = Manifest(**value | records)
+    words = (manifest.localrag, manifest.created, *asdict(manifest.target).values())
     if not all(isinstance(word, str) and as_name(word) == word for word in words):
         raise ValueError("a text is missing")
-    if not re.fullmatch(r"3\.[0-9]{1,2}", target.python):  # it becomes a program's name
+    if not re.fullmatch(r"3\.[0-9]{1,2}", manifest.target.python):  # it becomes a program's name
         raise ValueError("python")
-    if base is not None and not _SHA256.fullmatch(base["manifest_sha256"]):
+    if manifest.base is not None and not _SHA256.fullmatch(manifest.base):
         raise ValueError("base")
-    files = tuple(
-        File(one["path"], one["bytes"], one["sha256"], one.get("in_base", False))
-        for one in value["files"]
-    )
-    for file in files:
-        if fault := _fault(file, has_base=base is not None):
+    for file in manifest.files:
+        if fault := _fault(file, has_base=manifest.base is not None):
             raise ValueError(f"{fault}: {file.path!r}")
-    _check_together([file.path for file in files])
-    return Manifest(
-        localrag=value["localrag"],
-        created=value["created"],
-        target=target,
-        preset=value.get("preset"),
-        base=base["manifest_sha256"] if base is not None else None,
-        files=files,
-        sha256=hashlib.sha256(raw).hexdigest(),
-    )
+    _check_together([file.path for file in manifest.files])
+    return manifest
 
 
 def _fault(file: File, *, has_base: bool) -> str | None:

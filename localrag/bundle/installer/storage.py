@@ -7,8 +7,9 @@ import os
 import stat
 import zipfile
 import zlib
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 from localrag.bundle.installer.manifest import MANIFEST, Manifest, parse, path_fault
 from localrag.errors import BundleError
@@ -31,24 +32,19 @@ class Folder:
     def files(self) -> dict[str, int]:
         """Every file with its size. Raises `BundleError` for links and what is no plain file."""
         found: dict[str, int] = {}
-        waiting = [""]
-        while waiting:
-            folder = waiting.pop()
-            for one in (self.path / folder).iterdir():
-                name = f"{folder}/{one.name}" if folder else one.name
-                about = one.lstat()
-                mount = getattr(about, "st_reparse_tag", 0) == getattr(
-                    stat, "IO_REPARSE_TAG_MOUNT_POINT", -1
-                )
-                if stat.S_ISDIR(about.st_mode) and not mount:
-                    waiting.append(name)
-                elif not stat.S_ISREG(about.st_mode) or mount:
+        mount = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1)  # a folder's link on Windows
+        for folder, folders, names in os.walk(self.path, onerror=_fail):
+            for one in (*folders, *names):
+                path = Path(folder, one)
+                name, about = path.relative_to(self.path).as_posix(), path.lstat()
+                plain = stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)
+                if not plain or getattr(about, "st_reparse_tag", 0) == mount:
                     raise _linked(name)
-                elif not _is_litter(one.name):
+                if one in names and not _is_litter(one):
                     found[name] = about.st_size
         return found
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str) -> BufferedReader:
         """A file's bytes."""
         return (self.path / name).open("rb")
 
@@ -100,11 +96,11 @@ class Archive:
         """Every file with the size that the archive says it has."""
         return {name: info.file_size for name, info in self._infos.items()}
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str) -> BufferedReader:
         """A file's bytes; reads no more than its size."""
         if name not in self._infos:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        return cast(BinaryIO, self._zip.open(self._infos[name]))
+        return cast(BufferedReader, self._zip.open(self._infos[name]))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -167,6 +163,10 @@ def small_file(bundle: Bundle, name: str, limit: int) -> bytes:
     if len(found) > limit:
         raise _unusual(name)
     return found
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _is_litter(name: str) -> bool:
