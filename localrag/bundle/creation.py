@@ -24,7 +24,7 @@ from localrag.bundle.installer.manifest import (
 )
 from localrag.bundle.installer.storage import Folder, read_manifest
 from localrag.bundle.pip_runner import run_pip
-from localrag.bundle.wheels import Gathering, Pip, Tell, versions_here
+from localrag.bundle.wheels import Notify, Pip, WheelCollector, versions_here
 from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
 from localrag.messages import tr
 from localrag.models.registry.download import sha256_of
@@ -52,7 +52,7 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Request:
+class BundleRequest:
     """What to put into a bundle.
 
     `preset` names models of the store, `models` more of them; `wheels` are ready ones of
@@ -69,7 +69,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Created:
+class CreatedBundle:
     """A bundle that was made; `bytes` on disk, `files` in it, `without_licence`: wheels."""
 
     path: Path
@@ -80,7 +80,7 @@ class Created:
     without_licence: tuple[str, ...]
 
 
-def default_name(request: Request) -> str:
+def default_name(request: BundleRequest) -> str:
     """Like "localrag-0.1.0-linux-x86_64-py3.11-starter"."""
     target = request.target
     words = ["localrag", __version__, target.name, f"py{target.python}"]
@@ -90,7 +90,7 @@ def default_name(request: Request) -> str:
     return "-".join([*words, "delta"] if request.since else words)
 
 
-def specs_of(request: Request, store: ModelStore) -> tuple[ModelSpec, ...]:
+def specs_of(request: BundleRequest, store: ModelStore) -> tuple[ModelSpec, ...]:
     """The models that a request names. Raises `ModelNotFoundError` for an unknown one."""
     names = (request.preset,) if request.preset else ()
     return store.catalogue.expand((*names, *request.models))
@@ -98,12 +98,12 @@ def specs_of(request: Request, store: ModelStore) -> tuple[ModelSpec, ...]:
 
 def create(
     place: Path,
-    request: Request,
+    request: BundleRequest,
     store: ModelStore,
     cache: Path,
-    tell: Tell = lambda _: None,
+    notify: Notify = lambda _: None,
     pip: Pip = run_pip,
-) -> Created:
+) -> CreatedBundle:
     """Make the bundle `place`, or `place`.zip; until it is whole it has another name.
 
     `cache` keeps the compiled llama-cpp-python. Raises `BundleError`, `UsageError`, and
@@ -131,17 +131,19 @@ def create(
     try:
         staging.need_room(place, _room(request, specs))
         with staging.staging_folder(place) as folder:
-            manifest, without_licence = _fill(folder, request, specs, store, cache, base, tell, pip)
+            manifest, without_licence = _fill(
+                folder, request, specs, store, cache, base, notify, pip
+            )
             size = sum(file.bytes for file in manifest.carried)
             if request.archive:
-                tell(tr("Packing the archive"))
+                notify(tr("Packing the archive"))
                 staging.write_archive(folder, place.name, final)
                 size = final.stat().st_size
             else:
                 folder.replace(place)
     except OSError as error:
         raise _unwritable(place, error) from error
-    return Created(
+    return CreatedBundle(
         path=final,
         bytes=size,
         files=len(manifest.carried) + 1,
@@ -180,38 +182,38 @@ def hash_files(folder: Path) -> tuple[File, ...]:
 
 def _fill(
     folder: Path,
-    request: Request,
+    request: BundleRequest,
     specs: Sequence[ModelSpec],
     store: ModelStore,
     cache: Path,
     base: Manifest | None,
-    tell: Tell,
+    notify: Notify,
     pip: Pip,
 ) -> tuple[Manifest, tuple[str, ...]]:
     """Put everything into a folder; its manifest, and the wheels that bring no licence file."""
     target = request.target
-    gathering = Gathering(target, _folder(folder / "wheels"), versions_here(), tell, pip)
+    collector = WheelCollector(target, _folder(folder / "wheels"), versions_here(), notify, pip)
     for path in request.wheels:
-        gathering.add(path)
-    if localrag_wheel.DISTRIBUTION not in gathering.wheels:
-        tell(tr("Making the wheel of localrag"))
-        gathering.add(localrag_wheel.make(folder / "wheels"))
-    if llama_cpp.NAME not in gathering.wheels:
-        gathering.add(_llama_cpp(target, cache, tell))
-    tell(tr("Fetching the packages"))
-    wheels = gathering.complete()
-    tell(tr("Taking the models"))
+        collector.add(path)
+    if localrag_wheel.DISTRIBUTION not in collector.wheels:
+        notify(tr("Making the wheel of localrag"))
+        collector.add(localrag_wheel.make(folder / "wheels"))
+    if llama_cpp.NAME not in collector.wheels:
+        collector.add(_llama_cpp(target, cache, notify))
+    notify(tr("Fetching the packages"))
+    wheels = collector.complete()
+    notify(tr("Taking the models"))
     wanted: dict[str, str] = {}
     for spec in specs:
         wanted |= _take_model(spec, store, folder / "models" / spec.id)
     without = licences.write(folder, wheels, specs)
     _documents(folder, request)
     make_private(folder)  # pip and the builder of our own wheel wrote there too
-    tell(tr("Hashing all files"))
+    notify(tr("Hashing all files"))
     files = hash_files(folder)
     _check_models(wanted, files)
     listing = folder / sbom.SBOM
-    sbom.write(sbom.of_bundle(wheels, gathering.needs(), specs, files), listing)
+    sbom.write(sbom.of_bundle(wheels, collector.needs(), specs, files), listing)
     own = File(sbom.SBOM, listing.stat().st_size, sha256_of(listing))
     files = tuple(sorted((*files, own), key=lambda file: file.path))
     if base:
@@ -228,10 +230,10 @@ def _fill(
     return manifest, tuple(without)
 
 
-def _llama_cpp(target: Target, cache: Path, tell: Tell) -> Path:
+def _llama_cpp(target: Target, cache: Path, notify: Notify) -> Path:
     version = versions_here().get(llama_cpp.NAME, "")
     if targets.is_here(target) and target.accelerator != "cuda" and version:
-        return llama_cpp.make(version, cache, tell)
+        return llama_cpp.make(version, cache, notify)
     raise BundleError(
         "llama-cpp-python is published as source, and cannot be compiled here for {target} with "
         "{accelerator}.",
@@ -271,7 +273,7 @@ def _check_models(wanted: Mapping[str, str], files: Sequence[File]) -> None:
             )
 
 
-def _documents(folder: Path, request: Request) -> None:
+def _documents(folder: Path, request: BundleRequest) -> None:
     packing.pack(folder / packing.PROGRAM)
     target = request.target
     values = {
@@ -294,7 +296,7 @@ def _documents(folder: Path, request: Request) -> None:
             copy_file(documents / name, _folder(folder / "docs") / name)
 
 
-def _base(request: Request) -> Manifest | None:
+def _base(request: BundleRequest) -> Manifest | None:
     if request.since is None:
         return None
     old = read_manifest(request.since)
@@ -329,7 +331,7 @@ def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File
     return tuple(kept)
 
 
-def _room(request: Request, specs: Sequence[ModelSpec]) -> int:
+def _room(request: BundleRequest, specs: Sequence[ModelSpec]) -> int:
     """Bytes that the bundle will take, roughly, while it is made."""
     whole = _WHEELS_BYTES[request.target.accelerator] + sum(spec.size for spec in specs)
     return whole * 2 if request.archive else whole

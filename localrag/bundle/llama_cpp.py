@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 from localrag.bundle import pip_runner
-from localrag.bundle.wheels import Tell
+from localrag.bundle.wheels import Notify
 from localrag.errors import BundleError
 from localrag.messages import tr
 from localrag.system import files, processes
@@ -56,7 +56,7 @@ def variants(wheel: Path) -> list[str]:
         return sorted(n.rpartition("/")[2] for n in archive.namelist() if _VARIANT.search(n))
 
 
-def make(version: str, cache: Path, tell: Tell) -> Path:
+def make(version: str, cache: Path, notify: Notify) -> Path:
     """Compile the wheel for this system; returns its path within `cache`.
 
     What was compiled stays when it is interrupted, and the next call goes on from there.
@@ -68,14 +68,14 @@ def make(version: str, cache: Path, tell: Tell) -> Path:
         if ready := sorted(place.glob("*.whl")):
             return ready[0]
         _need_compiler()
-        tell(
+        notify(
             tr(
                 "Compiling llama.cpp for every kind of processor: about 15 minutes on four "
                 "cores, an hour on two. It is kept for the next bundle."
             )
         )
         source = _source(version, place)
-        built = _compile(source, place, tell)
+        built = _compile(source, place, notify)
         if sys.platform == "linux":
             built = _repair(built, place)
         if not variants(built):
@@ -107,7 +107,7 @@ def _source(version: str, place: Path) -> Path:
     return source
 
 
-def _compile(source: Path, place: Path, tell: Tell) -> Path:
+def _compile(source: Path, place: Path, notify: Notify) -> Path:
     last = time.monotonic()
 
     def hear(line: str) -> None:
@@ -115,7 +115,7 @@ def _compile(source: Path, place: Path, tell: Tell) -> Path:
         found = _PROGRESS.search(line[:40])
         if found and time.monotonic() - last > _SAY_EVERY:
             last = time.monotonic()
-            tell(tr("compiled {done} of {total} files", done=found[1], total=found[2]))
+            notify(tr("compiled {done} of {total} files", done=found[1], total=found[2]))
 
     out = place / "out"
     shutil.rmtree(out, ignore_errors=True)

@@ -45,7 +45,7 @@ def make(folder: Path) -> Path:
             reason=failure_reason(lines),
         )
     try:
-        return pack_again(distribution(DISTRIBUTION), folder)
+        return repack(distribution(DISTRIBUTION), folder)
     except PackageNotFoundError as error:
         raise BundleError(
             "localrag is neither installed nor run from its sources, so there is no wheel of it.",
@@ -53,7 +53,7 @@ def make(folder: Path) -> Path:
         ) from error
 
 
-def pack_again(installed: Distribution, folder: Path) -> Path:
+def repack(installed: Distribution, folder: Path) -> Path:
     """Make the wheel anew from an installed distribution, every file checked by its RECORD.
 
     Raises `BundleError` where files changed since or were never listed.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from localrag.bundle.installer.manifest import File
 from localrag.bundle.localrag_wheel import DISTRIBUTION
 from localrag.bundle.wheel import Wheel, licence_of
-from localrag.bundle.wheels import Needs, resolve
+from localrag.bundle.wheels import JoinedRequirement, resolve
 from localrag.models.registry.spec import ModelSpec
 from localrag.system.files import write_output
 
@@ -34,7 +34,7 @@ def write(bom: Bom, path: Path) -> None:
 
 def of_bundle(
     wheels: Sequence[Wheel],
-    needs: Mapping[str, Needs],
+    needs: Mapping[str, JoinedRequirement],
     models: Sequence[ModelSpec],
     files: Sequence[File],
 ) -> Bom:
@@ -87,7 +87,9 @@ def _package(name: str, version: str, metadata: Message) -> Component:
 
 
 def _assembled(
-    components: Mapping[str, Component], needs: Mapping[str, Needs], models: list[Component]
+    components: Mapping[str, Component],
+    needs: Mapping[str, JoinedRequirement],
+    models: list[Component],
 ) -> Bom:
     from cyclonedx.model.bom import Bom
 

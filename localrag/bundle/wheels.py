@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Hears, in the reader's language, what is being done."""
 
 Pip = Callable[..., tuple[int, list[str]]]
@@ -45,7 +45,7 @@ _NO_WHEEL = re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+)")
 
 
 @dataclass
-class Needs:
+class JoinedRequirement:
     """What is asked of one distribution, and by which others."""
 
     specifier: SpecifierSet
@@ -67,7 +67,7 @@ def resolve(
     roots: Iterable[str],
     requirements: Callable[[str], Iterable[Requirement]],
     environment: Mapping[str, str],
-) -> dict[str, Needs]:
+) -> dict[str, JoinedRequirement]:
     """What the roots need, what that needs in turn, and so on, by normalised name.
 
     `environment` has the values of markers where they differ from those of this machine.
@@ -75,7 +75,7 @@ def resolve(
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
-    found = {root: Needs(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
+    found = {root: JoinedRequirement(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
     todo = [(root, "") for root in found]
     seen: set[tuple[str, str]] = set()
     while todo:
@@ -87,14 +87,14 @@ def resolve(
             if wanted.marker and not wanted.marker.evaluate({**environment, "extra": extra}):
                 continue
             other = canonicalize_name(wanted.name)
-            need = found.setdefault(other, Needs(SpecifierSet()))
+            need = found.setdefault(other, JoinedRequirement(SpecifierSet()))
             need.specifier &= wanted.specifier
             need.by.add(name)
             todo += [(other, each) for each in ("", *wanted.extras)]
     return found
 
 
-class Gathering:
+class WheelCollector:
     """Gathers wheels for one target into a folder.
 
     `versions` are pinned wherever the requirements admit them.
@@ -105,13 +105,13 @@ class Gathering:
         target: Target,
         folder: Path,
         versions: Mapping[str, str],
-        tell: Tell,
+        notify: Notify,
         pip: Pip = run_pip,
     ) -> None:
         self._target = target
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
-        self._tell = tell
+        self._notify = notify
         self._pip = pip
         self._native = targets.is_here(target)
         self.wheels: dict[str, Wheel] = {}
@@ -141,7 +141,7 @@ class Gathering:
         """
         while missing := {n: need for n, need in self.needs().items() if n not in self.wheels}:
             self._fetch(missing)
-            self._tell(tr("{count} packages are here", count=len(self.wheels)))
+            self._notify(tr("{count} packages are here", count=len(self.wheels)))
         needs = self.needs()
         for name, need in needs.items():
             if not need.specifier.contains(self.wheels[name].version, prereleases=True):
@@ -162,7 +162,7 @@ class Gathering:
             )
         return [self.wheels[name] for name in sorted(self.wheels)]
 
-    def needs(self) -> dict[str, Needs]:
+    def needs(self) -> dict[str, JoinedRequirement]:
         """What the roots and the wheels gathered so far need, with the target's markers."""
 
         def requirements(name: str) -> list[Requirement]:
@@ -170,7 +170,7 @@ class Gathering:
 
         return resolve(ROOTS, requirements, targets.marker_environment(self._target))
 
-    def _fetch(self, missing: Mapping[str, Needs]) -> None:
+    def _fetch(self, missing: Mapping[str, JoinedRequirement]) -> None:
         from packaging.version import Version
 
         wanted = {name: self._specification(name, need) for name, need in missing.items()}
@@ -188,7 +188,7 @@ class Gathering:
         for name, specification in wanted.items():
             pinned = specification.partition("==")[2]
             if pinned and Version(self.wheels[name].version) != Version(pinned):
-                self._tell(
+                self._notify(
                     tr(
                         "{name}: {found} instead of {tested}, which is not there for {target}",
                         name=name,
@@ -198,7 +198,7 @@ class Gathering:
                     )
                 )
 
-    def _specification(self, name: str, need: Needs) -> str:
+    def _specification(self, name: str, need: JoinedRequirement) -> str:
         version = self._versions.get(name)
         if version is None or not need.specifier.contains(version, prereleases=True):
             return f"{name}{need.specifier}"
@@ -228,7 +228,9 @@ class Gathering:
                 reason=failure_reason(lines),
             )
 
-    def _fetch_foreign(self, wanted: dict[str, str], missing: Mapping[str, Needs]) -> None:
+    def _fetch_foreign(
+        self, wanted: dict[str, str], missing: Mapping[str, JoinedRequirement]
+    ) -> None:
         """Wheels for another machine; what has none is built here if it is Python only."""
         from packaging.utils import canonicalize_name
 
@@ -275,7 +277,7 @@ class Gathering:
             command += [f"--platform={tag}" for tag in targets.platform_tags(self._target)]
         return command
 
-    def _take(self, missing: Mapping[str, Needs]) -> None:
+    def _take(self, missing: Mapping[str, JoinedRequirement]) -> None:
         known = {wheel.path.name for wheel in self.wheels.values()}
         for path in sorted(self._folder.glob("*.whl")):
             if path.name not in known:

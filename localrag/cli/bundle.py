@@ -16,7 +16,7 @@ from localrag.cli.output import emit_json, json_option, note, say
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.bundle.creation import Request
+    from localrag.bundle.creation import BundleRequest
     from localrag.models.registry.store import ModelStore
 
 TARGETS = ("linux-x86_64", "linux-arm64", "macos-arm64", "macos-x86_64", "windows-x86_64")
@@ -109,7 +109,7 @@ def create(
     started = time.monotonic()
     creation.need_extra()
     store = make_models()
-    request = creation.Request(
+    request = creation.BundleRequest(
         target=targets.chosen(target, python, accelerator),
         preset=None if preset == "none" else preset,
         models=models,
@@ -154,7 +154,7 @@ def create(
     say(made.path)
 
 
-def _licences(request: Request, store: ModelStore) -> Request:
+def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:
     """Show each model's licence; on a terminal ask about one that forbids commercial use."""
     from dataclasses import replace
 

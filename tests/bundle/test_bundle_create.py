@@ -21,7 +21,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
 
 from localrag.bundle import creation, packing, staging, targets
-from localrag.bundle.creation import Created, Request, hash_files
+from localrag.bundle.creation import BundleRequest, CreatedBundle, hash_files
 from localrag.bundle.installer.manifest import Target
 from localrag.bundle.installer.storage import read_manifest
 from localrag.bundle.installer.verification import verify
@@ -86,10 +86,10 @@ def pip() -> FakePip:
 
 
 @pytest.fixture
-def request_(tmp_path: Path) -> Request:
+def request_(tmp_path: Path) -> BundleRequest:
     own = make_wheel(tmp_path / "own", "localrag-offline", requires=("one", "llama-cpp-python"))
     llama = make_wheel(tmp_path / "own", "llama-cpp-python", "9.9")
-    return Request(target=targets.here(), wheels=(own, llama))
+    return BundleRequest(target=targets.here(), wheels=(own, llama))
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def _no_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(creation, "versions_here", dict)
 
 
-def create(place: Path, request: Request, store: ModelStore, pip: FakePip) -> Created:
+def create(place: Path, request: BundleRequest, store: ModelStore, pip: FakePip) -> CreatedBundle:
     return creation.create(place, request, store, place.parent / "cache", pip=pip)
 
 
@@ -115,7 +115,7 @@ def beside(place: Path) -> set[str]:
 
 
 def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "out" / "made"
     said: list[str] = []
@@ -141,7 +141,7 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
 @pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
 @pytest.mark.parametrize("archive", [False, True])
 def test_a_bundle_is_its_makers_alone_until_it_is_unpacked(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip, archive: bool
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip, archive: bool
 ) -> None:
     before = os.umask(0o022)
     try:
@@ -156,7 +156,7 @@ def test_a_bundle_is_its_makers_alone_until_it_is_unpacked(
 
 
 def test_models_are_known_as_checked_where_the_bundle_goes(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     create(place, request_, store, pip)
@@ -168,7 +168,7 @@ def test_models_are_known_as_checked_where_the_bundle_goes(
 
 
 def test_every_wheel_has_its_licence_or_is_said_to_have_none(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     made = create(place, request_, store, pip)
@@ -184,7 +184,7 @@ def test_every_wheel_has_its_licence_or_is_said_to_have_none(
 
 
 def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     create(place, request_, store, pip)
@@ -206,7 +206,7 @@ def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
 
 
 def test_a_model_that_is_not_here_is_named_before_anything_is_made(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     with pytest.raises(ModelNotFoundError, match="localrag models pull absent"):
@@ -217,7 +217,7 @@ def test_a_model_that_is_not_here_is_named_before_anything_is_made(
 def test_a_damaged_model_is_not_passed_on(
     tmp_path: Path,
     store: ModelStore,
-    request_: Request,
+    request_: BundleRequest,
     pip: FakePip,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -237,7 +237,7 @@ def test_a_damaged_model_is_not_passed_on(
 
 
 def test_a_licence_that_forbids_selling_must_be_accepted(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     wanted = replace(request_, preset=None, models=("unsellable",))
@@ -250,7 +250,7 @@ def test_a_licence_that_forbids_selling_must_be_accepted(
 
 @pytest.mark.parametrize("archive", [False, True])
 def test_an_interrupt_leaves_nothing(
-    archive: bool, tmp_path: Path, store: ModelStore, request_: Request
+    archive: bool, tmp_path: Path, store: ModelStore, request_: BundleRequest
 ) -> None:
     def interrupted(*_: str, **__: object) -> tuple[int, list[str]]:
         raise KeyboardInterrupt
@@ -264,7 +264,7 @@ def test_an_interrupt_leaves_nothing(
 
 
 def test_what_a_killed_process_left_has_no_manifest_and_is_replaced(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     left = tmp_path / "made.0123456789abcdef.partial"
@@ -277,7 +277,9 @@ def test_what_a_killed_process_left_has_no_manifest_and_is_replaced(
     assert not (place / "wheels" / "old.whl").exists()
 
 
-def killed_at(event: int, place: Path, request: Request, store: ModelStore, pip: FakePip) -> bool:
+def killed_at(
+    event: int, place: Path, request: BundleRequest, store: ModelStore, pip: FakePip
+) -> bool:
     """Make a bundle in a process that dies at that file operation; whether it got so far."""
     process = os.fork()
     if not process:
@@ -304,7 +306,7 @@ def killed_at(event: int, place: Path, request: Request, store: ModelStore, pip:
 @pytest.mark.skipif(sys.platform == "win32", reason="only where processes can fork")
 @pytest.mark.parametrize("archive", [False, True])
 def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
-    archive: bool, tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    archive: bool, tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     wanted = replace(request_, archive=archive)
     place = tmp_path / "out" / "made"
@@ -330,7 +332,7 @@ def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
     "name", ["made.partial", "made.0123456789ABCDEF.partial", "made-2.0123456789abcdef.partial"]
 )
 def test_a_folder_of_somebody_else_is_never_deleted(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip, name: str
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip, name: str
 ) -> None:
     place = tmp_path / "made"
     theirs = tmp_path / name / "thesis.txt"
@@ -344,7 +346,7 @@ def test_a_folder_of_somebody_else_is_never_deleted(
 
 @pytest.mark.skipif(os.name == "nt", reason="only where anybody may make links")
 def test_a_link_to_a_bundle_is_not_followed(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     sound = create(tmp_path / "sound", request_, store, pip).path
     (tmp_path / "made.0123456789abcdef.partial").symlink_to(sound)
@@ -355,7 +357,7 @@ def test_a_link_to_a_bundle_is_not_followed(
 def test_what_was_being_deleted_when_it_was_killed_goes_the_next_time(
     tmp_path: Path,
     store: ModelStore,
-    request_: Request,
+    request_: BundleRequest,
     pip: FakePip,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,7 +383,7 @@ def test_what_was_being_deleted_when_it_was_killed_goes_the_next_time(
 
 
 def test_two_at_once_do_not_meet_in_one_folder(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     with staging.staging_folder(place) as folder:
@@ -393,7 +395,7 @@ def test_two_at_once_do_not_meet_in_one_folder(
 def test_room_is_looked_for_first(
     tmp_path: Path,
     store: ModelStore,
-    request_: Request,
+    request_: BundleRequest,
     pip: FakePip,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -404,7 +406,9 @@ def test_room_is_looked_for_first(
     assert pip.calls == []
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, store: ModelStore, request_: Request) -> None:
+def test_a_full_disk_leaves_nothing(
+    tmp_path: Path, store: ModelStore, request_: BundleRequest
+) -> None:
     def full(*_: str, **__: object) -> tuple[int, list[str]]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -415,7 +419,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, store: ModelStore, request_:
 
 
 def test_a_delta_holds_what_changed_and_what_one_begins_with(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     create(old, request_, store, pip)
@@ -444,7 +448,7 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
 
 
 def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     old = tmp_path / "old"
     create(old, request_, store, pip)
@@ -460,7 +464,7 @@ def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
 
 
 def test_a_delta_builds_upon_an_archive_too(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     old = create(tmp_path / "old", replace(request_, archive=True), store, pip).path
     newer = make_wheel(
@@ -483,7 +487,7 @@ def test_a_delta_builds_upon_an_archive_too(
 
 
 def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made-1.0"
     made = create(place, replace(request_, archive=True), store, pip)
@@ -503,7 +507,7 @@ def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
 
 
 def test_llama_cpp_for_another_system_says_how_to_make_it(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     own = request_.wheels[:1]
     for target in (
@@ -525,7 +529,7 @@ def replace_target(target: Target, accelerator: Any) -> Target:
 
 
 def test_texts_for_windows_have_its_line_ends_and_its_python(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     target = Target(system="windows", machine="x86_64", python="3.12")
     place = tmp_path / "made"
@@ -542,25 +546,25 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_name_says_what_it_is_for() -> None:
     target = Target(system="linux", machine="arm64", python="3.12", accelerator="cuda")
-    name = creation.default_name(Request(target=target, preset=None))
+    name = creation.default_name(BundleRequest(target=target, preset=None))
     assert name.endswith("-linux-arm64-py3.12-cuda-no-models")
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path, Request]]:
+def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path, BundleRequest]]:
     """What the command line asks for, with nothing made."""
-    requests: list[tuple[Path, Request]] = []
+    requests: list[tuple[Path, BundleRequest]] = []
 
-    def made(place: Path, request: Request, *_: object) -> Created:
+    def made(place: Path, request: BundleRequest, *_: object) -> CreatedBundle:
         requests.append((place, request))
-        return Created(place, 2_000_000, 7, 3, ("tiny",), ("bare",))
+        return CreatedBundle(place, 2_000_000, 7, 3, ("tiny",), ("bare",))
 
     monkeypatch.setattr(creation, "create", made)
     monkeypatch.setattr("localrag.factory.make_models", lambda: store)
     return requests
 
 
-def test_the_command_prints_one_json_object(seen: list[tuple[Path, Request]]) -> None:
+def test_the_command_prints_one_json_object(seen: list[tuple[Path, BundleRequest]]) -> None:
     words = ["bundle", "create", "x.zip", "--archive", "--target", "macos-arm64"]
     result = CliRunner().invoke(cli, [*words, "--python", "3.12", "--json"])
     assert result.exit_code == 0, result.output
@@ -584,7 +588,7 @@ def test_the_command_prints_one_json_object(seen: list[tuple[Path, Request]]) ->
     assert (place, request.archive, request.preset) == (Path("x").absolute(), True, "starter")
 
 
-def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, Request]]) -> None:
+def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, BundleRequest]]) -> None:
     result = CliRunner().invoke(cli, ["bundle", "create", "--preset", "none", "--model", "tiny"])
     assert result.exit_code == 0, result.output
     assert "7 files, 2 MB, 3 wheels, 1 models" in result.stderr

@@ -14,7 +14,7 @@ from fake_wheels import FakePip, Maker, make_wheel
 from localrag.bundle import llama_cpp, localrag_wheel, pip_runner, targets
 from localrag.bundle.installer.manifest import Target
 from localrag.bundle.wheel import read_wheel
-from localrag.bundle.wheels import TORCH_CPU_INDEX, Gathering, versions_here
+from localrag.bundle.wheels import TORCH_CPU_INDEX, WheelCollector, versions_here
 from localrag.errors import BundleError, UsageError
 from localrag.system import processes
 
@@ -33,11 +33,13 @@ def gather(
     target: Target | None = None,
     versions: Mapping[str, str] | None = None,
     source_only: tuple[str, ...] = (),
-) -> tuple[Gathering, FakePip]:
+) -> tuple[WheelCollector, FakePip]:
     """A gathering whose localrag requires these."""
     pip = FakePip({"pip": wheel("pip", "99.0"), **known}, source_only)
     folder.mkdir()
-    gathering = Gathering(target or targets.here(), folder, versions or {}, lambda _: None, pip)
+    gathering = WheelCollector(
+        target or targets.here(), folder, versions or {}, lambda _: None, pip
+    )
     gathering.add(make_wheel(folder.parent / "own", "localrag-offline", requires=requires))
     return gathering, pip
 
@@ -145,7 +147,7 @@ def test_a_tested_version_that_was_not_built_for_the_target_gives_way(tmp_path: 
         source_only=("jieba",),
     )
     said: list[str] = []
-    gathering._tell = said.append
+    gathering._notify = said.append
     versions_got = {each.name: each.version for each in gathering.complete()}
     assert (versions_got["one"], versions_got["jieba"]) == ("1.9", "0.42")
     assert "one: 1.9 instead of 2.0, which is not there for windows-x86_64" in said
@@ -197,7 +199,7 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
     known = {"pip": wheel("pip"), "torch==2.13.0+cpu": wheel("torch", "2.13.0+cpu")}
     pip = WithoutCpuBuilds(known)
     (tmp_path / "w").mkdir()
-    gathering = Gathering(LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda _: None, pip)
+    gathering = WheelCollector(LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda _: None, pip)
     gathering.add(make_wheel(tmp_path, "localrag-offline", requires=("torch",)))
     gathering.complete()
     with_torch = [call for call in pip.calls if "torch==2.13.0+cpu" in call]
@@ -206,14 +208,14 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
 
 def test_a_wheel_for_another_machine_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
-    gathering = Gathering(WINDOWS, tmp_path / "w", {}, lambda _: None, FakePip({}))
+    gathering = WheelCollector(WINDOWS, tmp_path / "w", {}, lambda _: None, FakePip({}))
     with pytest.raises(BundleError, match=r"does not run on windows-x86_64 with Python 3\.12"):
         gathering.add(make_wheel(tmp_path, "one", tag="cp312-cp312-manylinux_2_28_x86_64"))
     with pytest.raises(BundleError, match="does not run on windows"):
         gathering.add(make_wheel(tmp_path, "one", tag="cp313-cp313-win_amd64"))
     for tag in ("cp312-cp312-win_amd64", "cp311-abi3-win_amd64", "py3-none-win_amd64"):
         gathering.add(make_wheel(tmp_path, "one", tag=tag))
-    arm = Gathering(LINUX_ARM, tmp_path / "w", {}, lambda _: None, FakePip({}))
+    arm = WheelCollector(LINUX_ARM, tmp_path / "w", {}, lambda _: None, FakePip({}))
     for tag in ("py3-none-linux_aarch64", "py3-none-manylinux_2_34_aarch64"):
         arm.add(make_wheel(tmp_path, "one", tag=tag))
     with pytest.raises(BundleError, match="does not run on linux-arm64"):
@@ -295,7 +297,7 @@ def installed(tmp_path: Path) -> Distribution:
 
 def test_an_installed_localrag_is_packed_again_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
-    packed = localrag_wheel.pack_again(installed(tmp_path), tmp_path / "again")
+    packed = localrag_wheel.repack(installed(tmp_path), tmp_path / "again")
     assert packed.name == "localrag_offline-1.0-py3-none-any.whl"
     first = read_wheel(tmp_path / "first" / packed.name)
     assert read_wheel(packed).metadata.items() == first.metadata.items()
@@ -316,12 +318,12 @@ def test_an_installed_localrag_that_was_changed_is_refused(tmp_path: Path) -> No
     with pytest.raises(
         BundleError, match=r"localrag_offline/__init__\.py is not as it was installed"
     ):
-        localrag_wheel.pack_again(distribution, tmp_path)
+        localrag_wheel.repack(distribution, tmp_path)
     (tmp_path / "site" / "localrag_offline" / "__init__.py").unlink()
     with pytest.raises(
         BundleError, match=r"localrag_offline/__init__\.py is not as it was installed"
     ):
-        localrag_wheel.pack_again(distribution, tmp_path)
+        localrag_wheel.repack(distribution, tmp_path)
 
 
 def test_versions_here_are_those_of_this_environment() -> None:

@@ -24,7 +24,7 @@ from localrag.bundle.installer import environments
 from localrag.bundle.installer.machine import check_machine
 from localrag.bundle.installer.manifest import FORMAT, File
 from localrag.bundle.installer.storage import DAMAGED, Folder
-from localrag.bundle.installer.verification import Checked
+from localrag.bundle.installer.verification import CheckedBundle
 from localrag.errors import BundleError
 from localrag.messages import tr
 
@@ -40,13 +40,13 @@ _OWN = {"localrag_offline", "localrag"}
 
 
 class Installer:
-    """One installation into the folder `to`; `tell` hears, for a person, what is being done."""
+    """One installation into the folder `to`; `notify` hears, for a person, what is being done."""
 
-    def __init__(self, checked: Checked, to: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, checked: CheckedBundle, to: Path, notify: Callable[[str], None]) -> None:
         self._checked = checked
         self._manifest = checked.manifest
         self._to = to
-        self._tell = tell
+        self._notify = notify
         self._name = checked.manifest.sha256[:12]
 
     def prepare(self) -> int:
@@ -150,7 +150,7 @@ class Installer:
             elif _is_file(path, file):
                 continue
             changed.add(folder)
-            self._tell(
+            self._notify(
                 tr("Fetching {name} ({size}) ...", name=file.path, size=megabytes(file.bytes))
             )
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ class Installer:
                 shutil.rmtree(left)
         scratch.mkdir()
         wheels = self._manifest.wheels
-        self._tell(tr("Unpacking {count} packages, which takes minutes ...", count=len(wheels)))
+        self._notify(tr("Unpacking {count} packages, which takes minutes ...", count=len(wheels)))
         try:
             paths = [self._take_wheel(file, scratch) for file in wheels]
             environments.make(folder, paths, self._manifest.target)

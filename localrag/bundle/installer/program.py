@@ -14,7 +14,7 @@ from typing import Any
 from localrag.bundle.installer import pythons
 from localrag.bundle.installer.installation import Installer, megabytes
 from localrag.bundle.installer.machine import this_machine
-from localrag.bundle.installer.verification import Checked, verify
+from localrag.bundle.installer.verification import CheckedBundle, verify
 from localrag.errors import BundleError
 from localrag.messages import spoken, tr
 from localrag.printable import as_text
@@ -110,7 +110,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str], program: Path) -
     return 0
 
 
-def _report(checked: Checked, seconds: float) -> None:
+def _report(checked: CheckedBundle, seconds: float) -> None:
     manifest = checked.manifest
     _say(
         tr(

@@ -31,7 +31,7 @@ _SIGNATURE_LIMIT = 64 << 10
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedBundle:
     """A bundle whose files are those of its manifest; `base` has those of `in_base`.
 
     `signer` is what OpenSSH says of the signature, "" where it was not checked.
@@ -60,7 +60,7 @@ class Checked:
         return self.base
 
 
-def verify(path: Path, base: Path | None = None, key: Path | None = None) -> Checked:
+def verify(path: Path, base: Path | None = None, key: Path | None = None) -> CheckedBundle:
     """Check signature, names, sizes and hashes of a bundle; changes nothing.
 
     `base` is the bundle that a delta builds upon; without it, what lies there is not looked at.
@@ -95,7 +95,7 @@ def verify(path: Path, base: Path | None = None, key: Path | None = None) -> Che
             more=tr(" and {count} more", count=len(faults) - 6) if len(faults) > 6 else "",
             faults=faults,
         )
-    return Checked(manifest, bundle, old, bool(signature), signer)
+    return CheckedBundle(manifest, bundle, old, bool(signature), signer)
 
 
 def find_ssh_keygen() -> str:
