@@ -192,7 +192,8 @@ def _fill(
 ) -> tuple[Manifest, tuple[str, ...]]:
     """Put everything into a folder; its manifest, and the wheels that bring no licence file."""
     target = request.target
-    collector = WheelCollector(target, _folder(folder / "wheels"), versions_here(), notify, pip)
+    make_folder(folder / "wheels")
+    collector = WheelCollector(target, folder / "wheels", versions_here(), notify, pip)
     for path in request.wheels:
         collector.add(path)
     if localrag_wheel.DISTRIBUTION not in collector.wheels:
@@ -290,10 +291,11 @@ def _documents(folder: Path, request: BundleRequest) -> None:
         # Notepad on an older Windows shows one long line without these line ends.
         newline = "\r\n" if target.system == "windows" else "\n"
         write_output(folder / name, said.replace("\n", newline).encode("utf-8-sig"))
+    make_folder(folder / "docs")
     documents = localrag_wheel.source_tree() or _HERE / "docs"
     for name in DOCUMENTS:
         if (documents / name).is_file():
-            copy_file(documents / name, _folder(folder / "docs") / name)
+            copy_file(documents / name, folder / "docs" / name)
 
 
 def _base(request: BundleRequest) -> Manifest | None:
@@ -351,8 +353,3 @@ def _unwritable(place: Path, error: OSError) -> BundleError:
         path=place,
         reason=error,
     )
-
-
-def _folder(path: Path) -> Path:
-    make_folder(path)
-    return path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -101,8 +102,6 @@ def create(
     as_json: bool,
 ) -> None:
     """Show the licences, gather everything, and print where it lies."""
-    from dataclasses import asdict
-
     from localrag.bundle import creation, targets
     from localrag.factory import cache_folder, make_models
 
@@ -156,8 +155,6 @@ def create(
 
 def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:
     """Show each model's licence; on a terminal ask about one that forbids commercial use."""
-    from dataclasses import replace
-
     from localrag.bundle import creation
 
     for spec in creation.specs_of(request, store):
