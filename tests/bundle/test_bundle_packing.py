@@ -84,10 +84,10 @@ def test_the_same_sources_give_the_same_bytes_which_can_be_read(tmp_path: Path) 
             assert archive.read(info) == PACKED[info.filename].read_bytes()
 
 
-def test_another_localrag_does_not_come_before_it(tmp_path: Path) -> None:
+def test_nothing_beside_it_and_no_other_localrag_is_imported(tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
-    for place in (bundle, tmp_path):
-        (place / "localrag.py").write_text("raise SystemExit('not this one')")
+    for path in (bundle / "localrag.py", bundle / "argparse.py", tmp_path / "localrag.py"):
+        path.write_text("raise SystemExit('not this one')")
     command = [sys.executable, str(bundle / "install.py"), "--help"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "LOCALRAG_LANG": "en"}
     done = subprocess.run(
