@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from localrag.system import processes
@@ -234,6 +235,33 @@ def test_input_and_time_limit() -> None:
     command = processes.python("import time; time.sleep(60)")
     with pytest.raises(processes.TimedOutError):
         processes.run(command, processes.PLAIN, seconds=0.5)
+
+
+def test_a_program_ends_where_the_one_who_watches_it_says_so() -> None:
+    seen: list[int] = []
+
+    def watch(number: int) -> None:
+        assert psutil.pid_exists(number)
+        seen.append(number)
+        raise MemoryError
+
+    command = processes.python("import time; time.sleep(60)")
+    with pytest.raises(MemoryError):
+        processes.run(command, processes.PLAIN, watch=watch, seconds=50)
+    assert not psutil.pid_exists(seen[0])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
+def test_what_a_program_makes_is_ours_alone_unless_it_is_said_otherwise(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for umask, mode in ((processes.PRIVATE, 0o600), (processes.OURS, 0o644)):
+            path = tmp_path / oct(mode)
+            command = processes.python("import sys; open(sys.argv[1], 'w').close()", str(path))
+            processes.run(command, processes.PLAIN, umask=umask)
+            assert path.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
 
 
 STARTS_ANOTHER = (
