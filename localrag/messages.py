@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from pkgutil import get_data
 from typing import Literal
 
 from localrag.errors import LocalragError
@@ -39,8 +39,8 @@ def interface_language() -> InterfaceLanguage:
 @cache
 def chinese_texts(table: str = "messages") -> dict[str, str]:
     """English -> Chinese: a table of `messages_zh.toml`, our own texts or those of click."""
-    path = Path(__file__).with_name("messages_zh.toml")
-    texts: dict[str, str] = tomllib.loads(path.read_text(encoding="utf-8"))[table]
+    data = get_data("localrag", "messages_zh.toml") or b""  # it may lie in an archive
+    texts: dict[str, str] = tomllib.loads(data.decode("utf-8"))[table]
     return texts
 
 

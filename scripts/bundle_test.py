@@ -26,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from localrag.cli.namespace import enter, lost_packets  # noqa: E402 - imports nothing but Python's
+from localrag.bundle import packing  # noqa: E402 - imports nothing but Python's
+from localrag.cli.namespace import enter, lost_packets  # noqa: E402 - the same
 
 STEPS = ("verify", "install", "again", "add", "search", "ask", "self-rag", "eval")
 QUESTIONS = ("感知机是谁在哪一年提出的？", "What was ELIZA, and who wrote it?")
@@ -95,7 +96,11 @@ def main() -> None:
 
 def use(run: Run, bundle: Path, base: Path | None, steps: Sequence[str]) -> None:
     """The steps themselves."""
-    program = bundle / "install.py" if bundle.is_dir() else ROOT / "localrag/bundle/installer.py"
+    program = bundle / packing.PROGRAM
+    if not bundle.is_dir():
+        program = run.there.with_name(f"{run.there.name} {packing.PROGRAM}")
+        program.unlink(missing_ok=True)
+        packing.pack(program)
     more = ["--base", str(base.absolute())] if base else []
     install = [sys.executable, "-I", str(program), str(bundle), "--to", str(run.there), *more]
     samples = [str(path) for path in sorted((ROOT / "data").glob("*.*")) if path.suffix != ".json"]

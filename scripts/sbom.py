@@ -18,7 +18,8 @@ def main() -> None:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
     path.parent.mkdir(parents=True, exist_ok=True)
     bom = sbom.installed()
-    print(f"SBOM: {len(bom.components) + 1} packages in {sbom.write_bom(bom, path)}")
+    sbom.write(bom, path)
+    print(f"SBOM: {len(bom.components) + 1} packages in {path}")
 
 
 if __name__ == "__main__":

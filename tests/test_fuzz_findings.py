@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from fakes import HashEmbedder
 
-from localrag.bundle.installer import Problem, parse_manifest
+from localrag.bundle.installer.manifest import parse
 from localrag.config.settings import load_settings
 from localrag.documents import worker
 from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
 from localrag.errors import (
+    BundleError,
     ConfigError,
     LibraryDamagedError,
     ModelCorruptError,
@@ -80,8 +81,8 @@ def test_a_path_in_a_bundle_that_no_disk_can_hold(path: str) -> None:
     target = {"system": "linux", "machine": "x86_64", "python": "3.11", "accelerator": "cpu"}
     written = {"format": 1, "localrag": "1", "created": "x", "target": target, "base": None}
     file = {"path": path, "bytes": 1, "sha256": "0" * 64}
-    with pytest.raises(Problem, match=r"path|too long"):
-        parse_manifest(json.dumps(written | {"files": [file]}).encode())
+    with pytest.raises(BundleError, match=r"every system|too long"):
+        parse(json.dumps(written | {"files": [file]}).encode())
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.md"])

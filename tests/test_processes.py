@@ -9,14 +9,15 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from localrag.system import processes
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 LAUNCHER = PACKAGE / "system" / "processes.py"
-INSTALLER = PACKAGE / "bundle" / "installer.py"
-"""Travels without localrag, so it has a launcher of its own."""
+FINDER = PACKAGE / "bundle" / "installer" / "pythons.py"
+"""Runs in a Python that is too old for the launcher, to go on with another one."""
 
 STARTING_MODULES = {
     *("subprocess", "_posixsubprocess", "_winapi", "multiprocessing", "pty", "popen2", "pexpect"),
@@ -28,18 +29,12 @@ ANYWHERE = {
     *("Popen", "create_subprocess_exec", "create_subprocess_shell", "ProcessPoolExecutor"),
     *("subprocess_exec", "subprocess_shell", "QProcess"),
 }
-INSTALLERS_FUNCTIONS = {"_run", "_hand_over"}
 
 
 def starts(path: Path) -> list[str]:
     """Where a file could start a program in a way of its own."""
     found = []
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    allowed: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        own = isinstance(node, ast.FunctionDef) and node.name in INSTALLERS_FUNCTIONS
-        if own and path == INSTALLER:
-            allowed |= set(ast.walk(node))
     for node in ast.walk(tree):
         names: list[str] = []
         match node:
@@ -60,11 +55,7 @@ def starts(path: Path) -> list[str]:
                 names = [f"{owner}.{used}", used]
             case ast.Name(id=used):
                 names = [used]
-        if node not in allowed:
-            found += [f"{path.name}:{node.lineno}: {name}" for name in names if starting(name)]
-    if path == INSTALLER:
-        found = [each for each in found if not each.endswith((": subprocess", ".PIPE"))]
-        found = [each for each in found if not each.endswith(".CalledProcessError")]
+        found += [f"{path.name}:{node.lineno}: {name}" for name in names if starting(name)]
     return found
 
 
@@ -78,7 +69,7 @@ def starting(name: str) -> bool:
     return any(name == one or name.startswith(f"{one}.") for one in STARTING_MODULES)
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != LAUNCHER)
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in (LAUNCHER, FINDER))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -244,6 +235,33 @@ def test_input_and_time_limit() -> None:
     command = processes.python("import time; time.sleep(60)")
     with pytest.raises(processes.TimedOutError):
         processes.run(command, processes.PLAIN, seconds=0.5)
+
+
+def test_a_program_ends_where_the_one_who_watches_it_says_so() -> None:
+    seen: list[int] = []
+
+    def watch(number: int) -> None:
+        assert psutil.pid_exists(number)
+        seen.append(number)
+        raise MemoryError
+
+    command = processes.python("import time; time.sleep(60)")
+    with pytest.raises(MemoryError):
+        processes.run(command, processes.PLAIN, watch=watch, seconds=50)
+    assert not psutil.pid_exists(seen[0])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
+def test_what_a_program_makes_is_ours_alone_unless_it_is_said_otherwise(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        for umask, mode in ((processes.PRIVATE, 0o600), (processes.OURS, 0o644)):
+            path = tmp_path / oct(mode)
+            command = processes.python("import sys; open(sys.argv[1], 'w').close()", str(path))
+            processes.run(command, processes.PLAIN, umask=umask)
+            assert path.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
 
 
 STARTS_ANOTHER = (

@@ -316,7 +316,8 @@ def test_the_sbom_of_what_is_installed(tmp_path: Path) -> None:
         bom = sbom.installed()
     except PackageNotFoundError:
         pytest.skip("localrag is not installed here under its own name: run scripts/test.py")
-    text = sbom.write_bom(bom, tmp_path / sbom.SBOM).read_text("utf-8")
+    sbom.write(bom, tmp_path / sbom.SBOM)
+    text = (tmp_path / sbom.SBOM).read_text("utf-8")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listing = json.loads(text)
     assert listing["metadata"]["component"]["purl"] == f"pkg:pypi/localrag-offline@{__version__}"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from localrag.bundle.manifest import path_fault
-from localrag.bundle.wheel_file import Wheel
+from localrag.bundle.installer.manifest import path_fault
+from localrag.bundle.wheel import Wheel
 from localrag.models.registry.spec import (
     HuggingFaceSource,
     ModelScopeSource,

@@ -8,62 +8,48 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from localrag.bundle.manifest import File
-from localrag.bundle.own_wheel import DISTRIBUTION
-from localrag.bundle.wheel_file import Wheel, licence_of
+from localrag.bundle.installer.manifest import File
+from localrag.bundle.localrag_wheel import DISTRIBUTION
+from localrag.bundle.wheel import Wheel, licence_of
+from localrag.bundle.wheels import JoinedRequirement, resolve
 from localrag.models.registry.spec import ModelSpec
 from localrag.system.files import write_output
 
 if TYPE_CHECKING:
-    from cyclonedx.model import Property
+    from cyclonedx.model import HashType
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component
 
 SBOM = "sbom.cdx.json"
 
 
-def write(
-    bundle: Path,
-    wheels: Sequence[Wheel],
-    needs: Mapping[str, set[str]],
-    models: Sequence[ModelSpec],
-    files: Sequence[File],
-) -> Path:
-    """Write the SBOM; returns its path.
-
-    `needs` says by whom each distribution is needed; `files` are the bundle's, with their hashes.
-    """
-    bom = build(wheels, needs, models, {file.path: file for file in files})
-    return write_bom(bom, bundle / SBOM)
-
-
-def write_bom(bom: Bom, path: Path) -> Path:
-    """Write a bill of materials as JSON; returns the path."""
+def write(bom: Bom, path: Path) -> None:
+    """Write a bill of materials as JSON."""
     from cyclonedx.output import make_outputter
     from cyclonedx.schema import OutputFormat, SchemaVersion
 
     outputter = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6)
     write_output(path, outputter.output_as_string(indent=1))
-    return path
 
 
-def build(
+def of_bundle(
     wheels: Sequence[Wheel],
-    needs: Mapping[str, set[str]],
+    needs: Mapping[str, JoinedRequirement],
     models: Sequence[ModelSpec],
-    files: Mapping[str, File],
+    files: Sequence[File],
 ) -> Bom:
-    """The bill of materials: localrag, its distributions with who needs them, and the models."""
-    from cyclonedx.model import HashAlgorithm, HashType
+    """The bill of materials of a bundle with these files: its distributions and its models."""
+    from cyclonedx.model import Property
 
+    by_path = {file.path: file for file in files}
     components: dict[str, Component] = {}
     for wheel in wheels:
-        file = files[f"wheels/{wheel.path.name}"]
+        file = by_path[f"wheels/{wheel.path.name}"]
         component = _package(wheel.name, wheel.version, wheel.metadata)
-        component.hashes.add(HashType(alg=HashAlgorithm.SHA_256, content=file.sha256))
-        component.properties.update(_properties(file))
+        component.hashes.add(_hash(file))
+        component.properties.add(Property(name="localrag:file", value=file.path))
         components[wheel.name] = component
-    return _assembled(components, needs, [_model(spec, files) for spec in models])
+    return _assembled(components, needs, [_model(spec, by_path) for spec in models])
 
 
 def installed() -> Bom:
@@ -72,24 +58,14 @@ def installed() -> Bom:
     Raises `importlib.metadata.PackageNotFoundError` where something of that is not installed.
     """
     from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
 
-    components: dict[str, Component] = {}
-    needs: dict[str, set[str]] = {}
-    todo, seen = [(DISTRIBUTION, "")], set[tuple[str, str]]()
-    while todo:
-        name, extra = todo.pop()
-        if (name, extra) in seen:
-            continue
-        seen.add((name, extra))
+    needs = resolve(
+        [DISTRIBUTION], lambda name: map(Requirement, distribution(name).requires or ()), {}
+    )
+    components = {}
+    for name in needs:
         found = distribution(name)
-        metadata = cast(Message, found.metadata)  # which it is
-        components.setdefault(name, _package(name, found.version, metadata))
-        for wanted in map(Requirement, found.requires or ()):
-            if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
-                other = canonicalize_name(wanted.name)
-                needs.setdefault(other, set()).add(name)
-                todo += [(other, each) for each in ("", *wanted.extras)]
+        components[name] = _package(name, found.version, cast(Message, found.metadata))
     return _assembled(components, needs, [])
 
 
@@ -111,7 +87,9 @@ def _package(name: str, version: str, metadata: Message) -> Component:
 
 
 def _assembled(
-    components: Mapping[str, Component], needs: Mapping[str, set[str]], models: list[Component]
+    components: Mapping[str, Component],
+    needs: Mapping[str, JoinedRequirement],
+    models: list[Component],
 ) -> Bom:
     from cyclonedx.model.bom import Bom
 
@@ -120,14 +98,15 @@ def _assembled(
     bom.components.update(each for name, each in components.items() if name != DISTRIBUTION)
     bom.components.update(models)
     for name, component in components.items():
-        needed = [components[other] for other, by in needs.items() if name in by and other != name]
+        needed = [
+            components[other] for other, need in needs.items() if name in need.by and other != name
+        ]
         bom.register_dependency(component, needed + (models if name == DISTRIBUTION else []))
     return bom
 
 
 def _model(spec: ModelSpec, files: Mapping[str, File]) -> Component:
     from cyclonedx.contrib.license.factories import LicenseFactory
-    from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component, ComponentType
 
     # A model's hash is that of its largest file; every file has its own below it.
@@ -137,23 +116,22 @@ def _model(spec: ModelSpec, files: Mapping[str, File]) -> Component:
             name=file.path,
             type=ComponentType.FILE,
             bom_ref=file.path,
-            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)],
+            hashes=[_hash(file)],
         )
         for file in own
     ]
-    weights = max(own, key=lambda file: file.bytes)
     return Component(
         name=spec.id,
         type=ComponentType.MACHINE_LEARNING_MODEL,
         bom_ref=f"model:{spec.id}",
         description=spec.title,
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=weights.sha256)],
+        hashes=[_hash(max(own, key=lambda file: file.bytes))],
         licenses=[LicenseFactory().make_from_string(spec.licence)] if spec.licence else None,
         components=parts,
     )
 
 
-def _properties(file: File) -> list[Property]:
-    from cyclonedx.model import Property
+def _hash(file: File) -> HashType:
+    from cyclonedx.model import HashAlgorithm, HashType
 
-    return [Property(name="localrag:file", value=file.path)]
+    return HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)

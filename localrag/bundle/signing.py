@@ -6,12 +6,14 @@ Checking one is the installer's work, so that it can be done where localrag is n
 
 from __future__ import annotations
 
-import os
 import shutil
 import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
-from localrag.bundle import installer
+from localrag.bundle.installer.manifest import MANIFEST, SIGNATURE
+from localrag.bundle.installer.storage import Folder, manifest_bytes
+from localrag.bundle.installer.verification import NAMESPACE, find_ssh_keygen, verify
 from localrag.errors import BundleError
 from localrag.system import files, processes
 
@@ -21,43 +23,38 @@ def sign(bundle: Path, key: Path) -> str:
 
     `key` is a private key, or the public half of one that the SSH agent holds. Asks for its
     passphrase on the terminal. The bundle is checked first: what is damaged is not signed.
-    Raises `installer.Problem` for such a bundle or without ssh-keygen, and `BundleError`.
+    Raises `BundleError`.
     """
-    installer.verify(bundle)
-    place = installer.opened(bundle)
-    with place.open(installer.MANIFEST) as stream:
-        manifest = stream.read()
-    program = installer.find_ssh_keygen()
+    checked = verify(bundle).bundle
+    manifest = manifest_bytes(checked)
+    checked.close()
+    program = find_ssh_keygen()
     with files.scratch_folder() as scratch:
-        copy = scratch / installer.MANIFEST
+        copy = scratch / MANIFEST
         files.write_output(copy, manifest)
-        options = ("-Y", "sign", "-n", installer.NAMESPACE, "-f", str(key.expanduser().absolute()))
+        options = ("-Y", "sign", "-n", NAMESPACE, "-f", str(key.expanduser().absolute()))
         done = processes.run(
-            [program, *options, str(copy)],
-            processes.SSH,
-            stderr=processes.PIPE,
-            terminal=True,
+            [program, *options, str(copy)], processes.SSH, stderr=processes.PIPE, terminal=True
         )
-        signature = copy.with_name(installer.SIGNATURE)
+        signature = scratch / SIGNATURE
         if done.returncode or not signature.is_file():
             raise _unsigned(key, done)
         signed = signature.read_bytes()
-        check = ("-Y", "check-novalidate", "-n", installer.NAMESPACE, "-s", str(signature))
-        checked = processes.run(
-            [program, *check],
+        options = ("-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signature))
+        done = processes.run(
+            [program, *options],
             processes.SSH,
             given=manifest,
             stdout=processes.PIPE,
             stderr=processes.PIPE,
         )
-        if checked.returncode:
-            raise _unsigned(key, checked)
-    if isinstance(place, installer.Folder):
-        files.replace_content(bundle / installer.SIGNATURE, signed)
+        if done.returncode:
+            raise _unsigned(key, done)
+    if isinstance(checked, Folder):
+        files.replace_content(bundle / SIGNATURE, signed)
     else:
-        place.close()
         _into_archive(bundle, signed)
-    return checked.stdout.decode("utf-8", "replace").strip()
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def _unsigned(key: Path, done: processes.Ended) -> BundleError:
@@ -67,32 +64,26 @@ def _unsigned(key: Path, done: processes.Ended) -> BundleError:
         hint="Name a private key of OpenSSH, such as ~/.ssh/id_ed25519; "
         "`ssh-keygen -t ed25519` makes one.",
         key=key,
-        reason=installer.printable(said[-1] if said else str(done.returncode)).rstrip("."),
+        reason=(said[-1] if said else str(done.returncode)).rstrip("."),
     )
 
 
 def _into_archive(bundle: Path, signature: bytes) -> None:
     """Write the archive anew with this signature, in the place of one that it may have."""
-    part = bundle.with_name(f"{bundle.name}.part")
-    try:
-        with (
-            zipfile.ZipFile(bundle) as old,
-            files.overwrite_file(part) as stream,
-            zipfile.ZipFile(stream, "w") as new,
-        ):
+
+    def write(stream: BinaryIO) -> None:
+        with zipfile.ZipFile(bundle) as old, zipfile.ZipFile(stream, "w") as new:
             top = ""
             for info in old.infolist():
                 folder, _, name = info.filename.rpartition("/")
-                if name == installer.MANIFEST and folder.count("/") == 0:
+                if name == MANIFEST and folder.count("/") == 0:
                     top = f"{folder}/" if folder else ""
-                if name == installer.SIGNATURE:
+                if name == SIGNATURE:
                     continue
                 with old.open(info) as read, new.open(info, "w") as copy:
                     shutil.copyfileobj(read, copy, 1 << 20)
-            new.writestr(top + installer.SIGNATURE, signature)
-        with files.append_file(part) as file:
-            os.fsync(file.fileno())
-        shutil.copymode(bundle, part)
-        part.replace(bundle)
-    finally:
-        part.unlink(missing_ok=True)
+            new.writestr(top + SIGNATURE, signature)
+
+    mode = bundle.stat().st_mode
+    files.replace_file(bundle, write)
+    bundle.chmod(mode & 0o777)

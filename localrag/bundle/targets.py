@@ -5,47 +5,32 @@ Knows nothing about files.
 
 from __future__ import annotations
 
-import platform
-import sys
-from typing import cast
+import re
 
-from localrag.bundle.manifest import Accelerator, Machine, System, Target
+from localrag.bundle.installer.machine import this_machine
+from localrag.bundle.installer.manifest import Target
 from localrag.errors import UsageError
 
-OLDEST_PYTHON = (3, 11)
+OLDEST_MINOR = 11
+"""Of Python 3: the oldest that localrag runs with."""
 _GLIBC_MINOR = 28
 """glibc 2.28 (2018) is what the builds of PyTorch ask for, so nothing older is of use."""
 NEWEST_GLIBC_MINOR = 60
 """For a wheel that the user names, which may be for a newer system than others."""
 _MACOS = (14, 0)
-_SYSTEMS: dict[str, System] = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
-_MACHINES: dict[str, Machine] = {
-    "x86_64": "x86_64",
-    "amd64": "x86_64",
-    "arm64": "arm64",
-    "aarch64": "arm64",
-}
-TARGETS = ("linux-x86_64", "linux-arm64", "macos-arm64", "macos-x86_64", "windows-x86_64")
-ACCELERATORS = ("cpu", "cuda", "metal")
 
 
 def here() -> Target:
     """The machine and the Python that run this. Raises `UsageError` where there are no bundles."""
-    system = _SYSTEMS.get(platform.system())
-    machine = _MACHINES.get(platform.machine().lower())
-    if system is None or machine is None:
+    system, machine, python = this_machine()
+    if system not in ("linux", "macos", "windows") or machine not in ("x86_64", "arm64"):
         raise UsageError(
             "There are no bundles for {system} on {machine}.",
             hint="Name the machine it is for, for example --target linux-x86_64.",
-            system=platform.system(),
-            machine=platform.machine(),
+            system=system,
+            machine=machine,
         )
-    return Target(
-        system=system,
-        machine=machine,
-        python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        accelerator=_usual_accelerator(system, machine),
-    )
+    return Target(system, machine, python, _usual_accelerator(system, machine))
 
 
 def chosen(name: str | None, python: str | None, accelerator: str | None) -> Target:
@@ -53,23 +38,17 @@ def chosen(name: str | None, python: str | None, accelerator: str | None) -> Tar
 
     Raises `UsageError`.
     """
-    if name is None:
-        own = here()
-        system, machine = own.system, own.machine
-    else:
-        first, _, second = name.partition("-")
-        system, machine = cast("System", first), cast("Machine", second)
-    version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
-    parts = version.split(".")
-    numbers = tuple(int(part) for part in parts if part.isdecimal())
-    if len(parts) != 2 or len(numbers) != 2 or numbers[0] != 3 or numbers < OLDEST_PYTHON:
+    system, _, machine = (name or here().name).partition("-")
+    version = python or this_machine()[2]
+    found = re.fullmatch(r"3\.([0-9]{1,2})", version)
+    if not found or int(found[1]) < OLDEST_MINOR:
         raise UsageError(
             "{version} is no version of Python that localrag runs with.",
             hint="Give two numbers, 3.11 or newer: --python 3.12.",
             version=version,
         )
     usual = _usual_accelerator(system, machine)
-    kind = cast("Accelerator", accelerator or usual)
+    kind = accelerator or usual
     if kind != "cpu" and kind != usual and (kind == "metal" or system == "macos"):
         raise UsageError(
             "{target} has no {accelerator}.",
@@ -77,13 +56,12 @@ def chosen(name: str | None, python: str | None, accelerator: str | None) -> Tar
             target=f"{system}-{machine}",
             accelerator=kind,
         )
-    return Target(system=system, machine=machine, python=version, accelerator=kind)
+    return Target(system, machine, version, kind)
 
 
 def is_here(target: Target) -> bool:
     """Whether wheels that are built on this machine run on the target."""
-    own = here()
-    return (own.system, own.machine, own.python) == (target.system, target.machine, target.python)
+    return this_machine() == (target.system, target.machine, target.python)
 
 
 def platform_tags(target: Target, glibc_minor: int = _GLIBC_MINOR) -> list[str]:
@@ -101,7 +79,7 @@ def platform_tags(target: Target, glibc_minor: int = _GLIBC_MINOR) -> list[str]:
             return [*newest, *(f"{tag}_{arch}" for tag in older)]
         case "macos":
             return list(mac_platforms(_MACOS, target.machine))
-        case "windows":
+        case _:
             return [{"x86_64": "win_amd64", "arm64": "win_arm64"}[target.machine]]
 
 
@@ -132,5 +110,5 @@ def marker_environment(target: Target) -> dict[str, str]:
     }
 
 
-def _usual_accelerator(system: System, machine: Machine) -> Accelerator:
+def _usual_accelerator(system: str, machine: str) -> str:
     return "metal" if (system, machine) == ("macos", "arm64") else "cpu"

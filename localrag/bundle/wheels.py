@@ -9,16 +9,18 @@ Versions are those of the running environment, which is what was tested.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localrag.bundle import processes, targets, wheel_file
-from localrag.bundle.manifest import Target
-from localrag.bundle.own_wheel import DISTRIBUTION
-from localrag.bundle.wheel_file import Wheel
+from localrag.bundle import targets
+from localrag.bundle.installer.environments import failure_reason
+from localrag.bundle.installer.manifest import Target
+from localrag.bundle.localrag_wheel import DISTRIBUTION
+from localrag.bundle.pip_runner import run_pip
+from localrag.bundle.wheel import Wheel, read_wheel
 from localrag.errors import BundleError, UsageError
 from localrag.messages import tr
 from localrag.system import files
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Hears, in the reader's language, what is being done."""
 
 Pip = Callable[..., tuple[int, list[str]]]
-"""`processes.pip`, or a stand-in for it."""
+"""`run_pip`, or a stand-in for it."""
 
 ROOTS = (DISTRIBUTION, "pip")
 """pip itself travels too: Python on Debian cannot make an environment without it."""
@@ -43,11 +45,10 @@ _NO_WHEEL = re.compile(r"No matching distribution found for ([A-Za-z0-9._-]+)")
 
 
 @dataclass
-class Needs:
-    """What the wheels gathered so far ask of one distribution."""
+class JoinedRequirement:
+    """What is asked of one distribution, and by which others."""
 
     specifier: SpecifierSet
-    extras: set[str] = field(default_factory=set)
     by: set[str] = field(default_factory=set)
 
 
@@ -62,7 +63,38 @@ def versions_here() -> dict[str, str]:
     return versions
 
 
-class Gathering:
+def resolve(
+    roots: Iterable[str],
+    requirements: Callable[[str], Iterable[Requirement]],
+    environment: Mapping[str, str],
+) -> dict[str, JoinedRequirement]:
+    """What the roots need, what that needs in turn, and so on, by normalised name.
+
+    `environment` has the values of markers where they differ from those of this machine.
+    """
+    from packaging.specifiers import SpecifierSet
+    from packaging.utils import canonicalize_name
+
+    found = {root: JoinedRequirement(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
+    todo = [(root, "") for root in found]
+    seen: set[tuple[str, str]] = set()
+    while todo:
+        name, extra = todo.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        for wanted in requirements(name):
+            if wanted.marker and not wanted.marker.evaluate({**environment, "extra": extra}):
+                continue
+            other = canonicalize_name(wanted.name)
+            need = found.setdefault(other, JoinedRequirement(SpecifierSet()))
+            need.specifier &= wanted.specifier
+            need.by.add(name)
+            todo += [(other, each) for each in ("", *wanted.extras)]
+    return found
+
+
+class WheelCollector:
     """Gathers wheels for one target into a folder.
 
     `versions` are pinned wherever the requirements admit them.
@@ -73,22 +105,21 @@ class Gathering:
         target: Target,
         folder: Path,
         versions: Mapping[str, str],
-        tell: Tell,
-        pip: Pip = processes.pip,
+        notify: Notify,
+        pip: Pip = run_pip,
     ) -> None:
         self._target = target
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
-        self._tell = tell
+        self._notify = notify
         self._pip = pip
-        self._markers = targets.marker_environment(target)
         self._native = targets.is_here(target)
         self.wheels: dict[str, Wheel] = {}
 
     def add(self, path: Path) -> Wheel:
         """Take a ready wheel. Raises `BundleError` when it does not run on the target."""
-        wheel = wheel_file.read(path)
-        if not self._fits(path):
+        wheel = read_wheel(path)
+        if not self._fits(wheel):
             raise BundleError(
                 "{path} does not run on {target} with Python {python}.",
                 hint="Build or fetch that wheel for the machine that the bundle is for.",
@@ -100,7 +131,7 @@ class Gathering:
         if path != place:
             place.unlink(missing_ok=True)
             files.copy_file(path, place)
-        self.wheels[wheel.name] = wheel_file.read(place)
+        self.wheels[wheel.name] = replace(wheel, path=place)
         return self.wheels[wheel.name]
 
     def complete(self) -> list[Wheel]:
@@ -110,7 +141,7 @@ class Gathering:
         """
         while missing := {n: need for n, need in self.needs().items() if n not in self.wheels}:
             self._fetch(missing)
-            self._tell(tr("{count} packages are here", count=len(self.wheels)))
+            self._notify(tr("{count} packages are here", count=len(self.wheels)))
         needs = self.needs()
         for name, need in needs.items():
             if not need.specifier.contains(self.wheels[name].version, prereleases=True):
@@ -131,40 +162,15 @@ class Gathering:
             )
         return [self.wheels[name] for name in sorted(self.wheels)]
 
-    def needs(self) -> dict[str, Needs]:
+    def needs(self) -> dict[str, JoinedRequirement]:
         """What the roots and the wheels gathered so far need, with the target's markers."""
-        from packaging.specifiers import SpecifierSet
-        from packaging.utils import canonicalize_name
 
-        needs: dict[str, Needs] = {}
-        for root in ROOTS:
-            needs[root] = Needs(SpecifierSet(), by={DISTRIBUTION})
-        todo: list[tuple[str, str]] = [(root, "") for root in ROOTS]
-        seen: set[tuple[str, str]] = set()
-        while todo:
-            name, extra = todo.pop()
-            if (name, extra) in seen or name not in self.wheels:
-                continue
-            seen.add((name, extra))
-            for wanted in self.wheels[name].requirements:
-                if not self._applies(wanted, extra):
-                    continue
-                other = canonicalize_name(wanted.name)
-                need = needs.setdefault(other, Needs(SpecifierSet()))
-                need.specifier &= wanted.specifier
-                need.extras |= wanted.extras
-                need.by.add(name)
-                todo += [(other, each) for each in ("", *wanted.extras)]
-        return needs
+        def requirements(name: str) -> list[Requirement]:
+            return self.wheels[name].requirements if name in self.wheels else []
 
-    def _applies(self, wanted: Requirement, extra: str) -> bool:
-        if wanted.marker is None:
-            return not extra
-        applies = wanted.marker.evaluate({**self._markers, "extra": extra})
-        # With an extra, only what the extra brings: the rest was taken without it.
-        return applies and not (extra and wanted.marker.evaluate({**self._markers, "extra": ""}))
+        return resolve(ROOTS, requirements, targets.marker_environment(self._target))
 
-    def _fetch(self, missing: Mapping[str, Needs]) -> None:
+    def _fetch(self, missing: Mapping[str, JoinedRequirement]) -> None:
         from packaging.version import Version
 
         wanted = {name: self._specification(name, need) for name, need in missing.items()}
@@ -172,14 +178,17 @@ class Gathering:
             self._fetch_torch(torch)
         if wanted:
             if self._native:
-                self._run(["wheel", "--no-deps", "--wheel-dir"], wanted.values())
+                command = ("wheel", "--no-deps", "--wheel-dir", str(self._folder))
+                code, lines = self._pip(*command, *wanted.values())
+                if code:
+                    raise self._failed(lines)
             else:
                 self._fetch_foreign(wanted, missing)
         self._take(missing)
         for name, specification in wanted.items():
             pinned = specification.partition("==")[2]
             if pinned and Version(self.wheels[name].version) != Version(pinned):
-                self._tell(
+                self._notify(
                     tr(
                         "{name}: {found} instead of {tested}, which is not there for {target}",
                         name=name,
@@ -189,7 +198,7 @@ class Gathering:
                     )
                 )
 
-    def _specification(self, name: str, need: Needs) -> str:
+    def _specification(self, name: str, need: JoinedRequirement) -> str:
         version = self._versions.get(name)
         if version is None or not need.specifier.contains(version, prereleases=True):
             return f"{name}{need.specifier}"
@@ -202,7 +211,7 @@ class Gathering:
 
     def _fetch_torch(self, wanted: str) -> None:
         """As pip is configured; failing that, from where PyTorch publishes its CPU builds."""
-        command = [*self._download(), str(self._folder)]
+        command = self._download()
         code, lines = self._pip(*command, wanted)
         if not code:
             return
@@ -216,16 +225,18 @@ class Gathering:
                 "it with --wheel.",
                 package=wanted,
                 index=TORCH_CPU_INDEX,
-                reason=processes.reason(lines),
+                reason=failure_reason(lines),
             )
 
-    def _fetch_foreign(self, wanted: dict[str, str], missing: Mapping[str, Needs]) -> None:
+    def _fetch_foreign(
+        self, wanted: dict[str, str], missing: Mapping[str, JoinedRequirement]
+    ) -> None:
         """Wheels for another machine; what has none is built here if it is Python only."""
         from packaging.utils import canonicalize_name
 
         left = dict(wanted)
         while left:
-            code, lines = self._pip(*self._download(), str(self._folder), *left.values())
+            code, lines = self._pip(*self._download(), *left.values())
             if not code:
                 return
             found = _NO_WHEEL.search("\n".join(lines))
@@ -255,27 +266,22 @@ class Gathering:
             name=specification,
             target=self._target.name,
             python=self._target.python,
-            reason=processes.reason(lines) if code else tr("it has to be compiled there"),
+            reason=failure_reason(lines) if code else tr("it has to be compiled there"),
         )
 
     def _download(self) -> list[str]:
-        command = ["download", "--no-deps"]
+        command = ["download", "--no-deps", "--dest", str(self._folder)]
         if not self._native:
             version = self._target.python
             command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
             command += [f"--platform={tag}" for tag in targets.platform_tags(self._target)]
-        return [*command, "--dest"]
+        return command
 
-    def _run(self, command: Sequence[str], specifications: Iterable[str]) -> None:
-        code, lines = self._pip(*command, str(self._folder), *specifications)
-        if code:
-            raise self._failed(lines)
-
-    def _take(self, missing: Mapping[str, Needs]) -> None:
+    def _take(self, missing: Mapping[str, JoinedRequirement]) -> None:
         known = {wheel.path.name for wheel in self.wheels.values()}
         for path in sorted(self._folder.glob("*.whl")):
             if path.name not in known:
-                wheel = wheel_file.read(path)
+                wheel = read_wheel(path)
                 self.wheels[wheel.name] = wheel
         if absent := sorted(missing.keys() - self.wheels.keys()):
             raise BundleError(
@@ -284,22 +290,24 @@ class Gathering:
                 names=", ".join(absent),
             )
 
-    def _fits(self, path: Path) -> bool:
-        if self._native:
-            from packaging.tags import sys_tags
-            from packaging.utils import parse_wheel_filename
+    def _fits(self, wheel: Wheel) -> bool:
+        from packaging.tags import compatible_tags, cpython_tags, sys_tags
 
-            return not parse_wheel_filename(path.name)[3].isdisjoint(sys_tags())
+        if self._native:
+            return not wheel.tags.isdisjoint(sys_tags())
         platforms = targets.platform_tags(self._target, targets.NEWEST_GLIBC_MINOR)
         if self._target.system == "linux":
             # A build of one's own carries this tag, which promises nothing about glibc.
             platforms.append(f"linux_{platforms[0].split('_', 3)[3]}")
-        return wheel_file.fits(path, platforms, self._target.python)
+        version = (3, int(self._target.python.partition(".")[2]))
+        known = {*cpython_tags(version, platforms=platforms)}
+        known |= {*compatible_tags(version, "cp{}{}".format(*version), platforms)}
+        return not known.isdisjoint(wheel.tags)
 
     def _failed(self, lines: list[str]) -> BundleError:
         return BundleError(
             "pip could not fetch the packages: {reason}.",
             hint="Check the connection and pip's settings (`pip config list`), then run the same "
             "command again: what was downloaded is in pip's cache.",
-            reason=processes.reason(lines),
+            reason=failure_reason(lines),
         )

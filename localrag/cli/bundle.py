@@ -1,25 +1,39 @@
-"""`localrag bundle`: everything for a machine without a network, in one folder."""
+"""`localrag bundle`: everything for a machine without a network, in one folder.
+
+Verifying and installing is the work of `install.py`, which every bundle holds: the same code.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from localrag.cli.bundle_use import install, sign, verify
 from localrag.cli.output import emit_json, json_option, note, say
-from localrag.messages import tr
+from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.bundle.creating import Request
+    from localrag.bundle.creation import BundleRequest
     from localrag.models.registry.store import ModelStore
 
-# Those of `bundle.targets`, repeated here because that module is heavier.
 TARGETS = ("linux-x86_64", "linux-arm64", "macos-arm64", "macos-x86_64", "windows-x86_64")
 ACCELERATORS = ("cpu", "cuda", "metal")
+
+_PATH = click.Path(path_type=Path)
+_bundle = click.argument("place", metavar=tr("BUNDLE"), type=_PATH)
+_base = click.option(
+    "--base", type=_PATH, metavar=tr("BUNDLE"), help=tr("The bundle that this one builds upon.")
+)
+_key = click.option(
+    "--key",
+    type=_PATH,
+    metavar=tr("FILE"),
+    help=tr("A public key of OpenSSH that must have signed the bundle."),
+)
 
 
 @click.group(
@@ -88,13 +102,13 @@ def create(
     as_json: bool,
 ) -> None:
     """Show the licences, gather everything, and print where it lies."""
-    from localrag.bundle import creating, targets
+    from localrag.bundle import creation, targets
     from localrag.factory import cache_folder, make_models
 
     started = time.monotonic()
-    creating.need_extra()
+    creation.need_extra()
     store = make_models()
-    request = creating.Request(
+    request = creation.BundleRequest(
         target=targets.chosen(target, python, accelerator),
         preset=None if preset == "none" else preset,
         models=models,
@@ -105,27 +119,23 @@ def create(
     )
     request = _licences(request, store)
     # A trailing .zip names the archive, not the folder in it.
-    chosen = place or Path(creating.default_name(request))
+    chosen = place or Path(creation.default_name(request))
     if archive and chosen.suffix == ".zip":
         chosen = chosen.with_suffix("")
-    made = creating.create(chosen.absolute(), request, store, cache_folder(), note)
+    made = creation.create(chosen.absolute(), request, store, cache_folder(), note)
     if made.without_licence:
         names = ", ".join(made.without_licence)
         note(tr("These wheels hold no licence file; licences/INDEX.txt: {names}", names=names))
     seconds = time.monotonic() - started
     if as_json:
         emit_json(
-            {
+            asdict(made)
+            | {
                 "path": str(made.path),
-                "bytes": made.bytes,
-                "files": made.files,
                 "seconds": round(seconds, 1),
                 "target": request.target.name,
                 "python": request.target.python,
                 "accelerator": request.target.accelerator,
-                "wheels": made.wheels,
-                "models": list(made.models),
-                "without_licence": list(made.without_licence),
                 "delta": since is not None,
             }
         )
@@ -143,13 +153,11 @@ def create(
     say(made.path)
 
 
-def _licences(request: Request, store: ModelStore) -> Request:
+def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:
     """Show each model's licence; on a terminal ask about one that forbids commercial use."""
-    from dataclasses import replace
+    from localrag.bundle import creation
 
-    from localrag.bundle import creating
-
-    for spec in creating.specs_of(request, store):
+    for spec in creation.specs_of(request, store):
         note(tr("{model}: licence {licence}", model=spec.id, licence=spec.licence))
         forbids = spec.licence_kind == "non-commercial" and not request.accept_licence
         if forbids and sys.stdin.isatty():
@@ -161,5 +169,100 @@ def _licences(request: Request, store: ModelStore) -> Request:
     return request
 
 
-for _command in (verify, install, sign):
-    bundle.add_command(_command)
+@bundle.command(
+    help=tr("Check every file of a bundle, a folder or a .zip, and its signature; on any system.")
+)
+@_bundle
+@_base
+@_key
+@json_option
+def verify(place: Path, base: Path | None, key: Path | None, as_json: bool) -> None:
+    """Check; changes nothing."""
+    from localrag.bundle.installer import program, verification
+    from localrag.errors import BundleError
+
+    if not as_json:
+        words = [*_words(place, base, key), "--verify-only"]
+        raise click.exceptions.Exit(program.main(words, Path()))
+    try:
+        checked = verification.verify(place, base, key)
+    except (BundleError, OSError) as error:
+        told = error.values if isinstance(error, BundleError) else {}
+        faults = cast(list[tuple[str, str]], told.get("faults", []))
+        emit_json(
+            {
+                "ok": False,
+                "problem": spoken(error) if isinstance(error, BundleError) else str(error),
+                "faults": [{"path": path, "fault": fault} for path, fault in faults],
+            }
+        )
+        raise click.exceptions.Exit(1) from None
+    manifest = checked.manifest
+    emit_json(
+        {
+            "ok": True,
+            "localrag": manifest.localrag,
+            "system": manifest.target.system,
+            "machine": manifest.target.machine,
+            "python": manifest.target.python,
+            "files": len(manifest.files),
+            "checked": len(checked.looked_at),
+            "bytes": sum(file.bytes for file in checked.looked_at),
+            "delta": manifest.base is not None,
+            "signed": checked.signed,
+            "signer": checked.signer,
+        }
+    )
+
+
+@bundle.command(
+    help=tr(
+        "Install localrag from a bundle into a folder of its own, as the bundle's install.py does: "
+        "without a network."
+    )
+)
+@_bundle
+@click.option("--to", type=_PATH, metavar=tr("DIR"), help=tr("The folder to install into."))
+@_base
+@_key
+@click.option("--yes", is_flag=True, help=tr("Install without being asked."))
+def install(place: Path, to: Path | None, base: Path | None, key: Path | None, yes: bool) -> None:
+    """Check, ask, install."""
+    from localrag.bundle import packing
+    from localrag.bundle.installer import program
+    from localrag.system.files import scratch_folder
+
+    words = _words(place, base, key)
+    words += [f"--to={to}"] if to is not None else []
+    words += ["--yes"] if yes else []
+    with scratch_folder() as scratch:  # another Python may have to go on
+        code = program.main(words, packing.pack(scratch / packing.PROGRAM))
+    raise click.exceptions.Exit(code)
+
+
+@bundle.command(
+    help=tr(
+        "Sign a bundle, a folder or a .zip, with your own OpenSSH key. Who has the public key can "
+        "then check with --key that it comes from you."
+    )
+)
+@_bundle
+@click.option(
+    "--key",
+    type=_PATH,
+    required=True,
+    metavar=tr("FILE"),
+    help=tr("A private key of OpenSSH, such as ~/.ssh/id_ed25519."),
+)
+def sign(place: Path, key: Path) -> None:
+    """Check, then sign."""
+    from localrag.bundle import signing
+
+    say(tr("Signed: {signer}", signer=signing.sign(place, key)))
+
+
+def _words(place: Path, base: Path | None, key: Path | None) -> list[str]:
+    # An option's value may begin with a dash only behind "=".
+    words = [f"--base={base}"] if base is not None else []
+    words += [f"--key={key}"] if key is not None else []
+    return [str(place.absolute()), *words]

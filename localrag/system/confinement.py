@@ -18,6 +18,8 @@ import platform
 import struct
 import sys
 import sysconfig
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -116,6 +118,23 @@ def limit_memory(size: int) -> None:
     now = pages * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (now + size, hard))
+
+
+def watch_memory(size: int) -> Callable[[int], None] | None:
+    """For `processes.run`: raise MemoryError for a program that holds so many bytes.
+
+    None where a program can limit itself.
+    """
+    if sys.platform == "linux":
+        return None
+    import psutil
+
+    def watch(number: int) -> None:
+        with suppress(psutil.Error):
+            if psutil.Process(number).memory_info().rss > size:
+                raise MemoryError
+
+    return watch
 
 
 def limit_time(seconds: int) -> None:

@@ -16,14 +16,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import IO
 
 Process = subprocess.Popen[bytes]
 Ended = subprocess.CompletedProcess[bytes]
 PIPE, OUTPUT, NOTHING = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
-TimedOutError = subprocess.TimeoutExpired
+TimedOutError, FailedError = subprocess.TimeoutExpired, subprocess.CalledProcessError
+PRIVATE, OURS = 0o077, -1
+"""For what a program makes: a umask that leaves others nothing, or the one that we have."""
 
 # Names of variables; "*" at the end stands for any ending.
 PLAIN = (
@@ -152,6 +154,7 @@ def start(
     stdout: int | IO[bytes] = NOTHING,
     stderr: int | IO[bytes] = NOTHING,
     own_session: bool = True,
+    umask: int = PRIVATE,
 ) -> Process:
     """Start a program whose path is absolute; its owner ends it with `end`.
 
@@ -168,7 +171,7 @@ def start(
         cwd=NEUTRAL,
         env=environment(keep) | dict(variables or {}),
         start_new_session=own_session and sys.platform != "win32",
-        umask=0o077 if sys.platform != "win32" else -1,  # what it makes is ours alone
+        umask=umask if sys.platform != "win32" else OURS,
     )
 
 
@@ -181,14 +184,15 @@ def run(
     stdout: int | IO[bytes] = NOTHING,
     stderr: int | IO[bytes] = NOTHING,
     seconds: float | None = None,
-    memory: int | None = None,
+    watch: Callable[[int], None] | None = None,
     terminal: bool = False,
+    umask: int = PRIVATE,
 ) -> Ended:
     """Run a program to its end, with `given` as its input; arguments as for `start`.
 
-    `terminal` leaves it our input and our session, so that it can ask for a passphrase.
-    Raises `TimedOutError` after so many seconds, and MemoryError when it holds more bytes than
-    `memory`, which is looked at where a program cannot limit itself. Whatever ends us ends it too.
+    `terminal` leaves it our input and our session, so that it can ask for a passphrase; what it
+    makes is ours alone, unless `umask` is `OURS`. `watch` is called with its number now and then.
+    Raises `TimedOutError` after so many seconds, and what `watch` raises. Whatever ends us ends it.
     """
     stdin = None if terminal else NOTHING if given is None else PIPE
     process = start(
@@ -199,9 +203,10 @@ def run(
         stdout=stdout,
         stderr=stderr,
         own_session=not terminal,
+        umask=umask,
     )
     try:
-        output, errors = _communicate(process, given, seconds, memory)
+        output, errors = _communicate(process, given, seconds, watch)
     except BaseException:
         end(process)
         raise
@@ -284,12 +289,13 @@ def _run_module(name: str) -> None:
 
 
 def _communicate(
-    process: Process, given: bytes | None, seconds: float | None, memory: int | None
+    process: Process,
+    given: bytes | None,
+    seconds: float | None,
+    watch: Callable[[int], None] | None,
 ) -> tuple[bytes, bytes]:
-    if memory is None or sys.platform == "linux":
+    if watch is None:
         return process.communicate(given, seconds)
-    import psutil
-
     end = time.monotonic() + (seconds or float("inf"))
     while True:
         try:
@@ -298,9 +304,7 @@ def _communicate(
             given = None  # it is on its way
             if time.monotonic() > end:
                 raise
-        with suppress(psutil.Error):
-            if psutil.Process(process.pid).memory_info().rss > memory:
-                raise MemoryError
+        watch(process.pid)
 
 
 def _signal(process: Process, *, force: bool) -> None:
@@ -312,12 +316,10 @@ def _signal(process: Process, *, force: bool) -> None:
         if process.poll() is None:
             process.send_signal(number)
         return
-    import psutil
-
-    with suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.Error):
-                child.kill()
+    system = os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32")  # noqa: PTH118
+    command = [os.path.join(system, "taskkill.exe"), "/F", "/T", "/PID", str(process.pid)]  # noqa: PTH118
+    with suppress(OSError):
+        subprocess.run(command, stdout=NOTHING, stderr=NOTHING, check=False)  # noqa: S603
     process.kill()
 
 

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from localrag.bundle import installer
+from localrag.bundle import packing
+from localrag.bundle.installer.machine import this_machine
 
 STAND_IN = """import os, sys
 print("localrag {version}" if "--version" in sys.argv else repr(sys.argv[1:]))
@@ -75,7 +76,7 @@ def make_bundle(
     }.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    shutil.copy(installer.__file__, folder / "install.py")
+    packing.pack(folder / packing.PROGRAM)
     write_manifest(folder, localrag=version)
     return folder
 
@@ -94,7 +95,7 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def write_manifest(folder: Path, **changes: Any) -> dict[str, Any]:
-    system, machine, python = installer.this_machine()
+    system, machine, python = this_machine()
     manifest: dict[str, Any] = {
         "format": 1,
         "localrag": "9.9.9",

@@ -20,9 +20,11 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
 
-from localrag.bundle import creating, installer, manifest, placing, targets
-from localrag.bundle.creating import Created, Request
-from localrag.bundle.manifest import Target
+from localrag.bundle import creation, packing, staging, targets
+from localrag.bundle.creation import BundleRequest, CreatedBundle, hash_files
+from localrag.bundle.installer.manifest import Target
+from localrag.bundle.installer.storage import read_manifest
+from localrag.bundle.installer.verification import verify
 from localrag.cli.group import cli
 from localrag.errors import (
     BundleError,
@@ -84,19 +86,19 @@ def pip() -> FakePip:
 
 
 @pytest.fixture
-def request_(tmp_path: Path) -> Request:
+def request_(tmp_path: Path) -> BundleRequest:
     own = make_wheel(tmp_path / "own", "localrag-offline", requires=("one", "llama-cpp-python"))
     llama = make_wheel(tmp_path / "own", "llama-cpp-python", "9.9")
-    return Request(target=targets.here(), wheels=(own, llama))
+    return BundleRequest(target=targets.here(), wheels=(own, llama))
 
 
 @pytest.fixture(autouse=True)
 def _no_pins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creating, "versions_here", dict)
+    monkeypatch.setattr(creation, "versions_here", dict)
 
 
-def create(place: Path, request: Request, store: ModelStore, pip: FakePip) -> Created:
-    return creating.create(place, request, store, place.parent / "cache", pip=pip)
+def create(place: Path, request: BundleRequest, store: ModelStore, pip: FakePip) -> CreatedBundle:
+    return creation.create(place, request, store, place.parent / "cache", pip=pip)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -113,12 +115,12 @@ def beside(place: Path) -> set[str]:
 
 
 def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "out" / "made"
     said: list[str] = []
-    made = creating.create(place, request_, store, tmp_path / "cache", said.append, pip)
-    whole = manifest.read(place)
+    made = creation.create(place, request_, store, tmp_path / "cache", said.append, pip)
+    whole = read_manifest(place)
     files = files_of(place)
     assert {file.path for file in whole.files} == files.keys() - {"manifest.json"}
     for file in whole.files:
@@ -127,9 +129,9 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     assert (whole.preset, whole.base, whole.target) == ("starter", None, request_.target)
     assert (made.path, made.wheels, made.models) == (place, 5, ("tiny",))
     assert made.files == len(files)
-    assert made.bytes == whole.size
+    assert made.bytes == sum(file.bytes for file in whole.files)
     assert beside(place) == {"made"}
-    assert files["install.py"] == Path(creating.__file__).with_name("installer.py").read_bytes()
+    assert files["install.py"] == packing.pack(tmp_path / "own" / "install.py").read_bytes()
     assert b"install.py" in files["README.txt"]
     assert "安装".encode() in files["README.zh-CN.txt"]
     assert {"docs/README.md", "docs/SECURITY.md", "docs/LICENSE"} <= files.keys()
@@ -139,7 +141,7 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
 @pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
 @pytest.mark.parametrize("archive", [False, True])
 def test_a_bundle_is_its_makers_alone_until_it_is_unpacked(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip, archive: bool
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip, archive: bool
 ) -> None:
     before = os.umask(0o022)
     try:
@@ -154,7 +156,7 @@ def test_a_bundle_is_its_makers_alone_until_it_is_unpacked(
 
 
 def test_models_are_known_as_checked_where_the_bundle_goes(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     create(place, request_, store, pip)
@@ -166,7 +168,7 @@ def test_models_are_known_as_checked_where_the_bundle_goes(
 
 
 def test_every_wheel_has_its_licence_or_is_said_to_have_none(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     made = create(place, request_, store, pip)
@@ -182,7 +184,7 @@ def test_every_wheel_has_its_licence_or_is_said_to_have_none(
 
 
 def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     create(place, request_, store, pip)
@@ -204,7 +206,7 @@ def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
 
 
 def test_a_model_that_is_not_here_is_named_before_anything_is_made(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     with pytest.raises(ModelNotFoundError, match="localrag models pull absent"):
@@ -215,7 +217,7 @@ def test_a_model_that_is_not_here_is_named_before_anything_is_made(
 def test_a_damaged_model_is_not_passed_on(
     tmp_path: Path,
     store: ModelStore,
-    request_: Request,
+    request_: BundleRequest,
     pip: FakePip,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,7 +227,7 @@ def test_a_damaged_model_is_not_passed_on(
         target.write_bytes(WEIGHTS[:-1] + b"!")
 
     with monkeypatch.context() as context:
-        context.setattr(creating, "copy_file", copied_badly)
+        context.setattr(creation, "copy_file", copied_badly)
         with pytest.raises(ModelCorruptError, match=r"models/tiny/sub/weights\.gguf"):
             create(place, request_, store, pip)
     (store.folder / "tiny" / "sub" / "weights.gguf").write_bytes(WEIGHTS[:-1] + b"!")
@@ -235,7 +237,7 @@ def test_a_damaged_model_is_not_passed_on(
 
 
 def test_a_licence_that_forbids_selling_must_be_accepted(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
     wanted = replace(request_, preset=None, models=("unsellable",))
@@ -243,41 +245,41 @@ def test_a_licence_that_forbids_selling_must_be_accepted(
         create(place, wanted, store, pip)
     made = create(place, replace(wanted, accept_licence=True), store, pip)
     assert made.models == ("unsellable",)
-    assert manifest.read(place).preset is None
+    assert read_manifest(place).preset is None
 
 
 @pytest.mark.parametrize("archive", [False, True])
 def test_an_interrupt_leaves_nothing(
-    archive: bool, tmp_path: Path, store: ModelStore, request_: Request
+    archive: bool, tmp_path: Path, store: ModelStore, request_: BundleRequest
 ) -> None:
     def interrupted(*_: str, **__: object) -> tuple[int, list[str]]:
         raise KeyboardInterrupt
 
     place = tmp_path / "made"
     with pytest.raises(KeyboardInterrupt):
-        creating.create(
+        creation.create(
             place, replace(request_, archive=archive), store, tmp_path / "cache", pip=interrupted
         )
     assert beside(place) == set()
 
 
 def test_what_a_killed_process_left_has_no_manifest_and_is_replaced(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
-    left = tmp_path / "made.partial"
+    left = tmp_path / "made.0123456789abcdef.partial"
     (left / "wheels").mkdir(parents=True)
-    (left / placing.MARKER).touch()
     (left / "wheels" / "old.whl").touch()
     with pytest.raises(BundleError, match="not finished"):
-        manifest.read(left)
+        read_manifest(left)
     create(place, request_, store, pip)
     assert beside(place) == {"made"}
     assert not (place / "wheels" / "old.whl").exists()
-    assert not (place / placing.MARKER).exists()
 
 
-def killed_at(event: int, place: Path, request: Request, store: ModelStore, pip: FakePip) -> bool:
+def killed_at(
+    event: int, place: Path, request: BundleRequest, store: ModelStore, pip: FakePip
+) -> bool:
     """Make a bundle in a process that dies at that file operation; whether it got so far."""
     process = os.fork()
     if not process:
@@ -304,7 +306,7 @@ def killed_at(event: int, place: Path, request: Request, store: ModelStore, pip:
 @pytest.mark.skipif(sys.platform == "win32", reason="only where processes can fork")
 @pytest.mark.parametrize("archive", [False, True])
 def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
-    archive: bool, tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    archive: bool, tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     wanted = replace(request_, archive=archive)
     place = tmp_path / "out" / "made"
@@ -318,7 +320,7 @@ def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
                 with zipfile.ZipFile(final) as whole:
                     whole.extractall(tmp_path / f"unpacked-{event}")
                 folder = tmp_path / f"unpacked-{event}" / "made"
-            assert manifest.read(folder).files == manifest.hash_files(folder)
+            assert read_manifest(folder).files == hash_files(folder)
             final.unlink() if archive else shutil.rmtree(final)
         event += 7
     assert kills > 20
@@ -326,87 +328,74 @@ def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
     assert beside(place) == {final.name}
 
 
+@pytest.mark.parametrize(
+    "name", ["made.partial", "made.0123456789ABCDEF.partial", "made-2.0123456789abcdef.partial"]
+)
 def test_a_folder_of_somebody_else_is_never_deleted(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip, name: str
 ) -> None:
     place = tmp_path / "made"
-    theirs = tmp_path / "made.partial" / "thesis.txt"
+    theirs = tmp_path / name / "thesis.txt"
     theirs.parent.mkdir()
     theirs.touch()
-    with pytest.raises(BundleError, match="no unfinished bundle"):
-        create(place, request_, store, pip)
-    place.mkdir()
+    create(place, request_, store, pip)
     with pytest.raises(UsageError, match="exists already"):
         create(place, request_, store, pip)
     assert theirs.exists()
 
 
-@pytest.mark.parametrize("text", ['{"name": "my extension"}', "", '{"format": 1, "files": []}'])
-def test_a_manifest_of_something_else_does_not_make_a_folder_ours(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip, text: str
-) -> None:
-    theirs = tmp_path / "made.partial"
-    theirs.mkdir()
-    (theirs / "manifest.json").write_text(text)
-    (theirs / "thesis.txt").touch()
-    with pytest.raises(BundleError, match="no unfinished bundle"):
-        create(tmp_path / "made", request_, store, pip)
-    assert files_of(theirs) == {"manifest.json": text.encode(), "thesis.txt": b""}
-
-
 @pytest.mark.skipif(os.name == "nt", reason="only where anybody may make links")
-def test_a_link_to_a_bundle_is_not_ours(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+def test_a_link_to_a_bundle_is_not_followed(
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     sound = create(tmp_path / "sound", request_, store, pip).path
-    (tmp_path / "made.partial").symlink_to(sound)
-    with pytest.raises(BundleError, match="no unfinished bundle"):
-        create(tmp_path / "made", request_, store, pip)
-    assert manifest.read(sound).files == manifest.hash_files(sound)
+    (tmp_path / "made.0123456789abcdef.partial").symlink_to(sound)
+    create(tmp_path / "made", request_, store, pip)
+    assert read_manifest(sound).files == hash_files(sound)
 
 
-def test_a_bundle_that_was_about_to_get_its_name_is_known_until_it_is_gone(
+def test_what_was_being_deleted_when_it_was_killed_goes_the_next_time(
     tmp_path: Path,
     store: ModelStore,
-    request_: Request,
+    request_: BundleRequest,
     pip: FakePip,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Deleting it is cut short at every file in turn; the next run goes on."""
-    left = tmp_path / "made.partial"
+    """Deleting is cut short at file after file; so is it of what was about to get its name."""
+    left = tmp_path / "made.0123456789abcdef.partial"
     create(tmp_path / "sound", request_, store, pip).path.rename(left)
-    real, cuts = Path.unlink, 0
+    real, cuts = os.unlink, 0
 
-    def cut(path: Path, missing_ok: bool = False) -> None:
-        real(path, missing_ok)
-        if path.parent == left:
-            raise KeyboardInterrupt
+    def cut(path: Any, **more: Any) -> None:
+        real(path, **more)
+        raise KeyboardInterrupt
 
-    while any(left.iterdir()):
+    while left.exists() and any(path.is_file() for path in left.rglob("*")):
         with monkeypatch.context() as context:
-            context.setattr(Path, "unlink", cut)
-            with pytest.raises(KeyboardInterrupt), placing.unfinished(tmp_path / "made"):
-                raise KeyboardInterrupt
+            context.setattr(os, "unlink", cut)
+            with pytest.raises(KeyboardInterrupt), staging.staging_folder(tmp_path / "made"):
+                pytest.fail("it was not deleted")
         cuts += 1
-        assert cuts < 20
+        assert cuts < 99
     assert cuts > 3
     create(tmp_path / "made", request_, store, pip)
+    assert beside(tmp_path / "made") == {"made", "sound"} - {"sound"}
 
 
 def test_two_at_once_do_not_meet_in_one_folder(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
-    with placing.unfinished(place) as folder:
+    with staging.staging_folder(place) as folder:
         with pytest.raises(BundleError, match="Another process"):
             create(place, request_, store, pip)
-        assert (folder / placing.MARKER).is_file()
+        assert folder.is_dir()
 
 
 def test_room_is_looked_for_first(
     tmp_path: Path,
     store: ModelStore,
-    request_: Request,
+    request_: BundleRequest,
     pip: FakePip,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -417,18 +406,20 @@ def test_room_is_looked_for_first(
     assert pip.calls == []
 
 
-def test_a_full_disk_leaves_nothing(tmp_path: Path, store: ModelStore, request_: Request) -> None:
+def test_a_full_disk_leaves_nothing(
+    tmp_path: Path, store: ModelStore, request_: BundleRequest
+) -> None:
     def full(*_: str, **__: object) -> tuple[int, list[str]]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     place = tmp_path / "made"
     with pytest.raises(BundleError, match=r"disk of .* is full"):
-        creating.create(place, request_, store, tmp_path / "cache", pip=full)
+        creation.create(place, request_, store, tmp_path / "cache", pip=full)
     assert beside(place) == set()
 
 
 def test_a_delta_holds_what_changed_and_what_one_begins_with(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     create(old, request_, store, pip)
@@ -437,28 +428,27 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
     )
     wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
     made = create(new, wanted, store, pip)
-    delta, files = manifest.read(new), files_of(new)
+    delta, files = read_manifest(new), files_of(new)
     digest = hashlib.sha256((old / "manifest.json").read_bytes()).hexdigest()
-    assert delta.base is not None
-    assert delta.base.manifest_sha256 == digest
+    assert delta.base == digest
     assert files.keys() - {"manifest.json"} == {file.path for file in delta.carried}
     assert [path for path in files if path.startswith(("wheels/", "models/"))] == [
         "wheels/localrag_offline-2.0-py3-none-any.whl"
     ]
     assert {"install.py", "README.txt", "README.zh-CN.txt"} <= files.keys()
     assert b"--base" in files["README.txt"]
-    before = {file.path: file.sha256 for file in manifest.read(old).files}
+    before = {file.path: file.sha256 for file in read_manifest(old).files}
     for file in delta.files:
         assert file.in_base == (before.get(file.path) == file.sha256 and file.path in before) or (
             file.path == "install.py"
         )
-    assert made.bytes == delta.size < manifest.read(old).size
+    assert made.bytes == sum(file.bytes for file in delta.carried)
     again = create(tmp_path / "third", replace(wanted, since=old / "manifest.json"), store, pip)
     assert again.files == made.files
 
 
 def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     old = tmp_path / "old"
     create(old, request_, store, pip)
@@ -474,7 +464,7 @@ def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
 
 
 def test_a_delta_builds_upon_an_archive_too(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     old = create(tmp_path / "old", replace(request_, archive=True), store, pip).path
     newer = make_wheel(
@@ -484,11 +474,11 @@ def test_a_delta_builds_upon_an_archive_too(
     delta = create(tmp_path / "new", wanted, store, pip).path
     assert [path.name for path in (delta / "wheels").iterdir()] == [newer.name]
     assert not (delta / "models").exists()
-    checked = installer.verify(delta, old)
+    checked = verify(delta, old)
     assert checked.base is not None
-    assert len(checked.models()) == 2
+    assert len(checked.manifest.models) == 2
     old.write_bytes(b"no archive")
-    with pytest.raises(BundleError, match="is no archive that can be read"):
+    with pytest.raises(BundleError, match="is not an archive that can be read"):
         create(tmp_path / "x", wanted, store, pip)
     with zipfile.ZipFile(old, "w") as empty:
         empty.writestr("x", b"")
@@ -497,7 +487,7 @@ def test_a_delta_builds_upon_an_archive_too(
 
 
 def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made-1.0"
     made = create(place, replace(request_, archive=True), store, pip)
@@ -509,15 +499,15 @@ def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
         stored = {each.filename for each in archive.infolist() if each.compress_type == 0}
         archive.extractall(tmp_path / "own" / "unpacked")
     unpacked = tmp_path / "own" / "unpacked" / "made-1.0"
-    whole = manifest.read(unpacked)
-    assert whole.files == manifest.hash_files(unpacked)
+    whole = read_manifest(unpacked)
+    assert whole.files == hash_files(unpacked)
     assert "made-1.0/wheels/one-1.0-py3-none-any.whl" in stored
     assert "made-1.0/models/tiny/sub/weights.gguf" in stored
     assert "made-1.0/sbom.cdx.json" not in stored
 
 
 def test_llama_cpp_for_another_system_says_how_to_make_it(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     own = request_.wheels[:1]
     for target in (
@@ -539,7 +529,7 @@ def replace_target(target: Target, accelerator: Any) -> Target:
 
 
 def test_texts_for_windows_have_its_line_ends_and_its_python(
-    tmp_path: Path, store: ModelStore, request_: Request, pip: FakePip
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     target = Target(system="windows", machine="x86_64", python="3.12")
     place = tmp_path / "made"
@@ -549,32 +539,32 @@ def test_texts_for_windows_have_its_line_ends_and_its_python(
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creating, "find_spec", lambda name: None if "cyclone" in name else name)
+    monkeypatch.setattr(creation, "find_spec", lambda name: None if "cyclone" in name else name)
     with pytest.raises(BundleError, match=r"cyclonedx\. .*pip install cyclonedx-python-lib"):
-        creating.need_extra()
+        creation.need_extra()
 
 
 def test_the_name_says_what_it_is_for() -> None:
     target = Target(system="linux", machine="arm64", python="3.12", accelerator="cuda")
-    name = creating.default_name(Request(target=target, preset=None))
+    name = creation.default_name(BundleRequest(target=target, preset=None))
     assert name.endswith("-linux-arm64-py3.12-cuda-no-models")
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path, Request]]:
+def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path, BundleRequest]]:
     """What the command line asks for, with nothing made."""
-    requests: list[tuple[Path, Request]] = []
+    requests: list[tuple[Path, BundleRequest]] = []
 
-    def made(place: Path, request: Request, *_: object) -> Created:
+    def made(place: Path, request: BundleRequest, *_: object) -> CreatedBundle:
         requests.append((place, request))
-        return Created(place, 2_000_000, 7, 3, ("tiny",), ("bare",))
+        return CreatedBundle(place, 2_000_000, 7, 3, ("tiny",), ("bare",))
 
-    monkeypatch.setattr(creating, "create", made)
+    monkeypatch.setattr(creation, "create", made)
     monkeypatch.setattr("localrag.factory.make_models", lambda: store)
     return requests
 
 
-def test_the_command_prints_one_json_object(seen: list[tuple[Path, Request]]) -> None:
+def test_the_command_prints_one_json_object(seen: list[tuple[Path, BundleRequest]]) -> None:
     words = ["bundle", "create", "x.zip", "--archive", "--target", "macos-arm64"]
     result = CliRunner().invoke(cli, [*words, "--python", "3.12", "--json"])
     assert result.exit_code == 0, result.output
@@ -598,7 +588,7 @@ def test_the_command_prints_one_json_object(seen: list[tuple[Path, Request]]) ->
     assert (place, request.archive, request.preset) == (Path("x").absolute(), True, "starter")
 
 
-def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, Request]]) -> None:
+def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, BundleRequest]]) -> None:
     result = CliRunner().invoke(cli, ["bundle", "create", "--preset", "none", "--model", "tiny"])
     assert result.exit_code == 0, result.output
     assert "7 files, 2 MB, 3 wheels, 1 models" in result.stderr

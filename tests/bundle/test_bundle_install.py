@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 from install_fixtures import make_bundle, make_delta, write_manifest, zipped
 
-from localrag.bundle import installer
-from localrag.bundle.installer import Problem
+from localrag.bundle.installer import environments, installation, machine, program, pythons, storage
+from localrag.bundle.installer.installation import Installer
+from localrag.bundle.installer.verification import verify
+from localrag.errors import BundleError
 
 ON_WINDOWS = os.name == "nt"
 
@@ -34,7 +36,7 @@ def there(tmp_path: Path) -> Path:
 
 
 def install(bundle: Path, there: Path, *more: str) -> int:
-    return installer.main([str(bundle), "--to", str(there), "--yes", *more])
+    return program.main([str(bundle), "--to", str(there), "--yes", *more], bundle / "install.py")
 
 
 def launch(there: Path, *words: str) -> list[str]:
@@ -132,11 +134,11 @@ def test_a_bundle_that_is_written_over_does_not_change_the_installation(
 def test_a_damaged_record_is_repaired(bundle: Path, there: Path, spoilt: bytes) -> None:
     assert install(bundle, there) == 0
     environment = next((there / "venv").iterdir())
-    assert installer.is_whole(environment, 3)
+    assert environments.is_whole(environment, 3)
     record = next(environment.rglob("helper-1.0.dist-info/RECORD"))
     sound = record.read_bytes()
     record.write_bytes(spoilt)
-    assert not installer.is_whole(environment, 3)
+    assert not environments.is_whole(environment, 3)
     assert install(bundle, there) == 0
     assert next((there / "venv").rglob("helper-1.0.dist-info/RECORD")).read_bytes() == sound
 
@@ -151,16 +153,16 @@ def test_an_archive_that_spoils_after_the_check_is_named(
     error: Exception,
 ) -> None:
     packed = zipped(bundle, tmp_path / "bundle.zip")
-    run = installer.Installer.run
+    run = Installer.run
 
-    def spoilt(self: installer.Archive, name: str) -> None:
+    def spoilt(self: storage.Archive, name: str) -> None:
         raise error
 
-    def running(self: installer.Installer) -> Path:
-        monkeypatch.setattr(installer.Archive, "open", spoilt)
+    def running(self: Installer) -> Path:
+        monkeypatch.setattr(storage.Archive, "open", spoilt)
         return run(self)
 
-    monkeypatch.setattr(installer.Installer, "run", running)
+    monkeypatch.setattr(Installer, "run", running)
     assert install(packed, there) == 1
     assert "models/other/deep/model.onnx changed while it was read" in capsys.readouterr().err
     assert not list(there.rglob("*.part"))
@@ -224,8 +226,8 @@ STEPS: list[tuple[Any, str]] = [
     (os, "fsync"),
     (os, "replace"),
     (shutil, "rmtree"),
-    (installer, "_run"),
-    (installer, "_write"),
+    (environments, "_run"),
+    (installation, "write"),
 ]
 
 
@@ -269,8 +271,8 @@ def test_cut_off_anywhere_it_works_as_before_or_is_completed(
 
 
 def prepare(bundle: Path, there: Path) -> str:
-    with pytest.raises(Problem) as caught:
-        installer.Installer(installer.verify(bundle), there, print).prepare()
+    with pytest.raises(BundleError) as caught:
+        Installer(verify(bundle), there, print).prepare()
     return str(caught.value)
 
 
@@ -295,11 +297,11 @@ def test_another_machine_is_refused(
 @pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is there a glibc")
 def test_a_wheel_for_a_newer_system_is_named(bundle: Path, there: Path) -> None:
     wheel = next((bundle / "wheels").glob("helper*"))
-    machine = installer.this_machine()[1]
-    old = wheel.rename(wheel.with_name(f"helper-1.0-py3-none-manylinux2014_{machine}.whl"))
+    processor = machine.this_machine()[1]
+    old = wheel.rename(wheel.with_name(f"helper-1.0-py3-none-manylinux2014_{processor}.whl"))
     write_manifest(bundle)
-    installer.Installer(installer.verify(bundle), there, print).prepare()
-    old.rename(old.with_name(f"helper-1.0-py3-none-manylinux_2_99_{machine}.whl"))
+    Installer(verify(bundle), there, print).prepare()
+    old.rename(old.with_name(f"helper-1.0-py3-none-manylinux_2_99_{processor}.whl"))
     write_manifest(bundle)
     assert "helper-1.0-py3-none-manylinux_2_99" in prepare(bundle, there)
     assert "needs glibc 2.99 or newer" in prepare(bundle, there)
@@ -411,7 +413,7 @@ def test_machine_code_is_tried_before_it_counts(
 
 def test_two_at_a_time(bundle: Path, there: Path) -> None:
     there.mkdir(parents=True)
-    with installer._alone(there):
+    with installation.alone(there):
         command = [sys.executable, str(bundle / "install.py"), "--to", str(there), "--yes"]
         done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
@@ -438,7 +440,9 @@ def test_asking(
     monkeypatch.setattr(sys, "stdin", Terminal())
     ask: Callable[[str], str] = lambda question: answer  # noqa: E731
     monkeypatch.setattr("builtins.input", ask)
-    assert installer.main([str(bundle), "--to", str(there)]) == (0 if installed else 1)
+    assert program.main([str(bundle), "--to", str(there)], bundle / "install.py") == (
+        0 if installed else 1
+    )
     assert there.exists() == installed
 
 
@@ -448,13 +452,13 @@ def test_pip_of_the_machine_is_not_asked(
     monkeypatch.setenv("PIP_INDEX_URL", "http://example.invalid")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     seen = []
-    real = subprocess.run
+    real = subprocess.Popen
 
     def watching(command: list[str], **more: Any) -> Any:
         seen.append((command, more.get("env") or {}))
         return real(command, **more)
 
-    monkeypatch.setattr(subprocess, "run", watching)
+    monkeypatch.setattr(subprocess, "Popen", watching)
     assert install(bundle, there) == 0
     pip = [(command, env) for command, env in seen if "install" in command]
     assert len(pip) == 1
@@ -467,25 +471,25 @@ def test_pip_of_the_machine_is_not_asked(
 def test_the_python_that_is_wanted_takes_over_if_it_is_there(
     bundle: Path, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    system, machine, _ = installer.this_machine()
-    monkeypatch.setattr(installer, "this_machine", lambda: (system, machine, "2.7"))
+    system, processor, _ = machine.this_machine()
+    monkeypatch.setattr(program, "this_machine", lambda: (system, processor, "2.7"))
     asked = []
 
-    def other(wanted: str) -> list[str]:
-        asked.append(wanted)
+    def other(wanted: list[str]) -> list[str]:
+        asked.extend(wanted)
         return [sys.executable]
 
-    monkeypatch.setattr(installer, "other_python", other)
+    monkeypatch.setattr(pythons, "find", other)
     monkeypatch.chdir(bundle.parent)
-    assert installer.main(["bundle", "--to", str(there), "--yes"]) == 0
+    assert program.main(["bundle", "--to", str(there), "--yes"], bundle / "install.py") == 0
     assert asked == ["{}.{}".format(*sys.version_info[:2])]
     assert launch(there, "--version")[0] == "localrag 9.9.9"
 
 
 def test_looking_for_another_python() -> None:
-    assert installer.other_python("3.99") is None
+    assert pythons.find(["3.99"]) is None
     here = "{}.{}".format(*sys.version_info[:2])
-    found = installer.other_python(here)
+    found = pythons.find(["3.99", here])
     if found is not None:
         ask = "import sys; print('{}.{}'.format(*sys.version_info[:2]))"
         done = subprocess.run([*found, "-c", ask], capture_output=True, text=True, check=True)

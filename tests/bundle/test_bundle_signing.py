@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from install_fixtures import make_bundle, write_manifest, zipped
 
-from localrag.bundle import installer
-from localrag.bundle.installer import Problem
+from localrag.bundle.installer import program
+from localrag.bundle.installer.verification import verify
 from localrag.bundle.signing import sign
-from localrag.cli.bundle_use import sign as sign_command
-from localrag.cli.bundle_use import verify as verify_command
+from localrag.cli.bundle import sign as sign_command
+from localrag.cli.bundle import verify as verify_command
 from localrag.errors import BundleError
 
 needs_openssh = pytest.mark.skipif(
@@ -39,8 +39,8 @@ def public(key: Path) -> Path:
 
 
 def problem(path: Path, key: Path) -> str:
-    with pytest.raises(Problem) as caught:
-        installer.verify(path, key=key)
+    with pytest.raises(BundleError) as caught:
+        verify(path, key=key)
     return str(caught.value)
 
 
@@ -51,18 +51,18 @@ def test_signed_and_checked(bundle: Path, tmp_path: Path, packed: bool) -> None:
     place = zipped(bundle, tmp_path / "b.zip", "bundle/") if packed else bundle
     assert "not signed" in problem(place, public(key))
     assert "localrag-bundle" in sign(place, key)
-    checked = installer.verify(place, key=public(key))
+    checked = verify(place, key=public(key))
     assert checked.signed
     assert "Good" in checked.signer
-    assert installer.verify(place).signed  # and not checked
-    assert installer.verify(place).signer == ""
+    assert verify(place).signed  # and not checked
+    assert verify(place).signer == ""
     assert "is not one of the key" in problem(place, public(other))
     sign(place, other)  # signed anew: the last one counts
-    installer.verify(place, key=public(other))
+    verify(place, key=public(other))
     assert "is not one of the key" in problem(place, public(key))
     both = tmp_path / "both.pub"
     both.write_text("# ours\n" + public(key).read_text() + public(other).read_text())
-    installer.verify(place, key=both)
+    verify(place, key=both)
 
 
 @needs_openssh
@@ -71,11 +71,10 @@ def test_what_was_changed_after_signing_is_refused(bundle: Path, tmp_path: Path)
     sign(bundle, key)
     (bundle / "docs/README.md").write_bytes(b"other words")
     write_manifest(bundle)  # the hashes fit again
-    installer.verify(bundle)
+    verify(bundle)
     assert "is not one of the key" in problem(bundle, public(key))
-    code = installer.main(
-        [str(bundle), "--to", str(tmp_path / "there"), "--yes", f"--key={public(key)}"]
-    )
+    words = [str(bundle), "--to", str(tmp_path / "there"), "--yes", f"--key={public(key)}"]
+    code = program.main(words, bundle / "install.py")
     assert code == 1
     assert not (tmp_path / "there").exists()
 
@@ -113,7 +112,7 @@ def test_what_is_damaged_is_not_signed(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="cannot be signed"):
         sign(bundle, tmp_path / "none")
     (bundle / "docs/README.md").write_bytes(b"other words")
-    with pytest.raises(Problem, match="not as it was made"):
+    with pytest.raises(BundleError, match="not as it was made"):
         sign(bundle, key)
     assert not (bundle / "manifest.json.sig").exists()
 

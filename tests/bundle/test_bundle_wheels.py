@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from fake_wheels import FakePip, Maker, make_wheel
 
-from localrag.bundle import own_wheel, portable, processes, targets, wheel_file
-from localrag.bundle.manifest import Target
-from localrag.bundle.wheels import TORCH_CPU_INDEX, Gathering, versions_here
+from localrag.bundle import llama_cpp, localrag_wheel, pip_runner, targets
+from localrag.bundle.installer.manifest import Target
+from localrag.bundle.wheel import read_wheel
+from localrag.bundle.wheels import TORCH_CPU_INDEX, WheelCollector, versions_here
 from localrag.errors import BundleError, UsageError
-from localrag.system import processes as launcher
+from localrag.system import processes
 
 WINDOWS = Target(system="windows", machine="x86_64", python="3.12")
 LINUX_ARM = Target(system="linux", machine="arm64", python="3.12")
@@ -32,11 +33,13 @@ def gather(
     target: Target | None = None,
     versions: Mapping[str, str] | None = None,
     source_only: tuple[str, ...] = (),
-) -> tuple[Gathering, FakePip]:
+) -> tuple[WheelCollector, FakePip]:
     """A gathering whose localrag requires these."""
     pip = FakePip({"pip": wheel("pip", "99.0"), **known}, source_only)
     folder.mkdir()
-    gathering = Gathering(target or targets.here(), folder, versions or {}, lambda _: None, pip)
+    gathering = WheelCollector(
+        target or targets.here(), folder, versions or {}, lambda _: None, pip
+    )
     gathering.add(make_wheel(folder.parent / "own", "localrag-offline", requires=requires))
     return gathering, pip
 
@@ -144,7 +147,7 @@ def test_a_tested_version_that_was_not_built_for_the_target_gives_way(tmp_path: 
         source_only=("jieba",),
     )
     said: list[str] = []
-    gathering._tell = said.append
+    gathering._notify = said.append
     versions_got = {each.name: each.version for each in gathering.complete()}
     assert (versions_got["one"], versions_got["jieba"]) == ("1.9", "0.42")
     assert "one: 1.9 instead of 2.0, which is not there for windows-x86_64" in said
@@ -196,7 +199,7 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
     known = {"pip": wheel("pip"), "torch==2.13.0+cpu": wheel("torch", "2.13.0+cpu")}
     pip = WithoutCpuBuilds(known)
     (tmp_path / "w").mkdir()
-    gathering = Gathering(LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda _: None, pip)
+    gathering = WheelCollector(LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda _: None, pip)
     gathering.add(make_wheel(tmp_path, "localrag-offline", requires=("torch",)))
     gathering.complete()
     with_torch = [call for call in pip.calls if "torch==2.13.0+cpu" in call]
@@ -205,14 +208,14 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
 
 def test_a_wheel_for_another_machine_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
-    gathering = Gathering(WINDOWS, tmp_path / "w", {}, lambda _: None, FakePip({}))
+    gathering = WheelCollector(WINDOWS, tmp_path / "w", {}, lambda _: None, FakePip({}))
     with pytest.raises(BundleError, match=r"does not run on windows-x86_64 with Python 3\.12"):
         gathering.add(make_wheel(tmp_path, "one", tag="cp312-cp312-manylinux_2_28_x86_64"))
     with pytest.raises(BundleError, match="does not run on windows"):
         gathering.add(make_wheel(tmp_path, "one", tag="cp313-cp313-win_amd64"))
     for tag in ("cp312-cp312-win_amd64", "cp311-abi3-win_amd64", "py3-none-win_amd64"):
         gathering.add(make_wheel(tmp_path, "one", tag=tag))
-    arm = Gathering(LINUX_ARM, tmp_path / "w", {}, lambda _: None, FakePip({}))
+    arm = WheelCollector(LINUX_ARM, tmp_path / "w", {}, lambda _: None, FakePip({}))
     for tag in ("py3-none-linux_aarch64", "py3-none-manylinux_2_34_aarch64"):
         arm.add(make_wheel(tmp_path, "one", tag=tag))
     with pytest.raises(BundleError, match="does not run on linux-arm64"):
@@ -236,10 +239,10 @@ def test_a_file_that_is_no_wheel_is_named(tmp_path: Path) -> None:
     path = tmp_path / "one-1.0-py3-none-any.whl"
     path.write_bytes(b"PK but no zip")
     with pytest.raises(BundleError, match=str(path)):
-        wheel_file.read(path)
+        read_wheel(path)
     path.rename(tmp_path / "one.whl")
     with pytest.raises(BundleError, match=r"one\.whl is not a wheel"):
-        wheel_file.read(tmp_path / "one.whl")
+        read_wheel(tmp_path / "one.whl")
 
 
 @pytest.mark.parametrize(
@@ -258,24 +261,24 @@ def test_a_file_that_is_no_wheel_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_the_licence_is_what_the_wheel_says(headers: str, licence: str, tmp_path: Path) -> None:
-    assert wheel_file.read(make_wheel(tmp_path, "one", headers=headers)).licence == licence
+    assert read_wheel(make_wheel(tmp_path, "one", headers=headers)).licence == licence
 
 
 def test_licence_files_are_found_where_projects_put_them(tmp_path: Path) -> None:
     newer = make_wheel(tmp_path, "newer", extra_files={"newer/LICENSE": "inside"})
-    assert wheel_file.read(newer).licence_files() == {"LICENSE": b"Permission is granted."}
+    assert read_wheel(newer).licence_files() == {"LICENSE": b"Permission is granted."}
     places = {"older-1.0.dist-info/COPYING.txt": "a", "older-1.0.dist-info/NOTICE": "b"}
     older = make_wheel(tmp_path, "older", licence=None, extra_files=places)
-    assert wheel_file.read(older).licence_files() == {"COPYING.txt": b"a", "NOTICE": b"b"}
+    assert read_wheel(older).licence_files() == {"COPYING.txt": b"a", "NOTICE": b"b"}
     places = {"inner/LICENSE": "c", "inner/license.py": "d"}
     inner = make_wheel(tmp_path, "inner", licence=None, extra_files=places)
-    assert wheel_file.read(inner).licence_files() == {"LICENSE": b"c"}
-    assert wheel_file.read(make_wheel(tmp_path, "none", licence=None)).licence_files() == {}
+    assert read_wheel(inner).licence_files() == {"LICENSE": b"c"}
+    assert read_wheel(make_wheel(tmp_path, "none", licence=None)).licence_files() == {}
 
 
 def test_building_takes_what_is_installed_where_it_is() -> None:
-    assert processes.build_with("pytest", "packaging") == ["--no-build-isolation"]
-    assert processes.build_with("pytest", "not_installed_anywhere") == []
+    assert pip_runner.build_options("pytest", "packaging") == ["--no-build-isolation"]
+    assert pip_runner.build_options("pytest", "not_installed_anywhere") == []
 
 
 def installed(tmp_path: Path) -> Distribution:
@@ -294,10 +297,10 @@ def installed(tmp_path: Path) -> Distribution:
 
 def test_an_installed_localrag_is_packed_again_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
-    packed = own_wheel.pack_again(installed(tmp_path), tmp_path / "again")
+    packed = localrag_wheel.repack(installed(tmp_path), tmp_path / "again")
     assert packed.name == "localrag_offline-1.0-py3-none-any.whl"
-    first = wheel_file.read(tmp_path / "first" / packed.name)
-    assert wheel_file.read(packed).metadata.items() == first.metadata.items()
+    first = read_wheel(tmp_path / "first" / packed.name)
+    assert read_wheel(packed).metadata.items() == first.metadata.items()
     import zipfile
 
     with zipfile.ZipFile(first.path) as one, zipfile.ZipFile(packed) as two:
@@ -315,12 +318,12 @@ def test_an_installed_localrag_that_was_changed_is_refused(tmp_path: Path) -> No
     with pytest.raises(
         BundleError, match=r"localrag_offline/__init__\.py is not as it was installed"
     ):
-        own_wheel.pack_again(distribution, tmp_path)
+        localrag_wheel.repack(distribution, tmp_path)
     (tmp_path / "site" / "localrag_offline" / "__init__.py").unlink()
     with pytest.raises(
         BundleError, match=r"localrag_offline/__init__\.py is not as it was installed"
     ):
-        own_wheel.pack_again(distribution, tmp_path)
+        localrag_wheel.repack(distribution, tmp_path)
 
 
 def test_versions_here_are_those_of_this_environment() -> None:
@@ -334,24 +337,23 @@ def test_variants_of_llama_cpp_are_seen(tmp_path: Path) -> None:
     lib = "llama_cpp_python-1.0.data/platlib/llama_cpp/lib"
     many = {f"{lib}/libggml-cpu-haswell.so": "", "llama_cpp/lib/libggml-cpu-x64.so": ""}
     name = "llama-cpp-python"
-    assert portable.variants(make_wheel(tmp_path, name, extra_files=many)) == [
+    assert llama_cpp.variants(make_wheel(tmp_path, name, extra_files=many)) == [
         "libggml-cpu-haswell.so",
         "libggml-cpu-x64.so",
     ]
     one = {"llama_cpp/lib/libggml-cpu.so": "", "llama_cpp/lib/libggml-cpu.so.0": ""}
-    assert portable.variants(make_wheel(tmp_path, name, extra_files=one)) == []
+    assert llama_cpp.variants(make_wheel(tmp_path, name, extra_files=one)) == []
 
 
 def test_a_portable_wheel_in_the_cache_is_taken_without_compiling(tmp_path: Path) -> None:
     ready = make_wheel(tmp_path / "portable" / "llama-cpp-python-1.0", "llama-cpp-python")
-    assert portable.make("1.0", tmp_path, lambda _: None) == ready
-    assert portable.cached("1.1", tmp_path) is None
+    assert llama_cpp.make("1.0", tmp_path, lambda _: None) == ready
 
 
 def test_a_program_is_heard_line_by_line_and_its_end_is_told() -> None:
     heard: list[str] = []
-    code, last = processes.heard(
-        launcher.python("print('ä'); print('b'); exit(3)", utf8=True), hear=heard.append
+    code, last = pip_runner.run(
+        processes.python("print('ä'); print('b'); exit(3)", utf8=True), hear=heard.append
     )
     assert (code, last, heard) == (3, ["ä", "b"], ["ä", "b"])
 
@@ -374,7 +376,7 @@ def test_an_interrupt_ends_the_program_and_what_it_started() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        processes.heard(launcher.python(parent), hear=hear)
+        pip_runner.run(processes.python(parent), hear=hear)
     for _ in range(100):
         try:
             state = Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[0]

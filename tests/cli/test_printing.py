@@ -33,7 +33,7 @@ from in_process import (
 )
 
 from localrag import __main__, messages, printable
-from localrag.bundle import installer
+from localrag.bundle import packing
 from localrag.printable import as_json, as_name, as_text
 
 posix = pytest.mark.skipif(os.name == "nt", reason="only on systems with such file names")
@@ -50,8 +50,8 @@ def test_what_is_unseen_is_all_of_it() -> None:
 
 
 def test_the_installer_which_stands_alone_knows_the_same_characters() -> None:
-    assert installer._UNSEEN == printable._BOTH
-    shown = installer.tr("{name} ({fault})", name=HOSTILE, fault=1)
+    assert packing.contents()["localrag/printable.py"] == Path(printable.__file__)
+    shown = messages.tr("{name} ({fault})", name=HOSTILE, fault=1)
     assert forbidden(shown) == []
     assert "\n" not in shown
 

@@ -58,6 +58,8 @@ def placeholder(number: int) -> str:
 
 def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Rendered]:
     """Each chat, given as the roles of its messages. Raises `UnusableTemplateError`."""
+    from localrag.system.confinement import watch_memory
+
     task = msgspec.json.encode(_Task(template, bos, eos, chats))
     try:
         done = processes.run(
@@ -66,7 +68,7 @@ def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Re
             given=task,
             stdout=processes.PIPE,
             seconds=SECONDS,
-            memory=2 * MEMORY,
+            watch=watch_memory(2 * MEMORY),
         )
     except (processes.TimedOutError, MemoryError):
         raise UnusableTemplateError from None

@@ -14,27 +14,17 @@ from localrag.system import processes
 _KEPT = 400
 
 
-def module(
-    name: str,
-    *arguments: str,
-    variables: Mapping[str, str] | None = None,
-    hear: Callable[[str], None] = lambda _: None,
-) -> tuple[int, list[str]]:
-    """Run an installed module; returns its exit code and the last lines that it printed.
-
-    `hear` gets every line. Whatever ends us, Ctrl-C as well, ends the program and all
-    that it started: a compiler must not go on in the background.
-    """
-    return heard(processes.module(name, *arguments), variables=variables, hear=hear)
-
-
-def heard(
+def run(
     command: list[str],
     *,
     variables: Mapping[str, str] | None = None,
     hear: Callable[[str], None] = lambda _: None,
 ) -> tuple[int, list[str]]:
-    """`module` for any command."""
+    """Run a program; returns its exit code and the last lines that it printed.
+
+    `hear` gets every line. Whatever ends us, Ctrl-C as well, ends the program and all
+    that it started: a compiler must not go on in the background.
+    """
     process = processes.start(
         command,
         processes.COMPILING,
@@ -44,20 +34,22 @@ def heard(
         stderr=processes.OUTPUT,
     )
     last: deque[str] = deque(maxlen=_KEPT)
-    try:
-        for line in process.stdout or ():
-            last.append(line.decode("utf-8", "replace").rstrip("\r\n"))
-            hear(last[-1])
-        return process.wait(), list(last)
-    except BaseException:
-        processes.end(process)
-        raise
-    finally:
-        if process.stdout:
-            process.stdout.close()
+    with process:
+        try:
+            for line in process.stdout or ():
+                last.append(line.decode("utf-8", "replace").rstrip("\r\n"))
+                hear(last[-1])
+            return process.wait(), list(last)
+        except BaseException:
+            processes.end(process)
+            raise
 
 
-def pip(*arguments: str, hear: Callable[[str], None] = lambda _: None) -> tuple[int, list[str]]:
+def run_pip(
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+    hear: Callable[[str], None] = lambda _: None,
+) -> tuple[int, list[str]]:
     """Run pip as the user has configured it. Raises `BundleError` where there is none."""
     if find_spec("pip") is None:
         raise BundleError(
@@ -67,18 +59,13 @@ def pip(*arguments: str, hear: Callable[[str], None] = lambda _: None) -> tuple[
         )
     # Notices of a newer pip and questions on the terminal would only be in the way.
     quiet = ("--disable-pip-version-check", "--no-input")
-    return module("pip", *quiet, *arguments, hear=hear)
+    command = processes.module("pip", *quiet, *arguments)
+    return run(command, variables=variables, hear=hear)
 
 
-def build_with(*modules: str) -> list[str]:
+def build_options(*modules: str) -> list[str]:
     """The option with which pip builds with these as they are installed, where all are.
 
     Left to itself, pip fetches what builds anew, in versions and files that nobody looked at.
     """
     return ["--no-build-isolation"] if all(find_spec(name) for name in modules) else []
-
-
-def reason(lines: list[str]) -> str:
-    """What pip gave as the cause of a failure, shortened."""
-    telling = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
-    return " / ".join(dict.fromkeys(telling or lines[-3:]))[-600:].rstrip(".")

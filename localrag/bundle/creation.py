@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,19 +13,18 @@ from pathlib import Path
 from msgspec import structs
 
 from localrag import __version__
-from localrag.bundle import (
-    installer,
-    licences,
-    manifest,
-    own_wheel,
-    placing,
-    portable,
-    processes,
-    sbom,
-    targets,
+from localrag.bundle import licences, llama_cpp, localrag_wheel, packing, sbom, staging, targets
+from localrag.bundle.installer.manifest import (
+    MANIFEST,
+    SIGNATURE,
+    File,
+    Manifest,
+    Target,
+    encode,
 )
-from localrag.bundle.manifest import Base, File, Manifest, Target
-from localrag.bundle.wheels import Gathering, Pip, Tell, versions_here
+from localrag.bundle.installer.storage import Folder, read_manifest
+from localrag.bundle.pip_runner import run_pip
+from localrag.bundle.wheels import Notify, Pip, WheelCollector, versions_here
 from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
 from localrag.messages import tr
 from localrag.models.registry.download import sha256_of
@@ -34,14 +33,18 @@ from localrag.models.registry.manifest import Installed
 from localrag.models.registry.manifest import write as write_record
 from localrag.models.registry.spec import ModelSpec
 from localrag.models.registry.store import ModelStore
-from localrag.system.files import copy_file, make_folder, make_private, write_output
+from localrag.system.files import (
+    copy_file,
+    make_folder,
+    make_private,
+    replace_content,
+    write_output,
+)
 
 DOCUMENTS = ("README.md", "README.zh-CN.md", "SECURITY.md", "CHANGELOG.md", "LICENSE")
-INSTALLER = "install.py"
-ALWAYS = (INSTALLER, "README.txt", "README.zh-CN.txt")
+ALWAYS = (packing.PROGRAM, "README.txt", "README.zh-CN.txt")
 """What a delta holds even if it has not changed: without it nobody could begin."""
 
-_HERE = Path(__file__).parent
 _WHEELS_BYTES = {"cpu": 700 << 20, "metal": 500 << 20, "cuda": 4500 << 20}
 """Roughly what the wheels take, to look for room before anything is downloaded."""
 
@@ -49,7 +52,7 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Request:
+class BundleRequest:
     """What to put into a bundle.
 
     `preset` names models of the store, `models` more of them; `wheels` are ready ones of
@@ -66,7 +69,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Created:
+class CreatedBundle:
     """A bundle that was made; `bytes` on disk, `files` in it, `without_licence`: wheels."""
 
     path: Path
@@ -77,7 +80,7 @@ class Created:
     without_licence: tuple[str, ...]
 
 
-def default_name(request: Request) -> str:
+def default_name(request: BundleRequest) -> str:
     """Like "localrag-0.1.0-linux-x86_64-py3.11-starter"."""
     target = request.target
     words = ["localrag", __version__, target.name, f"py{target.python}"]
@@ -87,7 +90,7 @@ def default_name(request: Request) -> str:
     return "-".join([*words, "delta"] if request.since else words)
 
 
-def specs_of(request: Request, store: ModelStore) -> tuple[ModelSpec, ...]:
+def specs_of(request: BundleRequest, store: ModelStore) -> tuple[ModelSpec, ...]:
     """The models that a request names. Raises `ModelNotFoundError` for an unknown one."""
     names = (request.preset,) if request.preset else ()
     return store.catalogue.expand((*names, *request.models))
@@ -95,12 +98,12 @@ def specs_of(request: Request, store: ModelStore) -> tuple[ModelSpec, ...]:
 
 def create(
     place: Path,
-    request: Request,
+    request: BundleRequest,
     store: ModelStore,
     cache: Path,
-    tell: Tell = lambda _: None,
-    pip: Pip = processes.pip,
-) -> Created:
+    notify: Notify = lambda _: None,
+    pip: Pip = run_pip,
+) -> CreatedBundle:
     """Make the bundle `place`, or `place`.zip; until it is whole it has another name.
 
     `cache` keeps the compiled llama-cpp-python. Raises `BundleError`, `UsageError`, and
@@ -126,18 +129,28 @@ def create(
         store.path(spec.id)
     base = _base(request)
     try:
-        placing.need_room(place, _room(request, specs))
-        with placing.unfinished(place) as folder:
-            made = _fill(folder, request, specs, store, cache, base, tell, pip)
+        staging.need_room(place, _room(request, specs))
+        with staging.staging_folder(place) as folder:
+            manifest, without_licence = _fill(
+                folder, request, specs, store, cache, base, notify, pip
+            )
+            size = sum(file.bytes for file in manifest.carried)
             if request.archive:
-                tell(tr("Packing the archive"))
-                placing.pack(folder, place.name, final)
-                return _created(final, final.stat().st_size, made)
-            (folder / placing.MARKER).unlink()
-            folder.replace(place)
-            return _created(place, made.manifest.size, made)
+                notify(tr("Packing the archive"))
+                staging.write_archive(folder, place.name, final)
+                size = final.stat().st_size
+            else:
+                folder.replace(place)
     except OSError as error:
-        raise placing.unwritable(place, error) from error
+        raise _unwritable(place, error) from error
+    return CreatedBundle(
+        path=final,
+        bytes=size,
+        files=len(manifest.carried) + 1,
+        wheels=len(manifest.wheels),
+        models=tuple(spec.id for spec in specs),
+        without_licence=without_licence,
+    )
 
 
 def need_extra() -> None:
@@ -158,82 +171,70 @@ def need_extra() -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Made:
-    manifest: Manifest
-    wheels: int
-    models: tuple[str, ...]
-    without_licence: tuple[str, ...]
-
-
-def _created(path: Path, size: int, made: _Made) -> Created:
-    return Created(
-        path=path,
-        bytes=size,
-        files=len(made.manifest.carried) + 1,
-        wheels=made.wheels,
-        models=made.models,
-        without_licence=made.without_licence,
+def hash_files(folder: Path) -> tuple[File, ...]:
+    """The records of all files in a bundle's folder that its manifest must list."""
+    return tuple(
+        File(name, size, sha256_of(folder / name))
+        for name, size in sorted(Folder(folder).files().items())
+        if name not in (MANIFEST, SIGNATURE)
     )
 
 
 def _fill(
     folder: Path,
-    request: Request,
+    request: BundleRequest,
     specs: Sequence[ModelSpec],
     store: ModelStore,
     cache: Path,
-    base: tuple[Manifest, Base] | None,
-    tell: Tell,
+    base: Manifest | None,
+    notify: Notify,
     pip: Pip,
-) -> _Made:
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Put everything into a folder; its manifest, and the wheels that bring no licence file."""
     target = request.target
-    gathering = Gathering(target, _folder(folder / "wheels"), versions_here(), tell, pip)
+    make_folder(folder / "wheels")
+    collector = WheelCollector(target, folder / "wheels", versions_here(), notify, pip)
     for path in request.wheels:
-        gathering.add(path)
-    if own_wheel.DISTRIBUTION not in gathering.wheels:
-        tell(tr("Making the wheel of localrag"))
-        gathering.add(own_wheel.make(folder / "wheels"))
-    if portable.NAME not in gathering.wheels:
-        gathering.add(_portable(target, cache, tell))
-    tell(tr("Fetching the packages"))
-    wheels = gathering.complete()
-    tell(tr("Taking the models"))
+        collector.add(path)
+    if localrag_wheel.DISTRIBUTION not in collector.wheels:
+        notify(tr("Making the wheel of localrag"))
+        collector.add(localrag_wheel.make(folder / "wheels"))
+    if llama_cpp.NAME not in collector.wheels:
+        collector.add(_llama_cpp(target, cache, notify))
+    notify(tr("Fetching the packages"))
+    wheels = collector.complete()
+    notify(tr("Taking the models"))
     wanted: dict[str, str] = {}
     for spec in specs:
         wanted |= _take_model(spec, store, folder / "models" / spec.id)
     without = licences.write(folder, wheels, specs)
     _documents(folder, request)
     make_private(folder)  # pip and the builder of our own wheel wrote there too
-    tell(tr("Hashing all files"))
-    files = tuple(file for file in manifest.hash_files(folder) if file.path != placing.MARKER)
+    notify(tr("Hashing all files"))
+    files = hash_files(folder)
     _check_models(wanted, files)
-    needs = {name: need.by for name, need in gathering.needs().items()}
-    listing = sbom.write(folder, wheels, needs, specs, files)
-    own = File(
-        path=sbom.SBOM,
-        bytes=listing.stat().st_size,
-        sha256=sha256_of(listing),
-    )
+    listing = folder / sbom.SBOM
+    sbom.write(sbom.of_bundle(wheels, collector.needs(), specs, files), listing)
+    own = File(sbom.SBOM, listing.stat().st_size, sha256_of(listing))
     files = tuple(sorted((*files, own), key=lambda file: file.path))
     if base:
-        files = _leave_out(folder, files, base[0])
-    whole = Manifest(
+        files = _leave_out(folder, files, base)
+    manifest = Manifest(
         localrag=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         target=target,
         preset=request.preset,
-        base=base[1] if base else None,
+        base=base.sha256 if base else None,
         files=files,
     )
-    manifest.write(folder, whole)
-    return _Made(whole, len(wheels), tuple(spec.id for spec in specs), tuple(without))
+    replace_content(folder / MANIFEST, encode(manifest))
+    return manifest, tuple(without)
 
 
-def _portable(target: Target, cache: Path, tell: Tell) -> Path:
-    version = versions_here().get(portable.NAME, "")
+def _llama_cpp(target: Target, cache: Path, notify: Notify) -> Path:
+    version = versions_here().get(llama_cpp.NAME, "")
     if targets.is_here(target) and target.accelerator != "cuda" and version:
-        return portable.make(version, cache, tell)
+        return llama_cpp.make(version, cache, notify)
     raise BundleError(
         "llama-cpp-python is published as source, and cannot be compiled here for {target} with "
         "{accelerator}.",
@@ -273,8 +274,8 @@ def _check_models(wanted: Mapping[str, str], files: Sequence[File]) -> None:
             )
 
 
-def _documents(folder: Path, request: Request) -> None:
-    copy_file(_HERE / "installer.py", folder / INSTALLER)
+def _documents(folder: Path, request: BundleRequest) -> None:
+    packing.pack(folder / packing.PROGRAM)
     target = request.target
     values = {
         "version": __version__,
@@ -290,18 +291,17 @@ def _documents(folder: Path, request: Request) -> None:
         # Notepad on an older Windows shows one long line without these line ends.
         newline = "\r\n" if target.system == "windows" else "\n"
         write_output(folder / name, said.replace("\n", newline).encode("utf-8-sig"))
-    root = own_wheel.source_tree() or _HERE
-    documents = root if root != _HERE else _HERE / "docs"
+    make_folder(folder / "docs")
+    documents = localrag_wheel.source_tree() or _HERE / "docs"
     for name in DOCUMENTS:
         if (documents / name).is_file():
-            copy_file(documents / name, _folder(folder / "docs") / name)
+            copy_file(documents / name, folder / "docs" / name)
 
 
-def _base(request: Request) -> tuple[Manifest, Base] | None:
+def _base(request: BundleRequest) -> Manifest | None:
     if request.since is None:
         return None
-    data = _manifest_of(request.since)
-    old = manifest.decode(data, request.since)
+    old = read_manifest(request.since)
     if old.base is not None:
         raise UsageError(
             "{path} is a delta itself; a delta builds upon a whole bundle.",
@@ -316,21 +316,7 @@ def _base(request: Request) -> tuple[Manifest, Base] | None:
             found=f"{old.target.name}, Python {old.target.python}",
             wanted=f"{request.target.name}, Python {request.target.python}",
         )
-    return old, Base(manifest_sha256=hashlib.sha256(data).hexdigest())
-
-
-def _manifest_of(place: Path) -> bytes:
-    """The manifest of a bundle, a folder or a .zip, or of what is a manifest itself."""
-    if place.is_dir() or place.suffix == ".json":
-        return manifest.read_bytes(place)
-    try:
-        archive = installer.opened(place)
-        data = installer.manifest_of(archive)
-    except installer.Problem as problem:
-        raise BundleError("{problem}", problem=problem) from None
-    if isinstance(archive, installer.Archive):
-        archive.close()
-    return data
+    return old
 
 
 def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File, ...]:
@@ -340,19 +326,30 @@ def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File
         in_base = known.get(file.path) == file.sha256 and file.path not in ALWAYS
         if in_base:
             (folder / file.path).unlink()
-        kept.append(File(path=file.path, bytes=file.bytes, sha256=file.sha256, in_base=in_base))
+        kept.append(replace(file, in_base=in_base))
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
     return tuple(kept)
 
 
-def _room(request: Request, specs: Sequence[ModelSpec]) -> int:
+def _room(request: BundleRequest, specs: Sequence[ModelSpec]) -> int:
     """Bytes that the bundle will take, roughly, while it is made."""
     whole = _WHEELS_BYTES[request.target.accelerator] + sum(spec.size for spec in specs)
     return whole * 2 if request.archive else whole
 
 
-def _folder(path: Path) -> Path:
-    make_folder(path)
-    return path
+def _unwritable(place: Path, error: OSError) -> BundleError:
+    """What to tell a person when the disk refuses to take the bundle."""
+    if error.errno == errno.ENOSPC:
+        return BundleError(
+            "The disk of {folder} is full; nothing unfinished was left there.",
+            hint="Free some space, or name a folder on another disk.",
+            folder=place.parent,
+        )
+    return BundleError(
+        "{path} cannot be made: {reason}.",
+        hint="Name a folder of your own on a disk that can be written.",
+        path=place,
+        reason=error,
+    )

@@ -15,6 +15,7 @@ from localrag.errors import BundleError
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+    from packaging.tags import Tag
 
 _LICENCE_NAME = re.compile(
     r"(?i)(licen[cs]e|copying|notice|authors|copyright|unlicense)([-_.].*|s)?$"
@@ -46,6 +47,7 @@ class Wheel:
     path: Path
     name: str
     version: str
+    tags: frozenset[Tag]
 
     @cached_property
     def metadata(self) -> Message:
@@ -91,13 +93,13 @@ class Wheel:
         return found
 
 
-def read(path: Path) -> Wheel:
+def read_wheel(path: Path) -> Wheel:
     """A wheel by its path. Raises `BundleError` when it is none or is damaged."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     try:
-        name, version, _, _ = parse_wheel_filename(path.name)
-        wheel = Wheel(path, str(name), str(version))
+        name, version, _, tags = parse_wheel_filename(path.name)
+        wheel = Wheel(path, str(name), str(version), tags)
         wheel.requirements  # noqa: B018 - read now, so that a damaged one is named here
     except (InvalidWheelFilename, zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
         raise BundleError(
@@ -107,18 +109,6 @@ def read(path: Path) -> Wheel:
             reason=error,
         ) from error
     return wheel
-
-
-def fits(path: Path, platforms: list[str], python: str) -> bool:
-    """Whether a wheel's tags are among those of the platforms and the version of Python."""
-    from packaging.tags import compatible_tags, cpython_tags
-    from packaging.utils import parse_wheel_filename
-
-    major, minor = (int(part) for part in python.split("."))
-    tags = parse_wheel_filename(path.name)[3]
-    known = {*cpython_tags((major, minor), platforms=platforms)}
-    known |= {*compatible_tags((major, minor), f"cp{major}{minor}", platforms)}
-    return not known.isdisjoint(tags)
 
 
 def _info(archive: zipfile.ZipFile) -> str:

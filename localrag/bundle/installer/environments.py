@@ -1,0 +1,158 @@
+"""The Python environment that localrag runs in: made of wheels alone, tried out, looked over."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from localrag.bundle.installer.manifest import Target
+from localrag.errors import BundleError
+from localrag.system import processes
+
+_NATIVE = {
+    "faiss_cpu": "faiss",
+    "llama_cpp_python": "llama_cpp",
+    "onnxruntime": "onnxruntime",
+    "pymupdf": "pymupdf",
+    "tantivy": "tantivy",
+}
+"""Wheels with machine code, and what is imported to see that it runs on this processor."""
+_ILLEGAL_INSTRUCTION = (-4, 0xC000001D)
+_VARIABLES = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "ORT_TELEMETRY_DISABLED": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PIP_CONFIG_FILE": os.devnull,
+    "PIP_NO_INDEX": "1",
+    "LOCALRAG_LANG": "en",
+}
+
+
+def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
+    """Make an environment of these wheels, by the pip among them if there is one.
+
+    Raises `BundleError`, OSError.
+    """
+    pip = next((path for path in wheels if path.name.startswith("pip-")), None)
+    try:
+        import venv
+
+        venv.EnvBuilder(symlinks=os.name != "nt", with_pip=pip is None).create(folder)
+    except ImportError:
+        raise BundleError(
+            "This Python lacks its module venv.",
+            hint="On Debian and Ubuntu it is in the package python{wanted}-venv.",
+            wanted=target.python,
+        ) from None
+    except processes.FailedError:
+        raise BundleError(
+            "This Python cannot make an environment with pip.",
+            hint="On Debian and Ubuntu install the package python{wanted}-venv, or use a bundle "
+            "that holds pip.",
+            wanted=target.python,
+        ) from None
+    program = ["-m", "pip"] if pip is None else [str(pip / "pip")]
+    options = ("--no-index", "--no-deps", "--no-cache-dir", "--no-compile", "--no-input")
+    quiet = ("--disable-pip-version-check", "--no-warn-script-location", "--quiet")
+    code, said = _run(folder, *program, "install", *options, *quiet, *map(str, wheels))
+    if code:
+        full = "No space left" in said or "Errno 28" in said
+        raise BundleError(
+            "The packages cannot be installed: {reason}",
+            hint="Free some space, or name a folder on another disk with --to."
+            if full
+            else "What was installed before is as it was.",
+            reason=failure_reason(said.splitlines()),
+        )
+
+
+def try_out(environment: Path, version: str, distributions: Iterable[str]) -> None:
+    """Run what was installed, its machine code too. Raises `BundleError` where it does not run."""
+    code, said = _run(environment, "-m", "localrag", "--version")
+    if code or version not in said:
+        raise BundleError(
+            "What was installed does not start: {reason}",
+            hint="Copy the bundle again from where it was made.",
+            reason=failure_reason(said.splitlines()),
+        )
+    for name in sorted(_NATIVE.keys() & set(distributions)):
+        code, said = _run(environment, "-c", f"import {_NATIVE[name]}")
+        if code in _ILLEGAL_INSTRUCTION:
+            raise BundleError(
+                "{name} uses instructions that this processor does not have.",
+                hint="Make the bundle anew with a package of {name} that runs on every processor.",
+                name=name,
+            )
+        if code:
+            raise BundleError(
+                "The package {name} does not run here: {reason}",
+                hint="Copy the bundle again, or make one for this machine.",
+                name=name,
+                reason=failure_reason(said.splitlines()),
+            )
+
+
+def is_whole(environment: Path, packages: int) -> bool:
+    """Whether every file of every package is as pip put it there."""
+    sites = [*environment.glob("lib/python*/site-packages"), *environment.glob("Lib/site-packages")]
+    if not sites or not python_of(environment).exists():
+        return False
+    records = sorted(sites[0].glob("*.dist-info/RECORD"))
+    try:
+        return len(records) >= packages and all(map(_is_as_recorded, records))
+    except (OSError, ValueError, csv.Error):  # a file is missing, or the record itself is spoilt
+        return False
+
+
+def python_of(environment: Path) -> Path:
+    """The Python of an environment."""
+    return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def failure_reason(lines: Iterable[str]) -> str:
+    """What pip, or any program, gave as the cause of its failure, shortened."""
+    said = [line.strip() for line in lines if line.strip()]
+    telling = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
+    return " / ".join(dict.fromkeys(telling or said[-3:]))[-600:].rstrip(".") or "?"
+
+
+def record_hash(digest: bytes) -> str:
+    """A SHA-256 as RECORD has it."""
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+def _is_as_recorded(record: Path) -> bool:
+    """Whether a package's files have the hashes of its RECORD, which names at least one."""
+    hashed = 0
+    with record.open(encoding="utf-8", newline="") as stream:
+        for row in csv.reader(stream):
+            if len(row) != 3:
+                return False
+            path, expected, _ = row
+            if expected.startswith("sha256="):
+                with (record.parent.parent / path).open("rb") as file:
+                    found = record_hash(hashlib.file_digest(file, "sha256").digest())
+                if expected.removeprefix("sha256=").rstrip("=") != found:
+                    return False
+                hashed += 1
+    return hashed > 0
+
+
+def _run(environment: Path, *arguments: str) -> tuple[int, str]:
+    """Run the environment's Python; its exit code, and what it printed on both streams.
+
+    What it makes has the mode that the user's umask says.
+    """
+    done = processes.run(
+        [str(python_of(environment)), "-I", *arguments],
+        processes.PLAIN,
+        variables=_VARIABLES,
+        stdout=processes.PIPE,
+        stderr=processes.OUTPUT,
+        umask=processes.OURS,
+    )
+    return done.returncode, done.stdout.decode("utf-8", "replace")
