@@ -105,7 +105,7 @@ def run(
     return localrag
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_ask_json_has_everything_a_program_needs(run: Callable[..., Any]) -> None:
     done = run("ask", "Who presented the perceptron, and when?", "--json")
     assert done.returncode == 0, done.stderr
@@ -124,7 +124,7 @@ def test_ask_json_has_everything_a_program_needs(run: Callable[..., Any]) -> Non
     assert answer["seconds"] > 0
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_ask_prints_answer_citation_and_trace(run: Callable[..., Any]) -> None:
     done = run("ask", "Who presented the perceptron, and when?", "--explain")
     assert done.returncode == 0
@@ -133,7 +133,7 @@ def test_ask_prints_answer_citation_and_trace(run: Callable[..., Any]) -> None:
     assert "check citations" in done.stdout
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_chat_understands_a_follow_up(
     run: Callable[..., Any], server: tuple[str, list[str]]
 ) -> None:
@@ -145,7 +145,7 @@ def test_chat_understands_a_follow_up(
     assert "What is the perceptron?" in rewriting[0]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_host_elsewhere_is_refused_with_the_way_to_allow_it(run: Callable[..., Any]) -> None:
     done = run("ask", "Who?", base_url="https://models.example/v1")
     assert done.returncode == 1
@@ -157,7 +157,7 @@ def test_a_host_elsewhere_is_refused_with_the_way_to_allow_it(run: Callable[...,
 SELF_RAG = ("ask", "Who presented the perceptron, and when?", "--mode", "self-rag")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[..., Any]) -> None:
     done = run(*SELF_RAG, "--explain")
     assert done.returncode == 0, done.stderr
@@ -202,7 +202,7 @@ def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[
     assert "1958" in citation["quote"]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_self_rag_without_a_relevant_passage(
     run: Callable[..., Any], server: tuple[str, list[str]]
 ) -> None:

@@ -110,7 +110,7 @@ def run(
 QUESTION = "Who presented the perceptron, and when?"
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = run(
@@ -139,7 +139,7 @@ def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     assert str(page) in done.stderr
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_compare_for_a_reader(run: Run) -> None:
     done = run("compare", QUESTION, "-k", "2")
     assert done.returncode == 0, done.stderr
@@ -156,7 +156,7 @@ def test_compare_for_a_reader(run: Run) -> None:
     assert "comparison" not in done.stdout
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_modes_through_both_pipelines(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "questions.json"
     file.write_text(json.dumps([{"question": QUESTION, "answer": "In 1958."}]), encoding="utf-8")
@@ -178,7 +178,7 @@ def test_modes_through_both_pipelines(run: Run, tmp_path: Path) -> None:
     assert "question 1 of 1: judging" in done.stderr
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_rerank_on_search_and_ask(run: Run) -> None:
     plain = json.loads(run("search", QUESTION, "--json", "-k", "4").stdout)
     kept = json.loads(run("search", QUESTION, "--json", "-k", "4", "--rerank", "none").stdout)
@@ -192,7 +192,7 @@ def test_rerank_on_search_and_ask(run: Run) -> None:
     assert len(asked["contexts"]) == 2
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_a_model_that_does_not_serve_the_language_is_not_used_silently(run: Run) -> None:
     done = run("search", "谁提出了感知机？", "--rerank", "cross-encoder")
     assert done.returncode == 0

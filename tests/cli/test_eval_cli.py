@@ -146,7 +146,7 @@ def means(report: dict[str, Any]) -> dict[str, float | None]:
     return {metric["name"]: metric["mean"] for metric in report["metrics"]}
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     arguments = ("eval", "run", data_set(tmp_path), "--cache", str(tmp_path / "cache"))
@@ -167,7 +167,7 @@ def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) 
     assert "How many floors?" in shown.stdout
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
     environment: dict[str, str], server: Server, tmp_path: Path
 ) -> None:
@@ -204,7 +204,7 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
     assert len(server.asked) <= calls + 2 * (4 + 3)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_calibrate_is_carried_by_the_reports(environment: dict[str, str], tmp_path: Path) -> None:
     cache = ("--cache", str(tmp_path / "cache"))
     done = localrag(environment, "eval", "calibrate", *cache)
@@ -221,7 +221,7 @@ def test_calibrate_is_carried_by_the_reports(environment: dict[str, str], tmp_pa
     assert untrusted <= set(report["calibration"]["untrustworthy"])
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_answers_from_a_library_for_two_configurations(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -248,7 +248,7 @@ def test_answers_from_a_library_for_two_configurations(
     assert not report["differences"][0]["ranked"]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) -> None:
     dataset = data_set(tmp_path, [{"question": "q"}])
     done = localrag(environment, "eval", "run", dataset, "--no-judge")
@@ -264,7 +264,7 @@ def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) ->
     assert existing.read_text("utf-8") == "edited"
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> None:
     output = tmp_path / "made.jsonl"
     document = ROOT / "data" / "garden-handbook.en.md"
@@ -280,6 +280,7 @@ def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> 
     assert all(row["question"].endswith("?") for row in rows)
 
 
+@pytest.mark.models("use-multilingual-v3")
 @pytest.mark.parametrize("options", [("--html", "q.jsonl"), ("--csv", "no/such/folder.csv")])
 def test_a_report_never_takes_the_place_of_the_questions(
     options: tuple[str, str], environment: dict[str, str], tmp_path: Path
@@ -294,6 +295,7 @@ def test_a_report_never_takes_the_place_of_the_questions(
     assert questions.read_bytes() == before
 
 
+@pytest.mark.models("use-multilingual-v3")
 @pytest.mark.parametrize("role", ["--config", "--judge", "--documents"])
 def test_a_report_takes_the_place_of_nothing_that_is_read(
     role: str, environment: dict[str, str], tmp_path: Path
@@ -311,6 +313,7 @@ def test_a_report_takes_the_place_of_nothing_that_is_read(
     assert mine.read_text("utf-8") == "[answer]\nk = 3\n"
 
 
+@pytest.mark.models("use-multilingual-v3")
 def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -325,6 +328,7 @@ def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one
     assert "--documents" in done.stderr
 
 
+@pytest.mark.models("use-multilingual-v3")
 def test_no_metric_is_an_error(environment: dict[str, str], tmp_path: Path) -> None:
     arguments = ("--no-judge", "--metric", "faithfulness")
     done = localrag(environment, "eval", "run", data_set(tmp_path), *arguments)

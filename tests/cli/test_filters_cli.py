@@ -85,7 +85,7 @@ def files(found: list[dict[str, Any]]) -> set[str]:
     return {Path(hit["source"]).name for hit in found}
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_search_stays_within_the_filter(library: str) -> None:
     assert len(files(hits(library, "-k", "40"))) == 4
     assert files(hits(library, "--source", "garden-handbook.zh.md")) == {"garden-handbook.zh.md"}
@@ -103,7 +103,7 @@ def test_search_stays_within_the_filter(library: str) -> None:
     assert hits(library, "--until", str(today - timedelta(days=2))) == []
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_filter_that_leaves_nothing_is_said_without_a_language_model(library: str) -> None:
     broken = {"LOCALRAG_LLM_MODEL": "/no/such/model.gguf"}
     at = ("--library", library, "--source", "nowhere.pdf")
@@ -145,7 +145,7 @@ def test_bad_values_are_named(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list[str]]) -> None:
     url, prompts = server
     variables = {
@@ -179,7 +179,7 @@ def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list
     assert len(prompts) == 2
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_server_that_is_away_leaves_the_plain_search(library: str) -> None:
     variables = {
         "LOCALRAG_LLM_BACKEND": "openai",

@@ -87,7 +87,7 @@ def stages(proof: dict[str, object]) -> dict[str, str]:
     return {stage["name"]: stage["problem"] for stage in found}
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_nothing_leaks_and_a_missing_model_is_named(
     prove: Run, models_dir: Callable[[str], Path]
 ) -> None:
@@ -102,7 +102,7 @@ def test_nothing_leaks_and_a_missing_model_is_named(
     assert (code, proof["ok"]) == (1, False)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4")
 @pytest.mark.slow
 def test_every_stage_runs_where_the_models_are(
     prove: Run, models_dir: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -117,7 +117,7 @@ def test_every_stage_runs_where_the_models_are(
     assert (code, proof["ok"], proof["attempts"]) == (0, True, [])
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_leaky_plugin_is_caught_and_named(prove: Run, models_dir: Callable[[str], Path]) -> None:
     models_dir("use-multilingual-v3")
     code, proof = prove(IN_PYTHON)
@@ -131,7 +131,7 @@ def test_a_leaky_plugin_is_caught_and_named(prove: Run, models_dir: Callable[[st
     assert first["origin"].startswith("leaky_plugin.phone_home (")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_leak_that_python_cannot_see_is_caught_too(
     prove: Run, models_dir: Callable[[str], Path]
 ) -> None:
@@ -280,7 +280,7 @@ def phone_home():
 """
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_the_language_model_on_this_machine_is_reported_and_no_failure(
     prove: Run, models_dir: Callable[[str], Path], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +302,7 @@ def test_the_language_model_on_this_machine_is_reported_and_no_failure(
     assert (code, proof["ok"]) == (0, True), stages(proof)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_any_other_server_on_this_machine_is_a_failure(
     prove: Run, models_dir: Callable[[str], Path]
 ) -> None:
@@ -314,7 +314,7 @@ def test_any_other_server_on_this_machine_is_a_failure(
     assert (code, proof["ok"]) == (1, False)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_without_a_network_of_its_own_every_process_must_answer_for_itself(
     prove: Run, models_dir: Callable[[str], Path], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from localrag.models.llms.base import Options
 from localrag.models.llms.openai.model import OpenAICompatibleModel
 from localrag.types import Message
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("smollm2-135m-instruct-q4")
 
 KEY = "sk-only-for-this-test"
 CHAT = [Message("user", "Name one colour.")]
