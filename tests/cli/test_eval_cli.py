@@ -7,15 +7,14 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import Exchange, chat, serving
 from judging_llm import JudgingLLM
 
 from localrag.models.llms.base import Options
@@ -60,50 +59,22 @@ def server() -> Iterator[Server]:
     state = Server()
     judge = JudgingLLM()
 
-    class Chat(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            messages = [Message(one["role"], one["content"]) for one in body["messages"]]
-            state.asked.append(body["messages"][-1]["content"])
-            time.sleep(state.delay)
-            schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
-            text = "1"
-            if schema is not None:
-                text = judge.complete(messages, Options(schema=schema)).text
-            message = {"role": "assistant", "content": text}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            if body.get("stream"):
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.end_headers()
-                delta = json.dumps({"choices": [choice | {"delta": message}]})
-                self.wfile.write(f"data: {delta}\n\ndata: [DONE]\n\n".encode())
-                return
-            payload = json.dumps({"choices": [choice]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
+    def say(asked: dict[str, Any]) -> str:
+        messages = [Message(one["role"], one["content"]) for one in asked["messages"]]
+        state.asked.append(messages[-1].content)
+        time.sleep(state.delay)
+        schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+        return judge.complete(messages, Options(schema=schema)).text if schema else "1"
 
-        def do_GET(self) -> None:
-            """As llama.cpp's server tells its slots."""
-            self.send_response(200 if self.path == "/props" else 404)
-            self.end_headers()
-            self.wfile.write(b'{"total_slots": 4}')
+    def respond(exchange: Exchange) -> None:
+        if exchange.path == "/props":  # as llama.cpp's server tells its slots
+            exchange.send('{"total_slots": 4}')
+        else:
+            chat(say)(exchange)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Chat)
-    running.daemon_threads = True
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    state.url = f"http://127.0.0.1:{running.server_port}/v1"
-    yield state
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with serving(respond) as running:
+        state.url = f"{running.url}/v1"
+        yield state
 
 
 Command = Callable[..., list[str]]

@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 import sysconfig
-import threading
 import venv
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from http_server import chat, serving
 
 from localrag.cli import prove_offline
 from localrag.cli.group import cli
@@ -235,38 +234,11 @@ def test_with_all_of_it_a_proof_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A language model on this machine that always says the same, set as the one to use."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            text = "The lamp was changed to electric light in 1931. [1]"
-            piece = {"delta" if asked["stream"] else "message": {"content": text}}
-            reply = json.dumps({"choices": [piece | {"finish_reason": "stop"}]})
-            kind = "text/event-stream" if asked["stream"] else "application/json"
-            self._send(200, kind, f"data: {reply}\n\n" if asked["stream"] else reply)
-
-        def do_GET(self) -> None:
-            self._send(404, "text/plain", "")
-
-        def _send(self, status: int, kind: str, text: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(text.encode())))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    address = f"127.0.0.1:{running.server_address[1]}"
-    monkeypatch.setenv("LOCALRAG_LLM_BACKEND", "openai")
-    monkeypatch.setenv("LOCALRAG_LLM_BASE_URL", f"http://{address}/v1")
-    yield address
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    answer = "The lamp was changed to electric light in 1931. [1]"
+    with serving(chat(lambda _: answer)) as running:
+        monkeypatch.setenv("LOCALRAG_LLM_BACKEND", "openai")
+        monkeypatch.setenv("LOCALRAG_LLM_BASE_URL", f"{running.url}/v1")
+        yield running.url.removeprefix("http://")
 
 
 ANOTHER = """
