@@ -134,12 +134,12 @@ def test_importing_the_package_loads_nothing() -> None:
     assert done.stdout.strip() == "1"
 
 
-def test_the_readmes_python_example_uses_names_that_exist() -> None:
-    for readme in ("README.md", "README.zh-CN.md"):
-        examples = re.findall(r"```python\n(.*?)```", (ROOT / readme).read_text("utf-8"), re.S)
+def test_the_guides_python_examples_use_names_that_exist() -> None:
+    for guide in ("docs/guide.md", "docs/guide.zh-CN.md"):
+        examples = re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text("utf-8"), re.S)
         assert len(examples) == 2
         for example in examples:
-            compile(example, readme, "exec")
+            compile(example, guide, "exec")
             for method in re.findall(r"\brag\.(\w+)\(", example):
                 assert callable(getattr(api.LocalRAG, method))
             for name in re.findall(r"localrag\.(\w+)\(", example):

@@ -27,14 +27,16 @@ needs_sh = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: pa
 
 
 def fenced(text: str, kind: str) -> list[str]:
-    return re.findall(rf"^ *```{kind}\n(.*?)^ *```$", text, re.S | re.M)
+    """What stands between fences of one kind."""
+    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.S | re.M)
+    return [inside for each, inside in found if each == kind]
 
 
 def blocks(holding: str) -> list[str]:
     """The commands in the section of the guide in which one of them holds this text."""
     sections = re.split(r"^## ", GUIDES[0].read_text("utf-8"), flags=re.M)
-    (found,) = (each for one in sections if any(holding in b for b in (each := fenced(one, "sh"))))
-    return found
+    found = next(one for one in sections if holding in "".join(fenced(one, "sh")))
+    return fenced(found, "sh")
 
 
 class Home:
@@ -117,7 +119,7 @@ def test_what_was_backed_up_comes_back_and_what_is_removed_leaves_nothing(
     assert kept == []
     home.run(restore)
     assert home.found("Who presented the perceptron?") == before
-    assert json.loads(home.run("localrag config --json"))["settings"]["answer.k"]["value"] == 7
+    assert json.loads(home.run("localrag config --json"))["settings"]["answer"]["k"] == 7
 
     home.run(f"{linux}\nrm -r ~/backup\nrmdir ~/.local/share ~/.local/state ~/.local || true")
     assert [path for path in home.left() if "localrag" in path] == []
