@@ -118,3 +118,12 @@ def test_models_that_a_test_does_not_name_are_not_given_to_it(tmp_path: Path) ->
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert re.search(r'mark it: @pytest\.mark\.models\("named"\)', done.stdout)
+
+
+def test_the_readme_tells_the_two_commands_that_ci_and_the_demo_run() -> None:
+    ci = (ROOT / ".ci" / "run").read_text("utf-8")
+    for page in ("README.md", "README.zh-CN.md"):
+        text = (ROOT / page).read_text("utf-8")
+        assert "```\npython3 scripts/demo.py\n```" in text
+        assert "```\npython3 scripts/test.py " in text
+    assert "\npython3 scripts/test.py\n" in ci

@@ -19,6 +19,8 @@ from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 from platformdirs.windows import Windows
 
+from localrag.cli.group import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = [ROOT / "docs" / name for name in ("guide.md", "guide.zh-CN.md")]
 KINDS = ("config", "data", "cache", "state")
@@ -159,6 +161,13 @@ def test_both_guides_have_the_same_sections_and_commands() -> None:
     without_notes = (re.sub(r" +[#].*| \"[^\"]*\"", "", text) for text in (english, chinese))
     one, other = (fenced(text, "") for text in without_notes)
     assert one == other
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
+def test_the_guide_has_every_command(guide: Path) -> None:
+    text = guide.read_text("utf-8")
+    for command in COMMANDS:
+        assert re.search(rf"^\|.*`{command}[ `|].*\|$", text, re.M), command
 
 
 def test_the_guide_names_every_folder_that_localrag_makes(monkeypatch: pytest.MonkeyPatch) -> None:
