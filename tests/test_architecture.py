@@ -58,14 +58,14 @@ def room_of(module: str) -> str | None:
 
 
 # How the page draws them: what is at the bottom as one box, and these together.
-BOTTOM = frozenset(
-    room
-    for line in LINES[LINES.index(("text", "prompts", "egress", "presentation")) :]
-    for room in line
-)
-DRAWN_AS = {"__main__": "cli", "hosted": "factory", "local": "factory"} | dict.fromkeys(
-    BOTTOM, "foundations"
-)
+BOTTOM = {room for line in LINES if HEIGHT[line[0]] <= HEIGHT["text"] for room in line}
+DRAWN_AS = {
+    "__main__": "cli",
+    "hosted": "factory",
+    "local": "factory",
+    **{room: "models" for room in HEIGHT if room.startswith("models.")},
+    **dict.fromkeys(BOTTOM, "foundations"),
+}
 
 FILES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
 MODULES = frozenset(module_of(path) for path in FILES)
@@ -98,7 +98,7 @@ def circle(arrows: Mapping[str, set[str]]) -> list[str]:
 
 def box_of(room: str) -> str:
     """Where a room stands in the drawing."""
-    return DRAWN_AS.get(room, room.partition(".")[0])
+    return DRAWN_AS.get(room, room)
 
 
 def drawing() -> str:

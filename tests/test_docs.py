@@ -67,6 +67,6 @@ def test_names_that_are_said_to_stand_in_a_file_stand_there(page: str) -> None:
 
 def test_every_box_of_the_drawing_is_explained() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    boxes = set(re.findall(r"^    (\w+) --> ", page, re.M))
+    boxes = set(re.findall(r"^    ([\w.]+) --> ", page, re.M))
     for box in boxes:
         assert re.search(rf"^\|.*`{box}`.*\|.*\|$", page, re.M), box

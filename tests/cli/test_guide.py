@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDES = [ROOT / "docs" / name for name in ("guide.md", "guide.zh-CN.md")]
 KINDS = ("config", "data", "cache", "state")
 BACKUP, UPGRADE, REMOVAL = "library.zip", "before-upgrade.zip", "rm -rf ~/.local"
+QUESTION = "Who presented the perceptron?"
 needs_sh = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: paths of this system")
 
 
@@ -81,6 +82,11 @@ class Home:
         )["hits"]
         return hits
 
+    def answer(self, question: str) -> tuple[str, list[dict[str, Any]]]:
+        """Text and citations of what the model says."""
+        given = json.loads(self.run(f"localrag ask --json {shlex.quote(question)}"))
+        return given["answer"], given["citations"]
+
     def left(self) -> list[str]:
         """Every file and folder there is."""
         return sorted(
@@ -105,22 +111,22 @@ def test_what_was_backed_up_comes_back_and_what_is_removed_leaves_nothing(
     backup, restore = blocks(BACKUP)
     linux = next(block for block in blocks(REMOVAL) if ".local/share" in block)
     home.run(f"localrag add {shlex.quote(str(ROOT / 'data'))}; localrag config set answer.k 7")
-    before = home.found("Who presented the perceptron?")
+    before = home.found(QUESTION)
     with serving(chat(lambda _: "Frank Rosenblatt presented it. [1]")) as server:
-        home.run(
-            "localrag ask 'Who presented the perceptron?'; localrag doctor --quick || true",
-            LOCALRAG_LLM_BACKEND="openai",
-            LOCALRAG_LLM_BASE_URL=f"{server.url}/v1",
-        )
-        assert server.requests
+        home.environment |= {
+            "LOCALRAG_LLM_BACKEND": "openai",
+            "LOCALRAG_LLM_BASE_URL": f"{server.url}/v1",
+        }
+        answered = home.answer(QUESTION)
+        home.run(backup)
+        assert len(home.left()) > 10
+        home.run(linux)
+        kept = [one for one in home.left() if not re.match(r"home/(backup|\.\w+(/\w+)?$)", one)]
+        assert kept == []
 
-    home.run(backup)
-    assert len(home.left()) > 10
-    home.run(linux)
-    kept = [path for path in home.left() if not re.match(r"home/(backup|\.\w+(/\w+)?$)", path)]
-    assert kept == []
-    home.run(restore)
-    assert home.found("Who presented the perceptron?") == before
+        home.run(restore)
+        assert home.found(QUESTION) == before
+        assert home.answer(QUESTION) == answered
     assert json.loads(home.run("localrag config --json"))["settings"]["answer"]["k"] == 7
 
     home.run(f"{linux}\nrm -r ~/backup\nrmdir ~/.local/share ~/.local/state ~/.local || true")
