@@ -42,9 +42,9 @@ def _needed(python: str, chosen: list[str]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "models.txt"
         command = [python, "-m", "pytest", "-q", "--list-models", str(listed), *chosen]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
         if done.returncode:
-            print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
+            sys.stderr.buffer.write(done.stdout + done.stderr)
             sys.exit(done.returncode)
         return listed.read_text("utf-8").split() if listed.exists() else []
 
