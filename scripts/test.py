@@ -1,9 +1,12 @@
-"""Set up, pull the small models that tests use, and run all tests.
+"""Set up, pull the small models that the tests use, and run them.
 
-    python3 scripts/test.py [pytest arguments]
+    python3 scripts/test.py                    every test
+    python3 scripts/test.py tests/text         some; any arguments of pytest
+    python3 scripts/test.py -m "not models"    those that need no model
 
-On Linux the tests run in a network namespace of their own that has loopback and
-nothing else, where the system allows one: what needs the network fails there.
+With arguments, only the models are pulled that the chosen tests name (`@pytest.mark.models`).
+On Linux the tests run in a network namespace of their own that has loopback and nothing else,
+where the system allows one: what needs the network fails there.
 """
 
 from __future__ import annotations
@@ -11,22 +14,39 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from environment import ROOT, models_folder, ready
 
-PRESETS = ("starter", "test")
+PRESETS = ["starter", "test"]
 
 
 def main() -> None:
     """Exit with pytest's code."""
-    python = str(ready("dev"))
+    python, chosen = str(ready("dev")), sys.argv[1:]
     environment = os.environ | {"LOCALRAG_MODELS": str(models_folder())}
-    pull = [python, "-m", "localrag", "models", "pull", *PRESETS]
-    done = subprocess.run(pull, env=environment, cwd=ROOT, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
-    tests = [python, str(ROOT / "scripts" / "offline.py"), python, "-m", "pytest", *sys.argv[1:]]
-    sys.exit(subprocess.run(tests, env=environment, cwd=ROOT, check=False).returncode)
+
+    def run(*command: str) -> None:
+        done = subprocess.run([python, *command], env=environment, cwd=ROOT, check=False)
+        if done.returncode:
+            sys.exit(done.returncode)
+
+    if wanted := _needed(python, chosen) if chosen else PRESETS:
+        run("-m", "localrag", "models", "pull", *wanted)
+    run(str(ROOT / "scripts" / "offline.py"), python, "-m", "pytest", *chosen)
+
+
+def _needed(python: str, chosen: list[str]) -> list[str]:
+    """The models of the tests that pytest chooses; exits where it can choose none."""
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder) / "models.txt"
+        command = [python, "-m", "pytest", "-q", "--list-models", str(listed), *chosen]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+        if done.returncode:
+            sys.stderr.buffer.write(done.stdout + done.stderr)
+            sys.exit(done.returncode)
+        return listed.read_text("utf-8").split() if listed.exists() else []
 
 
 if __name__ == "__main__":

@@ -12,21 +12,55 @@ from localrag.egress import network
 
 ROOT = Path(__file__).resolve().parents[1]
 
+NON_COMMERCIAL = "m3e-small"
+"""Nobody pulls it for a test; where its licence was accepted, tests use it."""
+
 
 @pytest.fixture(scope="session")
-def models_dir() -> Callable[[str], Path]:
-    """The folder of a pulled model by id; skips, with the reason, where it is not on disk."""
+def models_dir(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+    """The folder of a model that the test's `models` marker names.
+
+    Skips, with the reason, where it is not on disk: `scripts/test.py` pulls what markers name.
+    """
     base = Path(os.environ.get("LOCALRAG_MODELS", ROOT / "models"))
 
     def folder(model: str) -> Path:
         path = base / model
-        if not path.is_dir():
-            if model == "m3e-small":
+        if model == NON_COMMERCIAL:
+            if not path.is_dir():
                 pytest.skip(f"only where the non-commercial licence of {model} was accepted")
+            return path
+        assert model in request.session.stash[_NEEDED], f'mark it: @pytest.mark.models("{model}")'
+        if not path.is_dir():
             pytest.skip(f"model {model} is not on disk: run `localrag models pull {model}`")
         return path
 
     return folder
+
+
+_NEEDED = pytest.StashKey[set[str]]()
+
+
+def _models_of(item: pytest.Item) -> set[str]:
+    return {model for mark in item.iter_markers("models") for model in mark.args}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell `models_dir`, which outlives a test, what this one has named."""
+    item.session.stash[_NEEDED] = _models_of(item)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `scripts/test.py` ask which models the tests need that a command line chooses."""
+    parser.addoption("--list-models", metavar="FILE", help="write the models that are needed")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Write what was asked for, and run nothing."""
+    if path := session.config.getoption("list_models"):
+        models = set().union(*map(_models_of, session.items))
+        Path(path).write_text("\n".join(sorted(models)), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
@@ -85,5 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep libraries from reporting, and register the check where CI runs."""
     # PyMuPDF imports ONNX Runtime, which looks a host of its maker up; tests import it first.
     network.quieten()
+    if config.getoption("list_models"):
+        config.option.collectonly = True
     if os.environ.get("CI") == "true":
         config.pluginmanager.register(_NoSkips())

@@ -28,7 +28,9 @@ def rag(
         yield opened
 
 
-@pytest.mark.models
+@pytest.mark.models(
+    "use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4", "bge-small-en-v1.5-int8"
+)
 @pytest.mark.slow
 def test_the_examples_in_the_docstrings(rag: LocalRAG, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -46,7 +48,9 @@ def test_the_examples_in_the_docstrings(rag: LocalRAG, monkeypatch: pytest.Monke
     )
 
 
-@pytest.mark.models
+@pytest.mark.models(
+    "use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4", "bge-small-en-v1.5-int8"
+)
 @pytest.mark.slow
 def test_a_chinese_question_is_answered_in_chinese_with_the_right_page(rag: LocalRAG) -> None:
     rag.add([ROOT / "data"])
@@ -58,7 +62,9 @@ def test_a_chinese_question_is_answered_in_chinese_with_the_right_page(rag: Loca
     assert all("1976" in citation.quote for citation in answer.citations)
 
 
-@pytest.mark.models
+@pytest.mark.models(
+    "use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4", "bge-small-en-v1.5-int8"
+)
 @pytest.mark.slow
 def test_an_unanswerable_question_is_refused(rag: LocalRAG) -> None:
     rag.add([ROOT / "data"])
@@ -68,7 +74,9 @@ def test_an_unanswerable_question_is_refused(rag: LocalRAG) -> None:
     assert answer.text == "文档中没有这个问题的答案。"
 
 
-@pytest.mark.models
+@pytest.mark.models(
+    "use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4", "bge-small-en-v1.5-int8"
+)
 def test_results_are_the_same_every_time_and_after_a_rebuild(rag: LocalRAG) -> None:
     rag.add([ROOT / "data"])
     before = rag.search("expert systems 专家系统", k=10)
@@ -77,7 +85,9 @@ def test_results_are_the_same_every_time_and_after_a_rebuild(rag: LocalRAG) -> N
     assert rag.search("expert systems 专家系统", k=10) == before
 
 
-@pytest.mark.models
+@pytest.mark.models(
+    "use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4", "bge-small-en-v1.5-int8"
+)
 def test_another_embedding_model_is_an_error_that_names_both(
     rag: LocalRAG, models_dir: Callable[[str], Path]
 ) -> None:
@@ -100,7 +110,9 @@ def test_no_library_is_said_and_none_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.models
+@pytest.mark.models(
+    "use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4", "bge-small-en-v1.5-int8"
+)
 def test_removing_what_is_not_there_removes_nothing(rag: LocalRAG) -> None:
     rag.add([ROOT / "data"])
     documents = rag.status().counts.documents
@@ -122,12 +134,12 @@ def test_importing_the_package_loads_nothing() -> None:
     assert done.stdout.strip() == "1"
 
 
-def test_the_readmes_python_example_uses_names_that_exist() -> None:
-    for readme in ("README.md", "README.zh-CN.md"):
-        examples = re.findall(r"```python\n(.*?)```", (ROOT / readme).read_text("utf-8"), re.S)
+def test_the_guides_python_examples_use_names_that_exist() -> None:
+    for guide in ("docs/guide.md", "docs/guide.zh-CN.md"):
+        examples = re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text("utf-8"), re.S)
         assert len(examples) == 2
         for example in examples:
-            compile(example, readme, "exec")
+            compile(example, guide, "exec")
             for method in re.findall(r"\brag\.(\w+)\(", example):
                 assert callable(getattr(api.LocalRAG, method))
             for name in re.findall(r"localrag\.(\w+)\(", example):

@@ -63,6 +63,16 @@ def room_of(module: str) -> str | None:
     return next((name for name in names if name in HEIGHT), None)
 
 
+# How the page draws them: what is at the bottom as one box, and these together.
+BOTTOM = {room for line in LINES if HEIGHT[line[0]] <= HEIGHT["text"] for room in line}
+DRAWN_AS = {
+    "__main__": "cli",
+    "hosted": "factory",
+    "local": "factory",
+    **{room: "models" for room in HEIGHT if room.startswith("models.")},
+    **dict.fromkeys(BOTTOM, "foundations"),
+}
+
 FILES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
 MODULES = frozenset(module_of(path) for path in FILES)
 
@@ -90,6 +100,35 @@ def circle(arrows: Mapping[str, set[str]]) -> list[str]:
     except CycleError as error:
         return list(error.args[1])
     return []
+
+
+def box_of(room: str) -> str:
+    """Where a room stands in the drawing."""
+    return DRAWN_AS.get(room, room)
+
+
+def drawing() -> str:
+    """The rooms from top to bottom and who imports whom, as Mermaid.
+
+    An arrow that others imply is left out: from `a` to `c` where there are `a -> b -> c`.
+    """
+    arrows: dict[str, set[str]] = {}
+    for path in FILES:
+        if room := room_of(module_of(path)):
+            found = {box_of(other) for name in imported(path) if (other := room_of(name))}
+            arrows.setdefault(box_of(room), set()).update(found - {box_of(room)})
+
+    def below(box: str) -> set[str]:
+        return arrows[box].union(*map(below, arrows[box]))
+
+    boxes = dict.fromkeys(box_of(room) for line in LINES for room in line)
+    lines = ["flowchart TB"]
+    for box in filter(arrows.__contains__, boxes):
+        implied = set().union(*map(below, arrows[box]))
+        lines += [f"    {box} --> {other}" for other in sorted(arrows[box] - implied)]
+    rows = [[room for room in line if room in BOTTOM] for line in LINES]
+    names = "<br>".join(" · ".join(row) for row in rows if row)
+    return "\n".join([*lines, f'    foundations["{names}"]'])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -155,3 +194,8 @@ def test_the_check_sees_imports_inside_functions(tmp_path: Path) -> None:
 def test_the_check_sees_circles() -> None:
     assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
     assert not circle({"a": {"b", "c"}, "b": {"c"}})
+
+
+def test_the_drawing_is_what_the_imports_say() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
+    assert f"```mermaid\n{drawing()}\n```" in page, "run scripts/draw_architecture.py"

@@ -7,13 +7,11 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
+from http_server import Exchange, serving
 
 from localrag.egress import clients, network
 from localrag.egress.addresses import is_loopback
@@ -341,33 +339,18 @@ print([one.host for one in network.let_through()], network.attempts())
 
 # Servers on this machine
 
-PROXY = """
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-requests = []
-class Proxy(BaseHTTPRequestHandler):
-    def do_GET(self):
-        requests.append(f"{self.command} {self.path}")
-        self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers()
-        self.wfile.write(b"hi")
-    do_CONNECT = do_POST = do_GET
-    def log_message(self, *args):
-        return
-"""
-
 
 @pytest.fixture
 def proxy() -> Iterator[tuple[str, list[str]]]:
     """A forward proxy on loopback, in a process other than the guarded one."""
-    space: dict[str, Any] = {}
-    exec(PROXY, space)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), space["Proxy"])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", space["requests"]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    heard: list[str] = []
+
+    def respond(exchange: Exchange) -> None:
+        heard.append(f"{exchange.command} {exchange.path}")
+        exchange.send("hi")
+
+    with serving(respond) as server:
+        yield server.url, heard
 
 
 CLIENTS = """

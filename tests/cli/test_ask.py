@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from http_server import allowed_answers, asked_text, chat, serving
 
 from localrag.cli.ask import _seconds, ask
 
@@ -29,52 +28,18 @@ def grade(choices: list[str], rules: str) -> str:
     return "5" if choices[0] == "1" else choices[0]
 
 
-class Chat(BaseHTTPRequestHandler):
-    prompts: list[str]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.prompts.append(body["messages"][-1]["content"])
-        rewriting = "Rewrite" in self.prompts[-1]
-        text = "Who presented the perceptron?" if rewriting else REPLY
-        if form := body.get("response_format"):
-            choices = form["json_schema"]["schema"]["properties"]["answer"]["enum"]
-            read = "\n".join(message["content"] for message in body["messages"])
-            text = json.dumps({"answer": grade(choices, read)})
-        if body.get("stream"):
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            for piece in (*text.split(" "), None):
-                delta = {} if piece is None else {"content": piece + " "}
-                choice = {"index": 0, "delta": delta, "finish_reason": None if piece else "stop"}
-                self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
-            self.wfile.write(b"data: [DONE]\n\n")
-            return
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        payload = json.dumps({"choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
     prompts: list[str] = []
-    handler = type("Handler", (Chat,), {"prompts": prompts})
-    running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_port}/v1", prompts
-    running.shutdown()
-    thread.join()
-    running.server_close()
+
+    def say(asked: dict[str, Any]) -> str:
+        prompts.append(asked["messages"][-1]["content"])
+        if choices := allowed_answers(asked):
+            return json.dumps({"answer": grade(choices, asked_text(asked))})
+        return "Who presented the perceptron?" if "Rewrite" in prompts[-1] else REPLY
+
+    with serving(chat(say)) as running:
+        yield f"{running.url}/v1", prompts
 
 
 @pytest.fixture
@@ -105,7 +70,7 @@ def run(
     return localrag
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_ask_json_has_everything_a_program_needs(run: Callable[..., Any]) -> None:
     done = run("ask", "Who presented the perceptron, and when?", "--json")
     assert done.returncode == 0, done.stderr
@@ -124,7 +89,7 @@ def test_ask_json_has_everything_a_program_needs(run: Callable[..., Any]) -> Non
     assert answer["seconds"] > 0
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_ask_prints_answer_citation_and_trace(run: Callable[..., Any]) -> None:
     done = run("ask", "Who presented the perceptron, and when?", "--explain")
     assert done.returncode == 0
@@ -133,7 +98,7 @@ def test_ask_prints_answer_citation_and_trace(run: Callable[..., Any]) -> None:
     assert "check citations" in done.stdout
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_chat_understands_a_follow_up(
     run: Callable[..., Any], server: tuple[str, list[str]]
 ) -> None:
@@ -145,7 +110,7 @@ def test_chat_understands_a_follow_up(
     assert "What is the perceptron?" in rewriting[0]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_host_elsewhere_is_refused_with_the_way_to_allow_it(run: Callable[..., Any]) -> None:
     done = run("ask", "Who?", base_url="https://models.example/v1")
     assert done.returncode == 1
@@ -157,7 +122,7 @@ def test_a_host_elsewhere_is_refused_with_the_way_to_allow_it(run: Callable[...,
 SELF_RAG = ("ask", "Who presented the perceptron, and when?", "--mode", "self-rag")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[..., Any]) -> None:
     done = run(*SELF_RAG, "--explain")
     assert done.returncode == 0, done.stderr
@@ -202,7 +167,7 @@ def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[
     assert "1958" in citation["quote"]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_self_rag_without_a_relevant_passage(
     run: Callable[..., Any], server: tuple[str, list[str]]
 ) -> None:

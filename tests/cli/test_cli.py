@@ -128,7 +128,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         assert not any(line.split("|")[-1].strip() == heavy for line in result.err.splitlines())
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_search_imports_neither_torch_nor_parsers(library: tuple[str, str]) -> None:
     result = localrag("search", "perceptron", *library, "--json", python=("-X", "importtime"))
     assert result.code == 0
@@ -138,7 +138,7 @@ def test_search_imports_neither_torch_nor_parsers(library: tuple[str, str]) -> N
     assert imported & heavy == set()
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 @pytest.mark.parametrize(
     ("question", "source", "page"),
     [
@@ -158,7 +158,7 @@ def test_search_finds_the_page_and_says_what_each_leg_thought(
     assert hits[0]["score"] >= hits[1]["score"] >= hits[2]["score"]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_search_for_a_person(library: tuple[str, str]) -> None:
     english = localrag("search", "Deep Blue Kasparov", *library, "-k", "2")
     assert "ai-overview.en.pdf  p. 3" in english.out
@@ -168,14 +168,14 @@ def test_search_for_a_person(library: tuple[str, str]) -> None:
     assert (keyword.code, keyword.out.strip()) == (0, "Nothing found.")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_second_add_skips_everything(library: tuple[str, str]) -> None:
     again = localrag("add", str(DATA), *library, "--json").json
     assert again["added"] == []
     assert len(again["unchanged"]) == 4
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_status_lists_documents_with_pages(library: tuple[str, str]) -> None:
     status = localrag("status", *library, "--json").json
     assert status["documents"] == 4
@@ -187,7 +187,7 @@ def test_status_lists_documents_with_pages(library: tuple[str, str]) -> None:
     assert "ai-overview.zh.pdf" in table.replace("\n", "")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_add_remove_and_rebuild(models_dir: Callable[[str], Path], tmp_path: Path) -> None:
     models_dir("use-multilingual-v3")
     chosen = ("--library", str(tmp_path / "library"))
@@ -223,7 +223,7 @@ def test_a_mistyped_path_makes_no_library(tmp_path: Path) -> None:
     assert not (tmp_path / "library").exists()
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_only_unreadable_files_is_a_failure(
     models_dir: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -284,7 +284,7 @@ def test_completion(shell: str) -> None:
     assert "_LOCALRAG_COMPLETE" in localrag("completion", shell).out
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "qwen2.5-coder-1.5b-instruct-q4")
 def test_doctor_without_the_language_model(
     library: tuple[str, str], models_dir: Callable[[str], Path]
 ) -> None:

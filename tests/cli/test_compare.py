@@ -6,22 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import allowed_answers, asked_text, chat, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWER = "Frank Rosenblatt presented the perceptron in 1958."
-
-
-def _choices(body: dict[str, Any]) -> list[str]:
-    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
-    choices: list[str] = schema.get("properties", {}).get("answer", {}).get("enum", [])
-    return choices
 
 
 def _choice(choices: list[str], passage: str) -> str:
@@ -31,47 +24,19 @@ def _choice(choices: list[str], passage: str) -> str:
     return choices[choices[0] == "Yes" and "Rosenblatt" not in passage]
 
 
-class Chat(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        asked = body["messages"][-1]["content"]
-        passage = "\n".join(message["content"] for message in body["messages"])
-        if "0 to 10" in asked:
-            text = json.dumps({"answer": "9" if "Rosenblatt" in passage else "1"})
-        elif choices := _choices(body):
-            text = json.dumps({"answer": _choice(choices, passage)})
-        else:
-            text = ANSWER
-        if body.get("stream"):
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
-            self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
-            self.wfile.write(b"data: [DONE]\n\n")
-            return
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        payload = json.dumps({"choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+def _say(asked: dict[str, Any]) -> str:
+    passage = asked_text(asked)
+    if "0 to 10" in asked["messages"][-1]["content"]:
+        return json.dumps({"answer": "9" if "Rosenblatt" in passage else "1"})
+    if choices := allowed_answers(asked):
+        return json.dumps({"answer": _choice(choices, passage)})
+    return ANSWER
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Chat)
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_port}/v1"
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with serving(chat(_say)) as running:
+        yield f"{running.url}/v1"
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -110,7 +75,7 @@ def run(
 QUESTION = "Who presented the perceptron, and when?"
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = run(
@@ -139,7 +104,7 @@ def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     assert str(page) in done.stderr
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_compare_for_a_reader(run: Run) -> None:
     done = run("compare", QUESTION, "-k", "2")
     assert done.returncode == 0, done.stderr
@@ -156,7 +121,7 @@ def test_compare_for_a_reader(run: Run) -> None:
     assert "comparison" not in done.stdout
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_modes_through_both_pipelines(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "questions.json"
     file.write_text(json.dumps([{"question": QUESTION, "answer": "In 1958."}]), encoding="utf-8")
@@ -178,7 +143,7 @@ def test_modes_through_both_pipelines(run: Run, tmp_path: Path) -> None:
     assert "question 1 of 1: judging" in done.stderr
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_rerank_on_search_and_ask(run: Run) -> None:
     plain = json.loads(run("search", QUESTION, "--json", "-k", "4").stdout)
     kept = json.loads(run("search", QUESTION, "--json", "-k", "4", "--rerank", "none").stdout)
@@ -192,7 +157,7 @@ def test_rerank_on_search_and_ask(run: Run) -> None:
     assert len(asked["contexts"]) == 2
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_a_model_that_does_not_serve_the_language_is_not_used_silently(run: Run) -> None:
     done = run("search", "谁提出了感知机？", "--rerank", "cross-encoder")
     assert done.returncode == 0

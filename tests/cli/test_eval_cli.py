@@ -7,15 +7,14 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import Exchange, chat, serving
 from judging_llm import JudgingLLM
 
 from localrag.models.llms.base import Options
@@ -60,50 +59,22 @@ def server() -> Iterator[Server]:
     state = Server()
     judge = JudgingLLM()
 
-    class Chat(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            messages = [Message(one["role"], one["content"]) for one in body["messages"]]
-            state.asked.append(body["messages"][-1]["content"])
-            time.sleep(state.delay)
-            schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
-            text = "1"
-            if schema is not None:
-                text = judge.complete(messages, Options(schema=schema)).text
-            message = {"role": "assistant", "content": text}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            if body.get("stream"):
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.end_headers()
-                delta = json.dumps({"choices": [choice | {"delta": message}]})
-                self.wfile.write(f"data: {delta}\n\ndata: [DONE]\n\n".encode())
-                return
-            payload = json.dumps({"choices": [choice]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
+    def say(asked: dict[str, Any]) -> str:
+        messages = [Message(one["role"], one["content"]) for one in asked["messages"]]
+        state.asked.append(messages[-1].content)
+        time.sleep(state.delay)
+        schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+        return judge.complete(messages, Options(schema=schema)).text if schema else "1"
 
-        def do_GET(self) -> None:
-            """As llama.cpp's server tells its slots."""
-            self.send_response(200 if self.path == "/props" else 404)
-            self.end_headers()
-            self.wfile.write(b'{"total_slots": 4}')
+    def respond(exchange: Exchange) -> None:
+        if exchange.path == "/props":  # as llama.cpp's server tells its slots
+            exchange.send('{"total_slots": 4}')
+        else:
+            chat(say)(exchange)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Chat)
-    running.daemon_threads = True
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    state.url = f"http://127.0.0.1:{running.server_port}/v1"
-    yield state
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    with serving(respond) as running:
+        state.url = f"{running.url}/v1"
+        yield state
 
 
 Command = Callable[..., list[str]]
@@ -146,7 +117,7 @@ def means(report: dict[str, Any]) -> dict[str, float | None]:
     return {metric["name"]: metric["mean"] for metric in report["metrics"]}
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     arguments = ("eval", "run", data_set(tmp_path), "--cache", str(tmp_path / "cache"))
@@ -167,7 +138,7 @@ def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) 
     assert "How many floors?" in shown.stdout
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
     environment: dict[str, str], server: Server, tmp_path: Path
 ) -> None:
@@ -204,7 +175,7 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
     assert len(server.asked) <= calls + 2 * (4 + 3)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_calibrate_is_carried_by_the_reports(environment: dict[str, str], tmp_path: Path) -> None:
     cache = ("--cache", str(tmp_path / "cache"))
     done = localrag(environment, "eval", "calibrate", *cache)
@@ -221,7 +192,7 @@ def test_calibrate_is_carried_by_the_reports(environment: dict[str, str], tmp_pa
     assert untrusted <= set(report["calibration"]["untrustworthy"])
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_answers_from_a_library_for_two_configurations(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -251,7 +222,7 @@ def test_answers_from_a_library_for_two_configurations(
     assert not report["differences"][0]["ranked"]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) -> None:
     dataset = data_set(tmp_path, [{"question": "q"}])
     done = localrag(environment, "eval", "run", dataset, "--no-judge")
@@ -267,7 +238,7 @@ def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) ->
     assert existing.read_text("utf-8") == "edited"
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> None:
     output = tmp_path / "made.jsonl"
     document = ROOT / "data" / "garden-handbook.en.md"
@@ -283,6 +254,7 @@ def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> 
     assert all(row["question"].endswith("?") for row in rows)
 
 
+@pytest.mark.models("use-multilingual-v3")
 @pytest.mark.parametrize("options", [("--html", "q.jsonl"), ("--csv", "no/such/folder.csv")])
 def test_a_report_never_takes_the_place_of_the_questions(
     options: tuple[str, str], environment: dict[str, str], tmp_path: Path
@@ -297,6 +269,7 @@ def test_a_report_never_takes_the_place_of_the_questions(
     assert questions.read_bytes() == before
 
 
+@pytest.mark.models("use-multilingual-v3")
 @pytest.mark.parametrize("role", ["--config", "--judge", "--documents"])
 def test_a_report_takes_the_place_of_nothing_that_is_read(
     role: str, environment: dict[str, str], tmp_path: Path
@@ -314,6 +287,7 @@ def test_a_report_takes_the_place_of_nothing_that_is_read(
     assert mine.read_text("utf-8") == "[answer]\nk = 3\n"
 
 
+@pytest.mark.models("use-multilingual-v3")
 def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -328,6 +302,7 @@ def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one
     assert "--documents" in done.stderr
 
 
+@pytest.mark.models("use-multilingual-v3")
 def test_no_metric_is_an_error(environment: dict[str, str], tmp_path: Path) -> None:
     arguments = ("--no-judge", "--metric", "faithfulness")
     done = localrag(environment, "eval", "run", data_set(tmp_path), *arguments)

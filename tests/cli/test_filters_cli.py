@@ -6,50 +6,30 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import chat, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = ["Who built the perceptron?", "perceptron inventor 1958", "Who presented it in 1958?"]
 
 
-class Chat(BaseHTTPRequestHandler):
-    prompts: list[str]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.prompts.append(body["messages"][-1]["content"])
-        text = json.dumps(dict(zip(("other words", "keywords", "Chinese"), QUESTIONS, strict=True)))
-        if "Write a passage" in self.prompts[-1]:
-            text = "The perceptron was presented in 1958 by Frank Rosenblatt."
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}}
-        payload = json.dumps({"choices": [choice | {"finish_reason": "stop"}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
     prompts: list[str] = []
-    running = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Chat,), {"prompts": prompts}))
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{running.server_port}/v1", prompts
-    running.shutdown()
-    thread.join()
-    running.server_close()
+
+    def say(asked: dict[str, Any]) -> str:
+        prompts.append(asked["messages"][-1]["content"])
+        if "Write a passage" in prompts[-1]:
+            return "The perceptron was presented in 1958 by Frank Rosenblatt."
+        return json.dumps(dict(zip(("other words", "keywords", "Chinese"), QUESTIONS, strict=True)))
+
+    with serving(chat(say)) as running:
+        yield f"{running.url}/v1", prompts
 
 
 def localrag(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -85,7 +65,7 @@ def files(found: list[dict[str, Any]]) -> set[str]:
     return {Path(hit["source"]).name for hit in found}
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_search_stays_within_the_filter(library: str) -> None:
     assert len(files(hits(library, "-k", "40"))) == 4
     assert files(hits(library, "--source", "garden-handbook.zh.md")) == {"garden-handbook.zh.md"}
@@ -103,7 +83,7 @@ def test_search_stays_within_the_filter(library: str) -> None:
     assert hits(library, "--until", str(today - timedelta(days=2))) == []
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_filter_that_leaves_nothing_is_said_without_a_language_model(library: str) -> None:
     broken = {"LOCALRAG_LLM_MODEL": "/no/such/model.gguf"}
     at = ("--library", library, "--source", "nowhere.pdf")
@@ -145,7 +125,7 @@ def test_bad_values_are_named(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list[str]]) -> None:
     url, prompts = server
     variables = {
@@ -179,7 +159,7 @@ def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list
     assert len(prompts) == 2
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_server_that_is_away_leaves_the_plain_search(library: str) -> None:
     variables = {
         "LOCALRAG_LLM_BACKEND": "openai",

@@ -76,7 +76,10 @@ RUNS = (
 FAIL = {"models pull": 1, "prove-offline": 1, "bundle create": 1}
 """What cannot succeed here: nothing is to be had from the index, and the settings are broken."""
 
-pytestmark = [pytest.mark.models, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 import sysconfig
-import threading
 import venv
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from http_server import chat, serving
 
 from localrag.cli import prove_offline
 from localrag.cli.group import cli
@@ -87,7 +86,7 @@ def stages(proof: dict[str, object]) -> dict[str, str]:
     return {stage["name"]: stage["problem"] for stage in found}
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_nothing_leaks_and_a_missing_model_is_named(
     prove: Run, models_dir: Callable[[str], Path]
 ) -> None:
@@ -102,7 +101,7 @@ def test_nothing_leaks_and_a_missing_model_is_named(
     assert (code, proof["ok"]) == (1, False)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4")
 @pytest.mark.slow
 def test_every_stage_runs_where_the_models_are(
     prove: Run, models_dir: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -117,7 +116,7 @@ def test_every_stage_runs_where_the_models_are(
     assert (code, proof["ok"], proof["attempts"]) == (0, True, [])
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_leaky_plugin_is_caught_and_named(prove: Run, models_dir: Callable[[str], Path]) -> None:
     models_dir("use-multilingual-v3")
     code, proof = prove(IN_PYTHON)
@@ -131,7 +130,7 @@ def test_a_leaky_plugin_is_caught_and_named(prove: Run, models_dir: Callable[[st
     assert first["origin"].startswith("leaky_plugin.phone_home (")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_a_leak_that_python_cannot_see_is_caught_too(
     prove: Run, models_dir: Callable[[str], Path]
 ) -> None:
@@ -235,38 +234,11 @@ def test_with_all_of_it_a_proof_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A language model on this machine that always says the same, set as the one to use."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            text = "The lamp was changed to electric light in 1931. [1]"
-            piece = {"delta" if asked["stream"] else "message": {"content": text}}
-            reply = json.dumps({"choices": [piece | {"finish_reason": "stop"}]})
-            kind = "text/event-stream" if asked["stream"] else "application/json"
-            self._send(200, kind, f"data: {reply}\n\n" if asked["stream"] else reply)
-
-        def do_GET(self) -> None:
-            self._send(404, "text/plain", "")
-
-        def _send(self, status: int, kind: str, text: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(text.encode())))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    address = f"127.0.0.1:{running.server_address[1]}"
-    monkeypatch.setenv("LOCALRAG_LLM_BACKEND", "openai")
-    monkeypatch.setenv("LOCALRAG_LLM_BASE_URL", f"http://{address}/v1")
-    yield address
-    running.shutdown()
-    thread.join()
-    running.server_close()
+    answer = "The lamp was changed to electric light in 1931. [1]"
+    with serving(chat(lambda _: answer)) as running:
+        monkeypatch.setenv("LOCALRAG_LLM_BACKEND", "openai")
+        monkeypatch.setenv("LOCALRAG_LLM_BASE_URL", f"{running.url}/v1")
+        yield running.url.removeprefix("http://")
 
 
 ANOTHER = """
@@ -280,7 +252,7 @@ def phone_home():
 """
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_the_language_model_on_this_machine_is_reported_and_no_failure(
     prove: Run, models_dir: Callable[[str], Path], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +274,7 @@ def test_the_language_model_on_this_machine_is_reported_and_no_failure(
     assert (code, proof["ok"]) == (0, True), stages(proof)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_any_other_server_on_this_machine_is_a_failure(
     prove: Run, models_dir: Callable[[str], Path]
 ) -> None:
@@ -314,7 +286,7 @@ def test_any_other_server_on_this_machine_is_a_failure(
     assert (code, proof["ok"]) == (1, False)
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_without_a_network_of_its_own_every_process_must_answer_for_itself(
     prove: Run, models_dir: Callable[[str], Path], server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

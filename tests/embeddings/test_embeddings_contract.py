@@ -9,7 +9,7 @@ from passages import CHINESE, ENGLISH
 
 from localrag.models.embeddings.base import Embedder
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8", "all-minilm-l6-v2")
 
 TEXTS = [*ENGLISH, *CHINESE, "", " ".join(ENGLISH), "a\0b"]
 

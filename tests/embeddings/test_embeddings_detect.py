@@ -42,7 +42,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         kind_of(tmp_path / "absent")
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8", "all-minilm-l6-v2")
 def test_the_models_on_disk(models_dir) -> None:
     assert kind_of(models_dir("use-multilingual-v3")) == "use"
     assert kind_of(models_dir("bge-small-en-v1.5-int8")) == "onnx"

@@ -11,7 +11,7 @@ from localrag.models.embeddings.onnx import OnnxEmbedder
 from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 from localrag.models.embeddings.use import UniversalSentenceEncoder
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8", "all-minilm-l6-v2")
 
 
 def first_hits(embedder: Embedder, passages: Sequence[str], questions: Sequence[str]) -> list[int]:

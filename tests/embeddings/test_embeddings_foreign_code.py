@@ -112,6 +112,6 @@ def test_the_libraries_are_told_not_to_run_it_either(
     assert not ran.exists()
 
 
-@pytest.mark.models
+@pytest.mark.models("all-minilm-l6-v2")
 def test_the_models_of_the_catalogue_pass(models_dir) -> None:  # type: ignore[no-untyped-def]
     refuse_foreign_code(models_dir("all-minilm-l6-v2"))

@@ -7,7 +7,7 @@ import pytest
 from localrag.errors import ModelError
 from localrag.models.embeddings.onnx import OnnxEmbedder
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("bge-small-en-v1.5-int8", "ms-marco-minilm-l12-v2-int8")
 
 PINNED_DOCUMENT = [-0.0586, 0.0137, 0.0072, 0.0113]
 PINNED_SIMILARITY = 0.9275

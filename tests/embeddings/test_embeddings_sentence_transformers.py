@@ -24,7 +24,7 @@ def test_a_damaged_folder_is_one_clear_error(tmp_path: Path) -> None:
         SentenceTransformerEmbedder(tmp_path)
 
 
-@pytest.mark.models
+@pytest.mark.models("all-minilm-l6-v2")
 def test_pickled_weights_cannot_run_code(models_dir, tmp_path: Path) -> None:
     import torch
 
@@ -40,14 +40,14 @@ def test_pickled_weights_cannot_run_code(models_dir, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.models
+@pytest.mark.models("all-minilm-l6-v2")
 def test_nothing_is_printed_while_loading(models_dir, capfd: pytest.CaptureFixture[str]) -> None:
     SentenceTransformerEmbedder(models_dir("m3e-small"), threads=2)
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
 
 
-@pytest.mark.models
+@pytest.mark.models("all-minilm-l6-v2")
 def test_prompts_of_the_folder_reach_the_model(models_dir, tmp_path: Path) -> None:
     good = models_dir("all-minilm-l6-v2")
     shutil.copytree(good, tmp_path / "m", ignore=shutil.ignore_patterns("*.safetensors"))
@@ -68,7 +68,7 @@ def test_prompts_of_the_folder_reach_the_model(models_dir, tmp_path: Path) -> No
     assert prompted.fingerprint.split()[1] != plain.fingerprint.split()[1]
 
 
-@pytest.mark.models
+@pytest.mark.models("all-minilm-l6-v2")
 def test_similarity_of_the_published_model(models_dir) -> None:
     embedder = SentenceTransformerEmbedder(models_dir("all-minilm-l6-v2"))
     first, second = embedder.embed_documents(

@@ -69,7 +69,7 @@ def awkward_texts() -> list[str]:
     return ["".join(chance.choices(letters, k=chance.randrange(40))) for _ in range(2000)]
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_same_tokens_as_the_operator(models_dir, shared_data) -> None:
     """The questions of three sets and awkward strings, against SentencePiece itself."""
     import json

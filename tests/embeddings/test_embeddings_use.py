@@ -10,7 +10,7 @@ from localrag.errors import ModelError
 from localrag.models.embeddings import runtime, use_conversion
 from localrag.models.embeddings.use import UniversalSentenceEncoder
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
 
 
 def test_same_vectors_as_the_published_graph(models_dir) -> None:

@@ -127,7 +127,7 @@ def test_a_calibration_is_kept_for_its_judge(tmp_path: Path) -> None:
     assert one != other
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 def test_the_starter_judge_comes_calibrated(
     models_dir: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -181,7 +181,7 @@ CALLS: list[Callable[[LlamaCppModel], object]] = [
 ]
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.parametrize("call", CALLS, ids=["score", "complete"])
 def test_stop_ends_the_reading_of_a_long_prompt_within_a_second(
     model: LlamaCppModel, call: Callable[[LlamaCppModel], object]
@@ -202,7 +202,7 @@ def test_stop_ends_the_reading_of_a_long_prompt_within_a_second(
     assert outcome(model) == before
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_stop_ends_a_reply_that_is_being_written(model: LlamaCppModel) -> None:
     before = outcome(model)
     stream = model.stream(chat("Count for ever."), Options(max_tokens=2000))
@@ -213,14 +213,14 @@ def test_stop_ends_a_reply_that_is_being_written(model: LlamaCppModel) -> None:
     assert outcome(model) == before
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_stop_with_no_call_in_progress_stops_nothing(model: LlamaCppModel) -> None:
     before = outcome(model)
     model.stop()
     assert outcome(model) == before
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @only_posix
 def test_ctrl_c_while_a_long_prompt_is_read(model: LlamaCppModel) -> None:
     before = outcome(model)
@@ -234,7 +234,7 @@ def test_ctrl_c_while_a_long_prompt_is_read(model: LlamaCppModel) -> None:
         assert outcome(model) == before
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.slow
 def test_a_hundred_rounds_do_not_grow_memory(model: LlamaCppModel) -> None:
     import psutil

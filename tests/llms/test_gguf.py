@@ -88,7 +88,7 @@ def test_what_llama_cpp_said_stands_in_the_error(tmp_path: Path) -> None:
         LlamaCppModel(path)
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.5, 0.9999])
 def test_a_model_cut_short_is_an_error_and_not_a_crash(
     models_dir: Callable[[str], Path], tmp_path: Path, share: float

@@ -19,7 +19,7 @@ from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel, Speed
 from localrag.types import Message
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("smollm2-135m-instruct-q4", "qwen2.5-coder-1.5b-instruct-q4")
 
 SYSTEM = Message("system", "Answer in one short sentence.")
 PASSAGE = (

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import json
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from http_server import DONE, Exchange, Respond, body, delta, error, events, reply, serving
 
 from localrag.egress import network
 from localrag.egress.audit import AuditLog
@@ -31,8 +30,6 @@ from localrag.types import Message
 
 CHAT = [Message("system", "Be brief."), Message("user", "水壶在哪里？")]
 KEY = "sk-very-secret"
-
-Respond = Callable[[BaseHTTPRequestHandler], None]
 
 
 @dataclass
@@ -56,33 +53,16 @@ class Server:
 def server() -> Iterator[Server]:
     state = Server()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(exchange: Exchange) -> None:
+        state.requests.append(exchange.heard.json)
+        state.headers.append(exchange.heard.headers)
+        state.script.pop(0)(exchange)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            state.requests.append(json.loads(body))
-            state.headers.append(dict(self.headers))
-            state.script.pop(0)(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """A client that hangs up is part of the tests."""
-
-    httpd = Quiet(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
-    state.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield state
-    for model in state.models:
-        model.close()
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with serving(respond) as running:
+        state.url = f"{running.url}/v1"
+        yield state
+        for model in state.models:
+            model.close()
 
 
 @pytest.fixture(autouse=True)
@@ -90,61 +70,6 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     import tenacity
 
     monkeypatch.setattr(tenacity, "wait_random_exponential", lambda **_: lambda _state: 0.01)
-
-
-def body(
-    data: bytes, *, status: int = 200, kind: str = "application/json", **headers: str
-) -> Respond:
-    def respond(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Type", kind)
-        handler.send_header("Content-Length", str(len(data)))
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(data)
-
-    return respond
-
-
-def reply(text: str, *, finish: str = "stop", **extra: object) -> Respond:
-    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": finish}
-    return body(json.dumps({"choices": [choice], **extra}).encode())
-
-
-def error(status: int, message: str, **headers: str) -> Respond:
-    return body(json.dumps({"error": {"message": message}}).encode(), status=status, **headers)
-
-
-def events(*parts: bytes, pause: float = 0.0, kind: str = "text/event-stream") -> Respond:
-    """Chunked event stream; ends without the closing chunk, as a server that died does,
-    unless the last part is empty.
-    """
-
-    def respond(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", kind)
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
-        for part in parts:
-            try:
-                handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
-                handler.wfile.flush()
-            except OSError:
-                break
-            time.sleep(pause)
-        handler.close_connection = True
-
-    return respond
-
-
-def delta(text: str | None = None, finish: str | None = None) -> bytes:
-    content = {} if text is None else {"content": text}
-    event = {"choices": [{"delta": content, "finish_reason": finish}]}
-    return b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\n\n"
-
-
-DONE = b"data: [DONE]\n\n"
 
 
 # -- what is sent and what comes back -----------------------------------------------
@@ -310,8 +235,8 @@ def test_a_stream_of_something_else(server: Server, respond: Respond, message: s
 # -- retries --------------------------------------------------------------------------
 
 
-def drop(handler: BaseHTTPRequestHandler) -> None:
-    handler.close_connection = True
+def drop(exchange: Exchange) -> None:
+    exchange.close_connection = True
 
 
 @pytest.mark.parametrize("first", [error(500, "x"), error(503, "x"), error(429, "x"), drop])
@@ -439,10 +364,9 @@ def test_a_packed_reply_is_unpacked_a_little_at_a_time(server: Server, layers: i
 def test_a_server_that_falls_silent(server: Server, streamed: bool) -> None:
     asleep = threading.Event()
 
-    def sleep(handler: BaseHTTPRequestHandler) -> None:
+    def sleep(exchange: Exchange) -> None:
         if streamed:
-            events(delta("One"), b": keep-alive\n\n", pause=0.01)(handler)
-            handler.wfile.flush()
+            events(delta("One"), b": keep-alive\n\n", pause=0.01)(exchange)
         asleep.wait(3)
 
     server.script = [sleep]

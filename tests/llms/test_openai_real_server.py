@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -17,7 +17,7 @@ from localrag.models.llms.base import Options
 from localrag.models.llms.openai.model import OpenAICompatibleModel
 from localrag.types import Message
 
-pytestmark = pytest.mark.models
+pytestmark = pytest.mark.models("smollm2-135m-instruct-q4")
 
 KEY = "sk-only-for-this-test"
 CHAT = [Message("user", "Name one colour.")]
@@ -29,26 +29,22 @@ def url(
 ) -> Iterator[str]:
     pytest.importorskip("fastapi", reason="needs the dev extra")
     model = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("server") / "log.txt"
     command = [sys.executable, "-m", "llama_cpp.server", "--model", str(model)]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--n_ctx", "512", "--n_threads", "1"]
+    command += ["--host", "127.0.0.1", "--port", "0", "--n_ctx", "512", "--n_threads", "1"]
     command += ["--n_threads_batch", "1", "--api_key", KEY]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
         deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                running = process.poll() is None and time.monotonic() < deadline
-                assert running, log.read_text(errors="replace")[-2000:]
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/v1"
+        said = ""
+        # Port 0: the system chooses one, which the server names once it listens there.
+        while not (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", said)):
+            running = process.poll() is None and time.monotonic() < deadline
+            assert running, said[-2000:]
+            time.sleep(0.1)
+            said = log.read_text(errors="replace")
+        yield f"{found[1]}/v1"
     finally:
         process.terminate()
         process.wait(20)

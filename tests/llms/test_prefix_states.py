@@ -67,7 +67,7 @@ PASSAGES = [
 CHOICES = ("Yes", "No")
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_restored_prefix_gives_the_same_probabilities_bit_by_bit(model: LlamaCppModel) -> None:
     questions = ("Is it lit?", "Who lives there, and since when exactly?", "1 or 2?", "\n\nOdd?")
     fresh = {}
@@ -93,7 +93,7 @@ def test_a_restored_prefix_gives_the_same_probabilities_bit_by_bit(model: LlamaC
     assert max(usual) < BATCH, "from the second round on only question and task are read"
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_other_calls_in_between_and_calls_without_keep_agree_with_themselves(
     model: LlamaCppModel,
 ) -> None:
@@ -104,7 +104,7 @@ def test_other_calls_in_between_and_calls_without_keep_agree_with_themselves(
     assert again == plain
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_another_passage_or_rule_is_never_served_a_state_of_this_one(model: LlamaCppModel) -> None:
     before = model.score_choices(chat("The lamp is lit.", "Lit?"), CHOICES, keep=1)
     other = model.score_choices(chat("The lamp is out.", "Lit?"), CHOICES, keep=1)
@@ -115,7 +115,7 @@ def test_another_passage_or_rule_is_never_served_a_state_of_this_one(model: Llam
     assert other.tolist() != before.tolist()
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_memory_stays_within_its_bound(model: LlamaCppModel) -> None:
     states = model._engine._states
     states.clear()
@@ -125,7 +125,7 @@ def test_memory_stays_within_its_bound(model: LlamaCppModel) -> None:
     assert 0 < len(states) < 12
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.parametrize("keep", [-1, 2, 5])
 def test_what_cannot_be_kept(model: LlamaCppModel, keep: int) -> None:
     with pytest.raises(ValueError, match="can be kept"):
@@ -163,7 +163,7 @@ def with_template(model: LlamaCppModel) -> Iterator[Callable[[str], LlamaCppMode
     model._template = own
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_passage_is_kept_under_any_template(
     with_template: Callable[[str], LlamaCppModel], name: str
@@ -201,7 +201,7 @@ def test_the_passage_is_kept_under_any_template(
     assert model.complete(chat(passage, questions[1]), options).text == text
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_thought_that_the_template_opens_is_closed_before_a_choice(
     with_template: Callable[[str], LlamaCppModel],
 ) -> None:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 
 import pytest
+from http_server import Exchange, serving
 
 from localrag.config.settings import OpenAISettings, Settings
 from localrag.evaluator.pipeline import model_fingerprint
 from localrag.models.llms.openai.served import calls_at_once, served
 
 
-class Listing(ThreadingHTTPServer):
-    """Answers with `body`; `status` 200 or another."""
+@dataclass
+class Listing:
+    """What the server says: `body`, with `status`; of itself (/props) `properties`, if not None."""
 
+    url: str = ""
     body: bytes = b""
-    status = 200
+    status: int = 200
     properties: bytes | None = None
-    """What /props says; None: the same as /models."""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
     def lists(self, *entries: object) -> None:
         self.body = json.dumps({"object": "list", "data": entries}).encode()
@@ -32,28 +29,18 @@ class Listing(ThreadingHTTPServer):
 
 @pytest.fixture
 def server() -> Iterator[Listing]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert isinstance(self.server, Listing)
-            assert self.path in ("/v1/models", "/props")
-            if self.path == "/props" and self.server.properties is not None:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(self.server.properties)
-                return
-            self.send_response(self.server.status)
-            self.end_headers()
-            self.wfile.write(self.server.body)
+    listing = Listing()
 
-        def log_message(self, *_: object) -> None:
-            pass
+    def respond(exchange: Exchange) -> None:
+        assert exchange.path in ("/v1/models", "/props")
+        if exchange.path == "/props" and listing.properties is not None:
+            exchange.send(listing.properties)
+        else:
+            exchange.send(listing.body, listing.status)
 
-    with Listing(("127.0.0.1", 0), Handler) as listing:
-        thread = threading.Thread(target=listing.serve_forever)
-        thread.start()
+    with serving(respond) as running:
+        listing.url = f"{running.url}/v1"
         yield listing
-        listing.shutdown()
-        thread.join()
 
 
 def test_other_weights_at_the_same_address_have_another_fingerprint(server: Listing) -> None:

@@ -271,7 +271,7 @@ CHOICES = ("Yes", "No", "Not at all")
 OPTIONS = Options(max_tokens=16, keep=1)
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
 def test_fresh_from_memory_and_from_disk_are_the_same_bit_by_bit(
     path: Path, folder: Path, kv_type: str
@@ -305,7 +305,7 @@ def test_fresh_from_memory_and_from_disk_are_the_same_bit_by_bit(
         assert counted[0] > BATCH
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_state_of_another_kind_is_read_anew_and_a_damaged_one_too(
     path: Path, folder: Path
 ) -> None:
@@ -325,7 +325,7 @@ def test_a_state_of_another_kind_is_read_anew_and_a_damaged_one_too(
     assert first_read(disk) > BATCH
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_no_limit_on_disk_means_no_files(path: Path, folder: Path) -> None:
     disk = StatesOnDisk(folder, 0, "sha")
     with LlamaCppModel(path, context_window=512, threads=1, disk=disk) as model:
@@ -333,7 +333,7 @@ def test_no_limit_on_disk_means_no_files(path: Path, folder: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_state_that_llama_cpp_refuses_is_read_anew(path: Path) -> None:
     with LlamaCppModel(path, context_window=1024, threads=1) as model:
         first, second = chat("Is it lit?"), chat("Is it lit?", PASSAGE[:300] + "No more of it.")
@@ -346,7 +346,7 @@ def test_a_state_that_llama_cpp_refuses_is_read_anew(path: Path) -> None:
         assert model.score_choices(second, CHOICES, keep=1).tolist() == expected[1]
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_read_only_place_is_no_error_for_the_model(path: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "kv"
     blocked.write_text("in the way")

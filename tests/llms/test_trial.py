@@ -100,7 +100,7 @@ def test_models_of_ones_own_are_tried_before_they_are_loaded(
         load[loads]()
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_published_file_needs_no_trial(
     models_dir: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_published_file_needs_no_trial(
     assert local.model_file(SMALL, ModelStore(folder.parent), tmp_path).parent == folder
 
 
-@pytest.mark.models
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_hostile_vocabulary_ends_the_trial_and_nothing_else(
     models_dir: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -145,7 +145,7 @@ def starter(models_dir: Callable[[str], Path]) -> Iterator[Callable[[], Conversa
         yield lambda: Conversation(model, tokenizer)
 
 
-@pytest.mark.models
+@pytest.mark.models("qwen2.5-coder-1.5b-instruct-q4")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("turn", "question", "words"),

@@ -18,7 +18,7 @@ def states(rag: LocalRAG) -> list[Path]:
     return sorted((rag.library.directory / KV_FOLDER).glob("*"))
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4")
 def test_states_of_passages_go_with_a_document(
     models_dir: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from fakes import HashEmbedder
+from http_server import Exchange, Respond, body, chat, delta, error, events, serving
 
 from localrag.errors import BackendError, ContextOverflowError, GenerationError
 from localrag.models.llms.base import Options
@@ -29,8 +29,6 @@ from localrag.types import Answer, Chunk, ScoredChunk
 TEXTS = ["The lighthouse was built in 1871 by the harbour board.", "Tea is served at four."]
 WRITTEN = "The lighthouse was built in 1871."
 QUESTION = "When was the lighthouse built?"
-
-Fault = Callable[[BaseHTTPRequestHandler], None]
 
 
 def sensible(body: dict[str, Any]) -> str:
@@ -56,8 +54,8 @@ class Server:
 
     url: str = ""
     reply: Callable[[dict[str, Any]], str] = sensible
-    faults: dict[int, Fault] = field(default_factory=dict)
-    fault: Callable[[dict[str, Any]], Fault | None] = lambda _: None
+    faults: dict[int, Respond] = field(default_factory=dict)
+    fault: Callable[[dict[str, Any]], Respond | None] = lambda _: None
     requests: list[dict[str, Any]] = field(default_factory=list)
     model: OpenAICompatibleModel | None = None
 
@@ -91,42 +89,6 @@ class Server:
         )
 
 
-def send(handler: BaseHTTPRequestHandler, data: bytes, status: int = 200, **headers: str) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", str(len(data)))
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(data)
-
-
-def event(text: str | None, finish: str | None = None) -> bytes:
-    delta = {} if text is None else {"content": text}
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return f"data: {json.dumps({'choices': [choice]}, ensure_ascii=False)}\n\n".encode()
-
-
-def begin_events(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Type", "text/event-stream")
-    handler.send_header("Connection", "close")
-    handler.end_headers()
-    handler.close_connection = True
-
-
-def speak(handler: BaseHTTPRequestHandler, body: dict[str, Any], text: str) -> None:
-    if body.get("stream"):
-        begin_events(handler)
-        for start in range(0, len(text), 5):
-            handler.wfile.write(event(text[start : start + 5]))
-        handler.wfile.write(event(None, "stop") + b"data: [DONE]\n\n")
-        return
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    send(handler, json.dumps({"choices": [choice]}).encode())
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     import tenacity
@@ -134,37 +96,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(tenacity, "wait_random_exponential", lambda **_: lambda _state: 0.01)
     state = Server()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(exchange: Exchange) -> None:
+        body = exchange.heard.json
+        fault = state.faults.get(len(state.requests)) or state.fault(body)
+        state.requests.append(body)
+        (fault or chat(state.reply))(exchange)
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            number = len(state.requests)
-            state.requests.append(body)
-            fault = state.faults.get(number) or state.fault(body)
-            if fault is None:
-                speak(self, body, state.reply(body))
-            else:
-                fault(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """A client that hangs up is part of the tests."""
-
-    httpd = Quiet(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
-    state.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield state
-    if state.model is not None:
-        state.model.close()
-    httpd.shutdown()
-    httpd.server_close()
-    thread.join()
+    with serving(respond) as running:
+        state.url = f"{running.url}/v1"
+        yield state
+        if state.model is not None:
+            state.model.close()
 
 
 def run(rag: SelfRAG, question: str = QUESTION) -> Answer:
@@ -270,10 +212,10 @@ def test_chinese_grades(server: Server) -> None:
 
 
 def test_a_server_that_knows_no_schemas_is_asked_in_the_other_form(server: Server) -> None:
-    def refuse(body: dict[str, Any]) -> Fault | None:
+    def refuse(body: dict[str, Any]) -> Respond | None:
         if body.get("response_format", {}).get("type") != "json_schema":
             return None
-        return status(400, "unknown response_format")
+        return error(400, "unknown response_format")
 
     server.fault = refuse
     answer = run(server.self_rag())
@@ -285,16 +227,11 @@ def test_a_server_that_knows_no_schemas_is_asked_in_the_other_form(server: Serve
 # -- errors -------------------------------------------------------------------------
 
 
-def status(code: int, message: str = "no", **headers: str) -> Fault:
-    data = json.dumps({"error": {"message": message}}).encode()
-    return lambda handler: send(handler, data, code, **headers)
-
-
 @pytest.mark.parametrize(
     ("at", "code"), [*((at, 500) for at in range(6)), (DECISION, 429), (WRITE, 503)]
 )
 def test_one_failure_is_tried_again(server: Server, at: int, code: int) -> None:
-    server.faults = {at: status(code)}
+    server.faults = {at: error(code)}
     answer = run(server.self_rag())
     assert answer.grounded
     assert notes(answer) == []
@@ -302,7 +239,7 @@ def test_one_failure_is_tried_again(server: Server, at: int, code: int) -> None:
 
 @pytest.mark.parametrize("code", [400, 401, 404, 422, 429, 500])
 def test_lasting_failures_end_in_one_clear_error(server: Server, code: int) -> None:
-    server.fault = lambda _: status(code)
+    server.fault = lambda _: error(code)
     with pytest.raises(BackendError, match=str(code)):
         run(server.self_rag())
 
@@ -310,24 +247,24 @@ def test_lasting_failures_end_in_one_clear_error(server: Server, code: int) -> N
 @pytest.mark.parametrize("at", [DECISION, RELEVANCE, WRITE, SUPPORT])
 def test_a_refusal_in_the_middle_is_an_error(server: Server, at: int) -> None:
     rag = server.self_rag()
-    server.faults = {n: status(401) for n in range(at, at + 9)}
+    server.faults = {n: error(401) for n in range(at, at + 9)}
     with pytest.raises(BackendError, match="401"):
         run(rag)
     assert len(server.requests) == at + 1
 
 
 def test_a_prompt_too_long_for_the_server(server: Server) -> None:
-    server.faults = {n: status(400, "exceeds the context length") for n in range(1, 9)}
+    server.faults = {n: error(400, "exceeds the context length") for n in range(1, 9)}
     with pytest.raises(ContextOverflowError):
         run(server.self_rag())
 
 
 def test_a_date_to_wait_for_without_a_zone(server: Server) -> None:
-    server.faults = {0: status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 -0000")}
+    server.faults = {0: error(429, Retry_After="Wed, 21 Oct 2015 07:28:00 -0000")}
     assert run(server.self_rag()).grounded
 
 
-def wait(seconds: float) -> Fault:
+def wait(seconds: float) -> Respond:
     return lambda _: time.sleep(seconds)
 
 
@@ -341,37 +278,18 @@ def test_a_server_that_falls_silent_ends_the_run_in_time(server: Server, at: int
 
 
 def test_silence_in_the_middle_of_an_answer(server: Server) -> None:
-    def stall(handler: BaseHTTPRequestHandler) -> None:
-        begin_events(handler)
-        handler.wfile.write(event("The lighthouse"))
-        handler.wfile.flush()
-        time.sleep(1.5)
-
-    server.faults = {WRITE: stall}
+    server.faults = {WRITE: events(delta("The lighthouse"), pause=1.5)}
     with pytest.raises(BackendError, match="sent nothing"):
         run(server.self_rag(timeout=0.3))
 
 
 def test_a_trickle_that_never_ends_is_cut_by_the_budget(server: Server) -> None:
-    def trickle(handler: BaseHTTPRequestHandler) -> None:
-        begin_events(handler)
-        for _ in range(200):
-            try:
-                handler.wfile.write(event("The lighthouse was built in 1871. "))
-                handler.wfile.flush()
-            except OSError:
-                return
-            time.sleep(0.05)
-
-    server.faults = {WRITE: trickle}
+    said = delta("The lighthouse was built in 1871. ")
+    server.faults = {WRITE: events(*[said] * 200, pause=0.05)}
     began = time.perf_counter()
     answer = run(server.self_rag(budget_seconds=2.0))
     assert time.perf_counter() - began < 3.0
     assert any(step.values.get("cut_short") for step in answer.trace)
-
-
-def raw(data: bytes) -> Fault:
-    return lambda handler: send(handler, data)
 
 
 MALFORMED = [
@@ -396,25 +314,22 @@ MALFORMED = [
     ("data", "at"), [*((data, RELEVANCE) for data in MALFORMED), (b"{", WRITE), (b"<html>", WRITE)]
 )
 def test_malformed_json_is_one_clear_error(server: Server, data: bytes, at: int) -> None:
-    server.faults = {at: raw(data)}
+    server.faults = {at: body(data)}
     with pytest.raises(GenerationError, match=r"127\.0\.0\.1"):
         run(server.self_rag())
 
 
 def test_a_huge_nested_error_page(server: Server) -> None:
-    server.fault = lambda _: lambda handler: send(handler, b"[" * 60_000, 400)
+    server.fault = lambda _: body(b"[" * 60_000, 400)
     with pytest.raises(BackendError, match="400"):
         run(server.self_rag())
 
 
 def test_a_cut_reply(server: Server) -> None:
-    def cut(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "application/json")
-        handler.send_header("Content-Length", "1000")
-        handler.end_headers()
-        handler.wfile.write(b'{"choices": [{"mess')
-        handler.close_connection = True
+    def cut(exchange: Exchange) -> None:
+        exchange.begin(Content_Type="application/json", Content_Length="1000")
+        exchange.write(b'{"choices": [{"mess')
+        exchange.close_connection = True
 
     server.faults = {SUPPORT: cut}
     with pytest.raises(BackendError, match="cut off"):
@@ -423,11 +338,7 @@ def test_a_cut_reply(server: Server) -> None:
 
 @pytest.mark.parametrize("text", ["", "The light", WRITTEN])
 def test_a_cut_stream_is_no_answer(server: Server, text: str) -> None:
-    def cut(handler: BaseHTTPRequestHandler) -> None:
-        begin_events(handler)
-        handler.wfile.write(event(text) if text else b"")
-
-    server.faults = {WRITE: cut}
+    server.faults = {WRITE: events(delta(text) if text else b"", chunked=False)}
     with pytest.raises(BackendError, match="cut off"):
         run(server.self_rag())
 
@@ -441,14 +352,11 @@ def test_a_server_that_is_not_there(server: Server) -> None:
 def test_closing_the_stream_hangs_up(server: Server) -> None:
     hung_up = threading.Event()
 
-    def endless(handler: BaseHTTPRequestHandler) -> None:
-        begin_events(handler)
+    def endless(exchange: Exchange) -> None:
+        exchange.begin(Content_Type="text/event-stream")
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            try:
-                handler.wfile.write(event("la "))
-                handler.wfile.flush()
-            except OSError:
+            if not exchange.write(delta("la ")):
                 hung_up.set()
                 return
             time.sleep(0.01)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_server import Exchange, serving
 
 from localrag.models.registry.spec import (
     Catalogue,
@@ -66,65 +65,38 @@ class Hub:
     def gets(self, end: str) -> list[Request]:
         return [r for r in self.requests if r.method == "GET" and r.path.endswith(end)]
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    hub: Hub
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        return
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        hub = self.hub
-        request = Request(self.command, self.path, self.headers.get("Range", ""))
-        hub.requests.append(request)
-        expected = "Basic " + base64.b64encode(f"user:{hub.password}".encode()).decode()
-        if hub.password and self.headers.get("Authorization") != expected:
-            self._plain(401, {"WWW-Authenticate": 'Basic realm="index"'})
-        elif self.path in hub.pages:
-            kind, body = hub.pages[self.path]
-            self._plain(200, {"Content-Type": kind}, body)
-        elif self.path.startswith("/cdn"):
-            self._bytes(hub.files[self.path.removeprefix("/cdn")], request)
-        elif (data := hub.files.get(self.path)) is None:
-            self._plain(404, {})
-        elif "/resolve/" in self.path and self.path not in hub.small:
-            tag = "0" * 64 if hub.wrong_etag else sha256(data)
-            headers = {"Location": f"/cdn{self.path}"}
-            if not hub.no_etag:
-                headers |= {"X-Linked-Etag": f'"{tag}"', "X-Linked-Size": str(len(data))}
-            self._plain(302, headers)
+    def respond(self, exchange: Exchange) -> None:
+        path = exchange.path
+        request = Request(exchange.command, path, exchange.headers.get("Range", ""))
+        self.requests.append(request)
+        expected = "Basic " + base64.b64encode(f"user:{self.password}".encode()).decode()
+        if self.password and exchange.headers.get("Authorization") != expected:
+            exchange.send(status=401, WWW_Authenticate='Basic realm="index"')
+        elif path in self.pages:
+            kind, body = self.pages[path]
+            exchange.send(body, kind=kind)
+        elif path.startswith("/cdn"):
+            self._bytes(exchange, self.files[path.removeprefix("/cdn")], request)
+        elif (data := self.files.get(path)) is None:
+            exchange.send(status=404)
+        elif "/resolve/" in path and path not in self.small:
+            tag = "0" * 64 if self.wrong_etag else sha256(data)
+            headers = {"Location": f"/cdn{path}"}
+            if not self.no_etag:
+                headers |= {"X_Linked_Etag": f'"{tag}"', "X_Linked_Size": str(len(data))}
+            exchange.send(status=302, **headers)
         else:
-            self._bytes(data, request)
+            self._bytes(exchange, data, request)
 
-    def _plain(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def _bytes(self, data: bytes, request: Request) -> None:
-        etag = {} if self.hub.no_etag else {"ETag": f'"{git_sha1(data)}"'}
-        if self.command == "HEAD":
-            self.send_response(200)
-            for name, value in etag.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
+    def _bytes(self, exchange: Exchange, data: bytes, request: Request) -> None:
+        headers = {} if self.no_etag else {"ETag": f'"{git_sha1(data)}"'}
+        if exchange.command == "HEAD":
+            exchange.begin(Content_Length=str(len(data)), **headers)
             return
-        queue = self.hub.faults.get(self.path.removeprefix("/cdn"), [])
+        queue = self.faults.get(exchange.path.removeprefix("/cdn"), [])
         fault = queue.pop(0) if queue else ""
         if fault in ("503", "404"):
-            self._plain(int(fault), {})
+            exchange.send(status=int(fault))
             return
         if fault == "wrong":
             data = bytes(len(data))
@@ -133,28 +105,21 @@ class _Handler(BaseHTTPRequestHandler):
         if match and fault != "no-range":
             start, status = int(match[1]), 206
             if start >= len(data):
-                self._plain(416, {"Content-Range": f"bytes */{len(data)}"})
+                exchange.send(status=416, Content_Range=f"bytes */{len(data)}")
                 return
-            etag["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        self.send_response(status)
-        for name, value in etag.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data) - start))
-        self.end_headers()
+            headers["Content_Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        exchange.begin(status, Content_Length=str(len(data) - start), **headers)
         end = start + int(fault[4:]) if fault.startswith("cut:") else len(data)
         for place in range(start, min(end, len(data)), 8192):
             block = data[place : min(place + 8192, end)]
-            try:
-                self.wfile.write(block)
-            except OSError:
-                self.close_connection = True
+            if not exchange.write(block):
+                exchange.close_connection = True
                 return
             request.sent += len(block)
-            if self.hub.seconds_per_block:
-                time.sleep(self.hub.seconds_per_block)
+            if self.seconds_per_block:
+                time.sleep(self.seconds_per_block)
         if fault.startswith("cut:"):
-            self.wfile.flush()
-            self.close_connection = True
+            exchange.close_connection = True
 
 
 @pytest.fixture
@@ -162,18 +127,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.delenv(name, raising=False)
     hub = Hub()
-    handler = type("Handler", (_Handler,), {"hub": hub})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setenv("MODELSCOPE_DOMAIN", hub.url)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield hub
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(hub.respond) as server:
+        hub.url = server.url
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("MODELSCOPE_DOMAIN", hub.url)
+        yield hub
 
 
 @pytest.fixture(autouse=True)

@@ -220,7 +220,7 @@ def test_where_models_live(tmp_path: Path) -> None:
     assert default_models_dir({}) == Path(__file__).parents[2] / "models"
 
 
-@pytest.mark.models
+@pytest.mark.models("bge-small-en-v1.5-int8")
 def test_a_model_that_was_pulled_is_found_and_right(models_dir: Callable[[str], Path]) -> None:
     folder = models_dir("bge-small-en-v1.5-int8")
     models = ModelStore(folder.parent)

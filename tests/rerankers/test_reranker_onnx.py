@@ -23,7 +23,7 @@ def model(models_dir: Callable[[str], Path]) -> OnnxCrossEncoder:
     return OnnxCrossEncoder(models_dir("ms-marco-minilm-l12-v2-int8"))
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_the_pair_of_the_model_card(model: OnnxCrossEncoder) -> None:
     scores = model.scores(BERLIN, CARD)
     assert scores.dtype == np.float32
@@ -32,14 +32,14 @@ def test_the_pair_of_the_model_card(model: OnnxCrossEncoder) -> None:
     assert scores == pytest.approx([9.22, -4.08], abs=0.1)
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_neighbours_and_their_number_change_nothing(model: OnnxCrossEncoder) -> None:
     others = ["word " * length for length in range(1, 30)]
     together = model.scores(BERLIN, [*others, *CARD])
     assert together[-2:].tolist() == model.scores(BERLIN, CARD).tolist()
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_a_long_passage_is_cut_at_its_end_and_a_long_question_leaves_room(
     model: OnnxCrossEncoder,
 ) -> None:
@@ -50,7 +50,7 @@ def test_a_long_passage_is_cut_at_its_end_and_a_long_question_leaves_room(
     assert by_question[0] != by_question[1]
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_an_answer_deep_in_a_long_passage_counts_as_if_it_stood_alone(
     model: OnnxCrossEncoder,
 ) -> None:
@@ -59,7 +59,7 @@ def test_an_answer_deep_in_a_long_passage_counts_as_if_it_stood_alone(
     assert deep > 0.7 * alone > 6
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_the_heading_is_read_with_the_passage(model: OnnxCrossEncoder) -> None:
     under, bare = model.scores(BERLIN, ["Berlin\nIt has 3.5 million.", "It has 3.5 million."])
     ranked = model.rerank(
@@ -71,7 +71,7 @@ def test_the_heading_is_read_with_the_passage(model: OnnxCrossEncoder) -> None:
     assert [chunk.score for chunk in ranked] == pytest.approx([under, bare])
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_no_torch_is_imported(models_dir: Callable[[str], Path]) -> None:
     import subprocess
     import sys
@@ -91,7 +91,7 @@ def test_a_folder_without_such_a_model(tmp_path: Path) -> None:
         OnnxCrossEncoder(tmp_path)
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_an_embedding_model_is_not_a_cross_encoder(models_dir: Callable[[str], Path]) -> None:
     with pytest.raises(ModelError, match="not a cross-encoder"):
         OnnxCrossEncoder(models_dir("bge-small-en-v1.5-int8"))

@@ -92,7 +92,7 @@ def test_without_a_cross_encoder_the_error_says_what_to_pull(tmp_path: Path) -> 
         make(Settings(reranker=CrossEncoderReranking(model="bge-reranker-v2-m3")), tmp_path)
 
 
-@pytest.mark.models
+@pytest.mark.models("ms-marco-minilm-l12-v2-int8")
 def test_the_pulled_cross_encoder_is_found_and_told_where_it_does_not_serve(
     models_dir: Callable[[str], Path],
 ) -> None:

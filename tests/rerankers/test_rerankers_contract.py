@@ -42,7 +42,7 @@ class ByLength(ScriptedLLM):
         "llm by text",
         "routing",
         "sentence-transformers",
-        pytest.param("onnx", marks=pytest.mark.models),
+        pytest.param("onnx", marks=pytest.mark.models("ms-marco-minilm-l12-v2-int8")),
     ]
 )
 def reranker(

@@ -254,7 +254,7 @@ def _measured(models_dir: Callable[[str], Path], dataset: RetrievalSet) -> dict[
     }
 
 
-@pytest.mark.models
+@pytest.mark.models("use-multilingual-v3")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "questions"),
