@@ -36,20 +36,6 @@ from __future__ import annotations
 from localrag.printable import filled
 
 
-class Reason:
-    """A text within a message, such as why a file is refused; said in the same language.
-
-    Like a message it is a template, and `values` to fill in.
-    """
-
-    def __init__(self, message: str, /, **values: object) -> None:
-        self.message = message
-        self.values = values
-
-    def __str__(self) -> str:
-        return filled(self.message, self.values)
-
-
 class LocalragError(Exception):
     """Base of all errors that localrag raises on purpose.
 

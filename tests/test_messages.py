@@ -24,7 +24,7 @@ CATALOGUE = TABLES["messages"]
 SPEAKERS = {"phrase", "tr", "translate"} | {
     name
     for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, (errors.LocalragError, errors.Reason))
+    if isinstance(value, type) and issubclass(value, errors.LocalragError)
 }
 
 

@@ -20,13 +20,7 @@ from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from localrag.errors import (
-    LibraryDamagedError,
-    LibraryError,
-    LibraryMismatchError,
-    Reason,
-    UsageError,
-)
+from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.guarded import connect
 from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
@@ -284,24 +278,27 @@ def _fill(
             with source.read() as snapshot:
                 wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
         except LibraryDamagedError as error:
-            raise _damaged(packed.filename, Reason(error.message, **error.values)) from error
+            error.hint = ""  # what to do is said once
+            raise _damaged(packed.filename, error) from error
         if wrong:
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
         with source.read() as snapshot, target.write() as transaction:
             counts = snapshot.counts()
             found = snapshot.embedding(), counts.documents, counts.chunks
             if found != (manifest.identity, manifest.documents, manifest.chunks):
-                raise _damaged(packed.filename, Reason("its manifest is that of another library"))
+                raise _damaged(
+                    packed.filename, LibraryError("its manifest is that of another library")
+                )
             transaction.copy_from(snapshot)
 
 
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(packed.filename, Reason("it holds other files than a library's"))
+        raise _damaged(packed.filename, LibraryError("it holds other files than a library's"))
     by_name = {info.filename: info for info in infos}
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
-        reason = Reason("it is packed in a way that localrag never does")
+        reason = LibraryError("it is packed in a way that localrag never does")
         raise _damaged(packed.filename, reason)
     raw = packed.read(MANIFEST)
     try:
@@ -318,7 +315,9 @@ def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _damaged(packed.filename, error) from error
     if manifest.bytes != by_name[CATALOGUE].file_size:
-        raise _damaged(packed.filename, Reason("its catalogue is not of the size that it says"))
+        raise _damaged(
+            packed.filename, LibraryError("its catalogue is not of the size that it says")
+        )
     return manifest
 
 
@@ -342,11 +341,15 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             digest.update(part)
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
-        raise _damaged(packed.filename, Reason("its catalogue has not the SHA-256 that it says"))
+        raise _damaged(
+            packed.filename, LibraryError("its catalogue has not the SHA-256 that it says")
+        )
     # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
-            raise _damaged(packed.filename, Reason("it is not written as an export writes it"))
+            raise _damaged(
+                packed.filename, LibraryError("it is not written as an export writes it")
+            )
 
 
 def _need_space(directory: Path, needed: int) -> None:

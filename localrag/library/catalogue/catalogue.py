@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localrag.errors import LibraryDamagedError, LibraryError, LocalragError, Reason
+from localrag.errors import LibraryDamagedError, LibraryError, LocalragError
 from localrag.library.catalogue.guarded import (
     GuardedConnection,
     Mode,
@@ -266,7 +266,7 @@ class Catalogue:
     def _damaged(self, error: Exception) -> LibraryDamagedError:
         reason: object = error
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
-            reason = Reason("its pages lead to more than a file of its size can hold")
+            reason = LibraryError("its pages lead to more than a file of its size can hold")
         return LibraryDamagedError(
             "The catalogue {path} is damaged: {reason}.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",

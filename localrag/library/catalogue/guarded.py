@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from weakref import WeakSet
 
-from localrag.errors import LibraryDamagedError, Reason
+from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.folder.gate import names_other_files
 from localrag.system.files import open_plain
 
@@ -104,7 +104,7 @@ class GuardedConnection(sqlite3.Connection):
             if keys:
                 key = row[:keys]
                 if last is not None and key <= last:
-                    raise damaged_rows(Reason("rows that stand there twice"))
+                    raise damaged_rows(LibraryError("rows that stand there twice"))
                 last = key
             for place in wide:
                 size += len(row[place])
@@ -112,7 +112,7 @@ class GuardedConnection(sqlite3.Connection):
                 most = _BYTES + _BYTES_PER_BYTE * self._size()
                 if size > most:
                     raise damaged_rows(
-                        Reason("its pages lead to more than a file of its size can hold")
+                        LibraryError("its pages lead to more than a file of its size can hold")
                     )
             yield row
 
@@ -157,7 +157,7 @@ def connect(
     """
     journal = path.with_name(f"{path.name}-journal")
     if names_other_files(journal):
-        raise altered(journal, Reason("it names files outside the library"))
+        raise altered(journal, LibraryError("it names files outside the library"))
     options = {"write": "rw", "read": "ro", "immutable": "ro&immutable=1"}
     where: Path | str = path.absolute()
     if mode != "new":
@@ -286,10 +286,10 @@ def _expect_little_empty(path: Path, file: BinaryIO) -> None:
             held += place - begin
     file.seek(0)
     if held * _MOST_HOLES < size:
-        raise altered(path, Reason("it is nearly empty for its size"))
+        raise altered(path, LibraryError("it is nearly empty for its size"))
 
 
-def altered(path: object, reason: Reason) -> LibraryDamagedError:
+def altered(path: object, reason: LibraryError) -> LibraryDamagedError:
     """What a reader is told of a file that localrag has not written like this."""
     return LibraryDamagedError(
         "{path} is not as localrag makes it: {reason}.",

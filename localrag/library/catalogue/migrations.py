@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 
-from localrag.errors import LibraryDamagedError, LibraryMismatchError, Reason
+from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError
 from localrag.library.catalogue.checksums import first_checksums
 from localrag.library.catalogue.guarded import altered
 
@@ -166,7 +166,7 @@ def is_current(connection: sqlite3.Connection, path: object) -> bool:
     ours = has_our_schema(connection)
     expect_known(version, application if ours or application else -1, path)
     if not ours:
-        raise altered(path, Reason("its tables are not those of a library"))
+        raise altered(path, LibraryError("its tables are not those of a library"))
     return bool(version == len(MIGRATIONS))
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import Reason
+from localrag.errors import LibraryError
 from localrag.library.catalogue.checksums import (
     passages_checksum,
     store_checksums,
@@ -226,7 +226,7 @@ class Transaction(Snapshot):
                 self._sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
-        raise damaged_rows(Reason("rows that belong to nothing"))
+        raise damaged_rows(LibraryError("rows that belong to nothing"))
 
     def copy_from(self, source: Snapshot) -> None:
         """Copy every row of another catalogue, under a new epoch: what follows begins anew.

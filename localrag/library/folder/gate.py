@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from localrag.errors import LibraryError, Reason
+from localrag.errors import LibraryError
 from localrag.library.folder.filesystem import CATALOGUE, in_our_words
 from localrag.system import files
 
@@ -79,10 +79,10 @@ def _expect_our_own(directory: Path) -> None:
                 _look(directory, f"{name}/{lower}", _NONE, _NONE)
     for name in _IN_PLACE:
         if _names(directory / name) > 1:
-            wrong = Reason("a file that has another name elsewhere (a hard link)")
+            wrong = LibraryError("a file that has another name elsewhere (a hard link)")
             raise _refused(directory, name, wrong)
     if names_other_files(directory / JOURNAL):
-        raise _refused(directory, JOURNAL, Reason("a journal that leads to another file"))
+        raise _refused(directory, JOURNAL, LibraryError("a journal that leads to another file"))
 
 
 def parts(directory: Path) -> list[Path]:
@@ -224,11 +224,11 @@ def _look(
 
 
 _KINDS = {
-    "file": Reason("a file"),
-    "folder": Reason("a folder"),
-    "link": Reason("a link"),
-    "pipe": Reason("a pipe or a socket"),
-    "device": Reason("a device"),
+    "file": LibraryError("a file"),
+    "folder": LibraryError("a folder"),
+    "link": LibraryError("a link"),
+    "pipe": LibraryError("a pipe or a socket"),
+    "device": LibraryError("a device"),
 }
 
 
@@ -267,7 +267,7 @@ def names_other_files(journal: Path) -> bool:
         return False
 
 
-def _refused(directory: Path, name: str, wrong: Reason) -> LibraryError:
+def _refused(directory: Path, name: str, wrong: LibraryError) -> LibraryError:
     return LibraryError(
         "In the library {directory}, {name} is {wrong}; localrag makes no such thing. The library "
         "came from elsewhere, or was changed.",
