@@ -69,7 +69,7 @@ DRAWN_AS = {
     "__main__": "cli",
     "hosted": "factory",
     "local": "factory",
-    **{room: "models" for room in HEIGHT if room.startswith("models.")},
+    **{room: room.split(".")[0] for room in HEIGHT if room.startswith(("models.", "library."))},
     **dict.fromkeys(BOTTOM, "foundations"),
 }
 

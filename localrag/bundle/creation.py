@@ -41,7 +41,10 @@ from localrag.system.files import (
     write_output,
 )
 
-DOCUMENTS = ("README.md", "README.zh-CN.md", "SECURITY.md", "CHANGELOG.md", "LICENSE")
+DOCUMENTS = (
+    *("README.md", "README.zh-CN.md", "docs/guide.md", "docs/guide.zh-CN.md"),
+    *("SECURITY.md", "CHANGELOG.md", "LICENSE"),
+)
 ALWAYS = (packing.PROGRAM, "README.txt", "README.zh-CN.txt")
 """What a delta holds even if it has not changed: without it nobody could begin."""
 
@@ -295,7 +298,9 @@ def _documents(folder: Path, request: BundleRequest) -> None:
     documents = localrag_wheel.source_tree() or _HERE / "docs"
     for name in DOCUMENTS:
         if (documents / name).is_file():
-            copy_file(documents / name, folder / "docs" / name)
+            copy = folder / "docs" / name
+            make_folder(copy.parent)
+            copy_file(documents / name, copy)
 
 
 def _base(request: BundleRequest) -> Manifest | None:
