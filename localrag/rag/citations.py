@@ -35,18 +35,35 @@ MINIMUM_TERMS = 2
 SHORT_ANSWER = 40
 """Characters up to which a whole answer may be a bare name or number."""
 
+_NUMBERS = r"\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*"
 MARKER = re.compile(
-    r"[ \t]*[\[【［]\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
-    r"(\d{1,3}(?:\s*[,，、]\s*\d{1,3})*)\s*[\]】］]",
+    r"(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
+    rf"(?P<numbers>{_NUMBERS})\s*)[\]】］]",
     re.IGNORECASE,
 )
+"""A citation marker with the blanks before it: [1], [1, 2], [1-3], 【1】, [source 1]."""
 _MARKER_BEGUN = re.compile(r"[ \t]*(?:[\[【［][^\]】］\n]{0,24})?\Z")
-_BRACKETED_NUMBER = re.compile(r"[\[【［](\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*)[\]】］]")
+_NUMBER_OR_RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+
+
+def marked(text: str) -> list[int]:
+    """The passages that the markers in a text point to, in their order; [1-3] points to three."""
+    spans = (
+        sorted((int(first), int(last or first)))
+        for marker in MARKER.finditer(text)
+        for first, last in _NUMBER_OR_RANGE.findall(marker["numbers"])
+    )
+    return [number for first, last in spans for number in range(first, last + 1)]
+
+
+def without_markers(text: str) -> str:
+    """The text with its markers, and the blanks before them, taken out."""
+    return MARKER.sub("", text)
 
 
 def hide_markers(text: str) -> str:
-    """A passage's own bracketed numbers in round brackets, lest they pass for our markers."""
-    return _BRACKETED_NUMBER.sub(r"(\1)", text)
+    """What in a passage would pass for a marker, in round brackets."""
+    return MARKER.sub(r"\g<blank>(\g<inside>)", text)
 
 
 _LABEL = re.compile(
@@ -279,7 +296,7 @@ class CitedStream:
     def _advance(self, *, final: bool) -> Iterator[str]:
         while self._pending:
             if not self._in_code and (marker := MARKER.match(self._pending)):
-                self._claimed.update(int(n) for n in re.findall(r"\d+", marker[1]))
+                self._claimed.update(marked(marker[0]))
                 self._pending = self._pending[marker.end() :]
                 continue
             if not final and not self._in_code and _MARKER_BEGUN.fullmatch(self._pending):

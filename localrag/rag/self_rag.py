@@ -8,7 +8,6 @@ relevance, its answer and the checks of that answer.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -23,7 +22,7 @@ from localrag.prompts import PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import OnStep, Retrieve, timed, unheard
 from localrag.rag.budget import Budget
-from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize
+from localrag.rag.citations import Attributor, CitedStream, PageOf, Tokenize, without_markers
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.rerankers.base import Reranking
@@ -52,7 +51,6 @@ FOR_THE_ANSWER = 0.5
 FOR_THE_CHECKS = 0.2
 """Share of a time budget that is not spent on writing."""
 
-_MARKERS = re.compile(r"[ \t]*\[\d+\]")
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
@@ -317,7 +315,7 @@ class SelfRAG:
             span for span in split_sentences(text) if _says_something(text[span.start : span.end])
         ]
         for number, span in enumerate(spans):
-            statement = _MARKERS.sub("", text[span.start : span.end]).strip()
+            statement = without_markers(text[span.start : span.end]).strip()
             if not run.budget.allows("support of a sentence"):
                 run.step("budget", skipped="sentences", count=len(spans) - number)
                 break
@@ -338,7 +336,7 @@ class SelfRAG:
         if not run.budget.allows("utility", like="support of a sentence"):
             run.step("budget", UNREAD_UTILITY, skipped="utility")
             return UNREAD_UTILITY
-        answer = _MARKERS.sub("", text)
+        answer = without_markers(text)
         grade, seconds = timed(partial(self._grader.utility, run.question, answer, reading))
         run.graded("utility", grade, seconds)
         return grade.value
@@ -415,4 +413,4 @@ class SelfRAG:
 
 def _says_something(text: str) -> bool:
     """Whether there is a letter or a digit beside the markers."""
-    return any(character.isalnum() for character in _MARKERS.sub("", text))
+    return any(character.isalnum() for character in without_markers(text))

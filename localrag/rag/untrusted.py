@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from localrag.rag.base import OnStep, Pipeline, Retrieve, unheard
-from localrag.rag.citations import MARKER, PageOf, Tokenize
+from localrag.rag.citations import PageOf, Tokenize, without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.text.instructions import left, may_steer
@@ -83,7 +83,7 @@ class UntrustedPassages:
 
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
-        said = self._terms(MARKER.sub("", answer.text)) - self._terms(answer.question)
+        said = self._terms(without_markers(answer.text)) - self._terms(answer.question)
         for passage in answer.contexts:
             said -= self._terms(self._read(passage.chunk.id)[0].heading)
             said -= self._terms(self._read(passage.chunk.id)[0].text)
@@ -236,6 +236,6 @@ def _refused(answer: Answer) -> bool:
 
     A name alone is in no language.
     """
-    text = MARKER.sub("", answer.text)
+    text = without_markers(answer.text)
     other = len(text.split()) > 3 and detect(text) not in (answer.language, "mixed")
     return other or not answer.grounded or refuses(answer.text)
