@@ -8,12 +8,15 @@ that a search never loads what only answering needs.
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from localrag import hosted
 from localrag.config.settings import (
     CrossEncoderReranking,
     KeywordReranking,
@@ -28,6 +31,7 @@ from localrag.config.settings import (
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.library.derived import Indexes
+from localrag.library.gate import KV_FOLDER
 from localrag.library.indexes.base import (
     KeywordIndex,
     SearchAndStatistics,
@@ -45,12 +49,12 @@ from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.registry.spec import catalogue
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
-from localrag.rag.base import Pipeline, Retrieve
+from localrag.rag.base import Pipeline, Retrieve, Toolkit
 from localrag.rag.citations import PageOf
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
-from localrag.rag.standard import StandardOptions, StandardRAG
-from localrag.rag.untrusted import CheckedPipeline, UntrustedPassages
+from localrag.rag.standard import StandardRAG
+from localrag.rag.untrusted import CheckedPipeline
 from localrag.rerankers.base import KeepOrder, Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.dense import DenseRetriever
@@ -68,7 +72,10 @@ from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
 if TYPE_CHECKING:
+    from localrag.egress.consent import Consent
     from localrag.indexing.indexer import Indexer
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
+    from localrag.models.llms.openai.model import OpenAICompatibleModel
     from localrag.rerankers.routing import Route
 
 
@@ -81,11 +88,22 @@ class Model:
     close: Callable[[], None]
     outgoing: Outgoing | None = None
     """What the model may read, where it runs on another machine."""
+    view: Callable[[threading.Event | None, Consent | None], Model] | None = None
+    """The same model as it serves one call."""
 
     @property
     def chooser(self) -> Chooser:
         """The best way in which this model chooses."""
         return make_chooser(self.llm, self.scorer)
+
+    def sendable(self, retrieve: Retrieve) -> Retrieve:
+        """A retrieval that brings only what the model may read."""
+        outgoing = self.outgoing
+        return (lambda text, k: outgoing.sendable(retrieve(text, k))) if outgoing else retrieve
+
+    def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Model:
+        """The model for a call that ends once `stopped` is set, and brings its own consent."""
+        return self.view(stopped, consent) if self.view else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +241,76 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
     """
     match settings.llm:
         case LlamaCppSettings() as local:
-            from localrag.local import make_local_model
+            from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
-            model = make_local_model(local, models, library, cache_folder())
-            return Model(model, model, model.close)
-        case OpenAISettings() as hosted:
-            from localrag.hosted import make_served_model
+            path = model_file(local.model, models)
+            return _in_process(
+                LlamaCppModel(
+                    path,
+                    context_window=local.context_window,
+                    threads=local.threads or None,
+                    gpu_layers=local.gpu_layers,
+                    kv_type=local.kv_type,
+                    disk=_states_on_disk(path, library, local.kv_disk_mb),
+                )
+            )
+        case OpenAISettings() as server:
+            from localrag.models.llms.openai.keys import find_key
+            from localrag.models.llms.openai.model import OpenAICompatibleModel
 
-            served, outgoing = make_served_model(settings, hosted, library)
-            return Model(served, None, served.close, outgoing)
+            guard, outgoing = hosted.guarded(settings, library)
+            model = OpenAICompatibleModel(
+                server.base_url,
+                server.model,
+                api_key=find_key(server.key_variable, server.key_keyring, os.environ),
+                context_window=server.context_window,
+                timeout_seconds=server.timeout_seconds,
+                max_retries=server.max_retries,
+                allow_network=settings.allow_network,
+                guard=guard,
+            )
+            return _behind_server(model, outgoing)
+
+
+def _in_process(model: LlamaCppModel) -> Model:
+    return Model(
+        model, model, model.close, view=lambda stopped, _: _in_process(model.for_call(stopped))
+    )
+
+
+def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:
+    return Model(
+        model,
+        None,
+        model.close,
+        outgoing,
+        lambda stopped, consent: _behind_server(model.for_call(stopped, consent), outgoing),
+    )
+
+
+def model_file(name: str, models: ModelStore) -> Path:
+    """The GGUF file of a model, which may be opened here.
+
+    One that has no published SHA-256 is opened in a process of its own first, once for each
+    state of the file. Raises `ModelNotFoundError`, `ModelCorruptError`.
+    """
+    from localrag.models.llms.llama_cpp.probe import probe_once
+
+    path = models.path(name)
+    spec = models.catalogue.find(name)
+    if spec is None or not spec.pinned:
+        probe_once(path, cache_folder())
+    return path
+
+
+def _states_on_disk(model: Path, library: Library | None, megabytes: int) -> StatesOnDisk | None:
+    from localrag.models.embeddings.fingerprint import weights_sha256
+    from localrag.models.llms.llama_cpp.model import StatesOnDisk
+
+    if library is None or not megabytes or library.is_of_others:
+        return None
+    sha256 = weights_sha256([model], cache_folder())
+    return StatesOnDisk(library.directory / KV_FOLDER, megabytes * 10**6, sha256, library.seal)
 
 
 def make_retriever(
@@ -407,10 +486,6 @@ def _similarity(embedder: Embedder, question: str, passage: ScoredChunk) -> floa
     return float(asked @ embedder.embed_documents([passage_text(passage.chunk)])[0])
 
 
-def _make_grader(model: Model, embedder: Embedder) -> Grader:
-    return Grader(model.chooser, partial(_similarity, embedder))
-
-
 def make_pipeline(
     settings: Settings,
     model: Model,
@@ -422,72 +497,31 @@ def make_pipeline(
     reranking: Reranking | None = None,
 ) -> Pipeline:
     """The way a question is answered; an answer that did what a document says is written again."""
-    if settings.answer.read_instructions:
-        return _pipeline(
-            settings, model, embedder, retrieve, page_of, tokenizer, wording, reranking
-        )
     import msgspec
 
-    if model.outgoing is not None:  # what may not go is not looked at either
-        retrieve = model.outgoing.retrieve(retrieve)
-    passages = UntrustedPassages(retrieve, page_of, tokenizer, _make_grader(model, embedder))
-
-    def make(budget: float) -> Pipeline:
-        graded = msgspec.structs.replace(settings.self_rag, budget_seconds=budget)
-        return _pipeline(
-            msgspec.structs.replace(settings, self_rag=graded),
-            model,
-            embedder,
-            passages.retrieve,
-            passages.page_of,
-            tokenizer,
-            wording,
-            reranking,
-        )
-
-    budget = settings.self_rag.budget_seconds if settings.answer.mode == "self-rag" else 0.0
-    return CheckedPipeline(passages, make, budget)
-
-
-def _pipeline(
-    settings: Settings,
-    model: Model,
-    embedder: Embedder,
-    retrieve: Retrieve,
-    page_of: PageOf,
-    tokenize: Tokenizer,
-    wording: Wording,
-    reranking: Reranking | None,
-) -> Pipeline:
-    answer = settings.answer
-    generation = Options(
-        max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
+    answer, self_rag = settings.answer, settings.self_rag
+    tools = Toolkit(
+        model.sendable(retrieve),
+        model.llm,
+        tokenizer,
+        embedder,
+        page_of,
+        answer.k,
+        Options(max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed),
+        wording,
+        reranking,
     )
-    if model.outgoing is not None:
-        retrieve = model.outgoing.retrieve(retrieve)
-    match answer.mode:
-        case "standard":
-            options = StandardOptions(answer.k, answer.min_answerable, generation, wording)
-            return StandardRAG(
-                retrieve, model.llm, model.chooser, tokenize, embedder, page_of, options, reranking
-            )
-        case "self-rag":
-            import msgspec
+    grader = Grader(model.chooser, partial(_similarity, embedder))
 
-            from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+    def make(tools: Toolkit, budget: float) -> Pipeline:
+        if answer.mode == "standard":
+            return StandardRAG(tools, model.chooser, answer.min_answerable)
+        from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
-            return SelfRAG(
-                retrieve,
-                model.llm,
-                _make_grader(model, embedder),
-                tokenize,
-                embedder,
-                page_of,
-                SelfRAGOptions(
-                    k=answer.k,
-                    generation=generation,
-                    wording=wording,
-                    **msgspec.structs.asdict(settings.self_rag),
-                ),
-                reranking,
-            )
+        timed = msgspec.structs.replace(self_rag, budget_seconds=budget)
+        return SelfRAG(tools, grader, SelfRAGOptions(**msgspec.structs.asdict(timed)))
+
+    budget = self_rag.budget_seconds if answer.mode == "self-rag" else 0.0
+    if answer.read_instructions:
+        return make(tools, budget)
+    return CheckedPipeline(tools, grader, make, budget)

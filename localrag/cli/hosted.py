@@ -75,14 +75,14 @@ def _line(passage: Excerpt) -> str:
             "  - {name}, p. {page}, {characters} characters",
             name=name,
             page=passage.first_page,
-            characters=passage.characters,
+            characters=len(passage.text),
         )
     return tr(
         "  - {name}, pp. {first}-{last}, {characters} characters",
         name=name,
         first=passage.first_page,
         last=passage.last_page,
-        characters=passage.characters,
+        characters=len(passage.text),
     )
 
 

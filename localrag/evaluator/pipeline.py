@@ -16,7 +16,7 @@ from localrag.evaluation.call_cache import CachedModel, CallCache, key_of
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.metric import Response
 from localrag.hosted import private_sources, sendable
-from localrag.models.llms.openai.served import served
+from localrag.models.llms.openai.server_info import served_model
 from localrag.prompts import all_prompts
 from localrag.types import ScoredChunk, Step
 
@@ -127,7 +127,7 @@ def model_fingerprint(settings: Settings) -> str:
     """
     llm = settings.llm
     if isinstance(llm, OpenAISettings):
-        return f"{llm.base_url} {llm.model} {served(llm.base_url, llm.model)}".rstrip()
+        return f"{llm.base_url} {llm.model} {served_model(llm.base_url, llm.model)}".rstrip()
     stored = "" if llm.kv_type == "f16" else f" {llm.kv_type}"
     models = factory.make_models()
     spec = models.catalogue.find(llm.model)

@@ -12,12 +12,11 @@ through as they are written. The first prompts are always as they would be witho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from localrag.rag.base import OnStep, Pipeline, Retrieve, unheard
-from localrag.rag.citations import PageOf, Tokenize, without_markers
+from localrag.rag.base import Piece, Pipeline, Toolkit, recorded
+from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.text.instructions import left, may_steer
@@ -33,19 +32,11 @@ for where a contract says "保证金". Orders came to .58 at most (`benchmarks/i
 
 
 class UntrustedPassages:
-    """Passages of one question at a time, and the sentences in them that could steer a model."""
+    """The passages of one question, and the sentences in them that could steer a model."""
 
-    def __init__(
-        self, retrieve: Retrieve, page_of: PageOf, tokenize: Tokenize, grader: Grader
-    ) -> None:
-        self._retrieve = retrieve
-        self._page_of = page_of
-        self._tokenize = tokenize
+    def __init__(self, tools: Toolkit, grader: Grader) -> None:
+        self._tools = tools
         self._grader = grader
-        self.begin()
-
-    def begin(self) -> None:
-        """A new question."""
         self._found: dict[tuple[str, int], list[ScoredChunk]] = {}
         self._passages: dict[int, ScoredChunk] = {}
         self._stays: dict[int, tuple[Span, ...]] = {}
@@ -61,7 +52,7 @@ class UntrustedPassages:
     def retrieve(self, question: str, k: int) -> list[ScoredChunk]:
         """What is found, as it stands; after `leave_out` without what was left out."""
         if (question, k) not in self._found:
-            self._found[question, k] = self._retrieve(question, k)
+            self._found[question, k] = self._tools.retrieve(question, k)
             for passage in self._found[question, k]:
                 self._look(question, passage)
         read = (
@@ -73,13 +64,13 @@ class UntrustedPassages:
     def page_of(self, chunk: Chunk, offset: int) -> int:
         """The page of a code point of a passage as it was read."""
         if chunk.id not in self._without:
-            return self._page_of(chunk, offset)
+            return self._tools.page_of(chunk, offset)
         original = self._passages[chunk.id].chunk
         for start, end in self._stays[chunk.id]:
             if offset < end - start:
-                return self._page_of(original, start + offset)
+                return self._tools.page_of(original, start + offset)
             offset -= end - start
-        return self._page_of(original, len(original.text))
+        return self._tools.page_of(original, len(original.text))
 
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
@@ -150,7 +141,7 @@ class UntrustedPassages:
         if may_steer(chunk.heading):
             note(chunk.first_page, chunk.heading)
         for span in may_steer(chunk.text):
-            note(self._page_of(chunk, span.start), chunk.text[span.start : span.end], span)
+            note(self._tools.page_of(chunk, span.start), chunk.text[span.start : span.end], span)
 
     def _read(self, number: int) -> tuple[Chunk, tuple[Span, ...]]:
         """A passage without what steers, and what of it that is."""
@@ -167,7 +158,7 @@ class UntrustedPassages:
         return one + other in text or other + one in text
 
     def _terms(self, text: str) -> frozenset[str]:
-        return frozenset(self._tokenize(text))
+        return frozenset(self._tools.tokenize(text))
 
 
 class CheckedPipeline:
@@ -175,22 +166,28 @@ class CheckedPipeline:
 
     def __init__(
         self,
-        passages: UntrustedPassages,
-        make: Callable[[float], Pipeline],
+        tools: Toolkit,
+        grader: Grader,
+        make: Callable[[Toolkit, float], Pipeline],
         budget: float = 0.0,
     ) -> None:
-        """`make` gives a pipeline that reads from `passages`, for so many seconds; 0: no limit."""
-        self._passages = passages
+        """`make` gives a pipeline with such tools, for so many seconds; 0: no limit."""
+        self._tools = tools
+        self._grader = grader
         self._make = make
         self._budget = budget
 
-    def stream(self, question: str, on_step: OnStep = unheard) -> Iterator[str | Answer]:
+    def stream(self, question: str) -> Iterator[Piece]:
         """As `Pipeline`."""
-        passages, started = self._passages, time.perf_counter()
-        passages.begin()
-        held: list[str | Answer] = []
-        for piece in _pieces(self._make(self._budget), question, on_step):
-            if passages.suspicious:
+        return recorded(question, self._pieces(question))
+
+    def _pieces(self, question: str) -> Iterator[Piece]:
+        started = time.perf_counter()
+        passages = UntrustedPassages(self._tools, self._grader)
+        tools = replace(self._tools, retrieve=passages.retrieve, page_of=passages.page_of)
+        held: list[Piece] = []
+        for piece in self._make(tools, self._budget).stream(question):
+            if passages.suspicious and not isinstance(piece, Step):
                 held.append(piece)
             else:
                 yield piece
@@ -204,31 +201,21 @@ class CheckedPipeline:
             yield from held
             return
         rest = max(0.1, self._budget - spent) if self._budget else 0.0
-        again = list(_pieces(self._make(rest), question, on_step))
+        again = list(self._make(tools, rest).stream(question))
         second = _answer(again)
         if not followed and _refused(second):
             yield from held
             return
         count = len(passages.left_out)
-        step = Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
-        on_step(step)
+        yield Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
         yield from again[:-1]
-        yield replace(
-            passages.finished(second),
-            trace=(*first.trace, step, *second.trace),
-            seconds=time.perf_counter() - started,
-        )
+        yield passages.finished(second)
 
 
-def _answer(pieces: list[str | Answer]) -> Answer:
+def _answer(pieces: Sequence[Piece]) -> Answer:
     answer = pieces[-1]
     assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
     return answer
-
-
-def _pieces(pipeline: Pipeline, question: str, on_step: OnStep) -> Iterator[str | Answer]:
-    with closing(pipeline.stream(question, on_step)) as pieces:  # type: ignore[type-var]
-        yield from pieces
 
 
 def _refused(answer: Answer) -> bool:

@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Protocol
 
 from localrag.errors import BackendError
-from localrag.messages import tr
 from localrag.models.llms.llama_cpp.chat_rendering import (
     Rendered,
     Roles,
@@ -41,6 +40,7 @@ _USUAL: tuple[Roles, ...] = (
 )
 """Chats that are rendered beforehand, in one go."""
 
+_HINT = "Choose an instruct model in another conversion."
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 
@@ -122,8 +122,13 @@ class ChatTemplate:
             found = _PLACEHOLDER.split(rendered.text)
             if found[1::2] == [str(number) for number in range(len(chat))]:
                 return found[::2], chat
-            reason = tr("it leaves messages out")
-        raise _unusable(reason)
+            reason = ""
+        if reason:
+            raise _unusable(reason)
+        raise BackendError(
+            "The chat template in this model file cannot be used: it leaves messages out.",
+            hint=_HINT,
+        )
 
     def _look(self, roles: Roles) -> Rendered:
         """The rendering of such a chat; every one is made once a day."""
@@ -137,7 +142,13 @@ class ChatTemplate:
         try:
             rendered = render(self._template, self._bos, self._eos, chats)
         except UnusableTemplateError as error:
-            raise _unusable(str(error) or tr("it takes too much time or memory")) from error
+            if str(error):
+                raise _unusable(str(error)) from error
+            raise BackendError(
+                "The chat template in this model file cannot be used: it takes too much time or "
+                "memory.",
+                hint=_HINT,
+            ) from error
         self._rendered |= {(day, roles): one for roles, one in zip(chats, rendered, strict=True)}
 
     # -- tokens -------------------------------------------------------------------
@@ -211,9 +222,9 @@ def _without_system(messages: Sequence[Message]) -> list[Message]:
     return [Message("user", system), *rest] if system else rest
 
 
-def _unusable(reason: object) -> BackendError:
+def _unusable(reason: str) -> BackendError:
     return BackendError(
         "The chat template in this model file cannot be used: {reason}",
-        hint="Choose an instruct model in another conversion.",
+        hint=_HINT,
         reason=reason,
     )

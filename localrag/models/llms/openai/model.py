@@ -13,15 +13,23 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import closing, contextmanager, suppress
+from copy import copy
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from localrag.egress import clients, network
-from localrag.egress.addresses import is_loopback
+import msgspec
+
+from localrag.egress import network
 from localrag.egress.http_replies import read, retry_after, too_long
-from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
-from localrag.messages import tr
+from localrag.errors import (
+    BackendError,
+    ConfigError,
+    LocalragError,
+    NetworkBlockedError,
+    StoppedError,
+)
 from localrag.models.llms.base import Completion, Options
 from localrag.models.llms.openai.errors import ServerErrors
 from localrag.models.llms.openai.keys import Secret
@@ -32,7 +40,8 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-    from localrag.models.llms.openai.outgoing import Cleared, Guard
+    from localrag.egress.consent import Consent
+    from localrag.models.llms.openai.guard import Cleared, Guard
 
 _CONNECT_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
@@ -44,6 +53,43 @@ _STREAM_BYTES = 64 * 1024 * 1024
 """Of an answer in pieces, each of which travels with some hundred bytes around it."""
 _TOKENS_PER_MESSAGE = 8
 _RECEIVED = "localrag.received"
+
+
+class _Text(msgspec.Struct):
+    content: object = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Text | None = None
+    delta: _Text | None = None
+    finish_reason: str | None = None
+
+
+class _CachedTokens(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _CachedTokens | None = None
+
+
+class _Reply(msgspec.Struct):
+    """What is read of a chat completion, or of a piece of one."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: object = None
+
+
+@dataclass(slots=True, weakref_slot=True)
+class _Connection:
+    """What all calls share."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    client: httpx.Client | None = None
+    older_schema_form: bool = False
 
 
 class _Retry(Exception):  # noqa: N818 - carries the error to raise when patience ends
@@ -78,7 +124,7 @@ class OpenAICompatibleModel:
         guard: Guard | None = None,
     ) -> None:
         self._host, self._server, self._url = _address(base_url)
-        self._local = is_loopback(self._host)  # nothing that would have to be resolved
+        self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
         if not self._local and not allow_network:
             raise NetworkBlockedError(
                 "The language model at {server} is not on this machine, and nothing may be "
@@ -103,9 +149,9 @@ class OpenAICompatibleModel:
         self._timeout = timeout_seconds
         self._retries = max_retries
         self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
-        self._older_schema_form = False
-        self._client: httpx.Client | None = None
-        self._client_lock = threading.Lock()
+        self._connection = _Connection()
+        self._stopped: threading.Event | None = None
+        self._consent: Consent | None = None
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
@@ -122,10 +168,20 @@ class OpenAICompatibleModel:
 
     def close(self) -> None:
         """Close the connections."""
-        with self._client_lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+        with self._connection.lock:
+            if self._connection.client is not None:
+                self._connection.client.close()
+                self._connection.client = None
+
+    def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Self:
+        """The same model; `consent` is asked for its calls, in place of that of the process.
+
+        Once `stopped` is set, a call raises `StoppedError` before it sends anything, and a
+        stream at its next piece.
+        """
+        view = copy(self)
+        view._stopped, view._consent = stopped, consent
+        return view
 
     def count_tokens(self, text: str) -> int:
         """An estimate that is rather too high: 1 a character of Chinese, else bytes / 3.
@@ -143,38 +199,26 @@ class OpenAICompatibleModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
-        import httpx
-
-        with _closing(self._send(messages, options, stream=False)) as response:
-            try:
-                body = read(response, _REPLY_BYTES)
-            except httpx.TimeoutException as error:
-                raise self._errors.silent() from error
-            except httpx.HTTPError as error:
-                raise self._errors.cut(error) from error
+        with self._reading(self._send(messages, options, stream=False)) as response:
+            body = read(response, _REPLY_BYTES)
         reply = self._decode(body)
-        choice = self._choice(reply)
-        if choice is None:
-            raise self._errors.nonsense(tr("no choices"))
-        message = choice.get("message")
-        text = message.get("content") if isinstance(message, Mapping) else None
-        if not isinstance(text, str):
-            raise self._errors.nonsense(tr("no text"))
+        choice = reply.choices[0] if reply.choices else None
+        text = choice.message.content if choice and choice.message else None
+        if choice is None or not isinstance(text, str):
+            raise self._errors.nonsense(body)
         thoughts = WithoutThoughts()
         # Where the chat template has opened the thought, only its end is in the reply.
         text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
         if self._guard is not None:
             text = self._guard.restore(text, in_json=options.schema is not None)
-        usage = reply.get("usage")
-        usage = usage if isinstance(usage, Mapping) else {}
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+        usage = reply.usage or _Usage()
+        details = usage.prompt_tokens_details or _CachedTokens()
         return Completion(
             text=text,
-            prompt_tokens=_count(usage.get("prompt_tokens"), self.count_prompt_tokens(messages)),
-            completion_tokens=_count(usage.get("completion_tokens"), self.count_tokens(text)),
-            finish_reason=_finish(choice),
-            cached_prompt_tokens=_count(cached, 0),
+            prompt_tokens=_count(usage.prompt_tokens, self.count_prompt_tokens(messages)),
+            completion_tokens=_count(usage.completion_tokens, self.count_tokens(text)),
+            finish_reason="length" if choice.finish_reason == "length" else "stop",
+            cached_prompt_tokens=_count(details.cached_tokens, 0),
         )
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
@@ -187,45 +231,40 @@ class OpenAICompatibleModel:
             yield from self._guard.restored(pieces)
 
     def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
-        import httpx
         import httpx_sse
 
         from localrag.egress.unpacking import TooLongError, bound
 
         thoughts = WithoutThoughts()
         finished = False
-        with _closing(self._send(messages, options, stream=True)) as response:
+        with self._reading(self._send(messages, options, stream=True)) as response:
             response.encoding = "utf-8"
             bound(response, _STREAM_BYTES)
             try:
                 for event in httpx_sse.EventSource(response).iter_sse():
+                    self._check_stopped()
                     if event.data.strip() == "[DONE]":
                         finished = True
                         break
                     if not event.data.strip():
                         continue
-                    choice = self._choice(self._decode(event.data.encode()))
-                    if choice is None:  # a piece that only reports usage
+                    reply = self._decode(event.data.encode())
+                    if not reply.choices:  # a piece that only reports usage
                         continue
-                    delta = choice.get("delta")
-                    piece = delta.get("content") if isinstance(delta, Mapping) else None
+                    choice = reply.choices[0]
+                    piece = choice.delta.content if choice.delta else None
                     if isinstance(piece, str) and (shown := thoughts.feed(piece)):
                         yield shown
-                    finished = finished or choice.get("finish_reason") is not None
-            except httpx.TimeoutException as error:
-                raise self._errors.silent() from error
+                    finished = finished or choice.finish_reason is not None
             except TooLongError as error:
                 raise too_long(response, _STREAM_BYTES) from error
             except httpx_sse.SSEError as error:
-                raise self._errors.nonsense(
-                    tr("content type {kind}", kind=_content_type(response))
-                ) from error
-            except httpx.HTTPError as error:
-                raise self._errors.cut(error) from error
+                kind = response.headers.get("content-type", "-")
+                raise self._errors.nonsense(f"Content-Type: {kind}".encode()) from error
         if rest := thoughts.finish():
             yield rest
         if not finished:
-            raise self._errors.cut(tr("the stream ended early"))
+            raise self._errors.ended_early()
 
     # -- the request --------------------------------------------------------------
 
@@ -239,6 +278,7 @@ class OpenAICompatibleModel:
                 server=self._server,
                 model=self._model,
                 encrypted=self._url.startswith("https:"),
+                consent=self._consent,
             )
             messages = cleared.messages
         payload = self._payload(messages, options, stream=stream)
@@ -246,7 +286,7 @@ class OpenAICompatibleModel:
             return self._send_patiently(payload, cleared)
         strict = {"name": "reply", "strict": True, "schema": options.schema}
         older = False
-        if not self._older_schema_form:
+        if not self._connection.older_schema_form:
             try:
                 return self._send_patiently(
                     payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
@@ -262,7 +302,7 @@ class OpenAICompatibleModel:
             cleared,
         )
         # Where the server has named the form as its reason, it need not refuse every request.
-        self._older_schema_form = self._older_schema_form or older
+        self._connection.older_schema_form |= older
         return response
 
     def _payload(
@@ -270,9 +310,7 @@ class OpenAICompatibleModel:
     ) -> dict[str, object]:
         payload: dict[str, object] = {
             "model": self._model,
-            "messages": [
-                {"role": message.role, "content": message.content} for message in messages
-            ],
+            "messages": [asdict(message) for message in messages],
             "temperature": options.temperature,
             "stream": stream,
         }
@@ -299,6 +337,9 @@ class OpenAICompatibleModel:
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(1 + self._retries),
             wait=wait,
+            sleep=tenacity.sleep_using_event(self._stopped)
+            if self._stopped
+            else tenacity.nap.sleep,
             retry=tenacity.retry_if_exception_type(_Retry),
             reraise=True,
         )
@@ -311,6 +352,7 @@ class OpenAICompatibleModel:
         """One request; the response has a good status and an unread body."""
         import httpx
 
+        self._check_stopped()
         client = self._open_client()
         request = client.build_request("POST", self._url, json=payload)
         if self._key:  # in no local variable, which a traceback may show
@@ -343,11 +385,9 @@ class OpenAICompatibleModel:
     def _refusal(self, response: httpx.Response) -> LocalragError | _Retry:
         import httpx
 
-        with _closing(response):
-            try:
-                body = read(response, _ERROR_BYTES, cut=True)
-            except httpx.HTTPError:
-                body = b""
+        body = b""
+        with _closing(response), suppress(httpx.HTTPError):
+            body = read(response, _ERROR_BYTES, cut=True)
         refusal = self._errors.refused(response.status_code, body)
         # llama-cpp-python answers a form of schema that it does not know with status 500.
         passing = response.status_code >= 500 and b"response_format" not in body
@@ -358,36 +398,44 @@ class OpenAICompatibleModel:
     def _open_client(self) -> httpx.Client:
         import httpx
 
-        with self._client_lock:
-            if self._client is None:
-                make = clients.local_client if self._local else clients.client
-                self._client = make(timeout=self._timeout)
-                weakref.finalize(self, self._client.close)
-                self._client.timeout = httpx.Timeout(
+        connection = self._connection
+        with connection.lock:
+            if connection.client is None:
+                make = network.local_client if self._local else network.client
+                connection.client = make(timeout=self._timeout)
+                weakref.finalize(connection, connection.client.close)
+                connection.client.timeout = httpx.Timeout(
                     self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)
                 )
-            return self._client
+            return connection.client
+
+    def _check_stopped(self) -> None:
+        if self._stopped is not None and self._stopped.is_set():
+            raise StoppedError("The language model was stopped.")
 
     # -- the reply ----------------------------------------------------------------
 
-    def _decode(self, body: bytes) -> Mapping[str, Any]:
+    @contextmanager
+    def _reading(self, response: httpx.Response) -> Iterator[httpx.Response]:
+        """As `_closing`, with what the HTTP library raises turned into our own errors."""
+        import httpx
+
+        with _closing(response):
+            try:
+                yield response
+            except httpx.TimeoutException as error:
+                raise self._errors.silent() from error
+            except httpx.HTTPError as error:
+                raise self._errors.cut(error) from error
+
+    def _decode(self, body: bytes) -> _Reply:
         try:
-            reply = json.loads(body)
+            reply = msgspec.convert(json.loads(body), _Reply)
         except (ValueError, RecursionError) as error:
-            raise self._errors.nonsense(body.decode("utf-8", "replace")) from error
-        if not isinstance(reply, Mapping):
-            raise self._errors.nonsense(body.decode("utf-8", "replace"))
-        if reply.get("error"):
+            raise self._errors.nonsense(body) from error
+        if reply.error:
             raise self._errors.reported(body)
         return reply
-
-    def _choice(self, reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        choices = reply.get("choices")
-        if not isinstance(choices, list) or not choices:
-            return None
-        if not isinstance(choices[0], Mapping):
-            raise self._errors.nonsense(repr(choices[0]))
-        return choices[0]
 
 
 def _unlogged(_bytes_in: int, _status: int | None) -> None:
@@ -430,13 +478,5 @@ def _raise_blocked(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
-def _content_type(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")) or tr("(none)")
-
-
-def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    return "length" if choice.get("finish_reason") == "length" else "stop"
-
-
-def _count(value: object, estimate: int) -> int:
-    return value if isinstance(value, int) and value >= 0 else estimate
+def _count(value: int | None, estimate: int) -> int:
+    return value if value is not None and value >= 0 else estimate

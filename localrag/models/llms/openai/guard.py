@@ -7,13 +7,12 @@ that has not been through it: checked for private text, redacted, shown, confirm
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from localrag.egress import consent
 from localrag.egress.audit import AuditLog
-from localrag.egress.consent import Excerpt, Preview
+from localrag.egress.consent import Consent, Excerpt, Preview, of_process
 from localrag.egress.quotations import contains
 from localrag.egress.redaction import Redactor
 from localrag.errors import NetworkBlockedError
@@ -21,17 +20,6 @@ from localrag.types import Message
 
 REMEMBERED = 1000
 """Passages that were handed out last, to say which of them a call sends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A passage that may be sent."""
-
-    chunk_id: int
-    source: str
-    first_page: int
-    last_page: int
-    text: str
 
 
 class Secrecy(Protocol):
@@ -53,6 +41,7 @@ class Cleared:
     messages: tuple[Message, ...]
     passages: int
     redactions: int
+    command: str
 
 
 class Guard:
@@ -74,22 +63,28 @@ class Guard:
         self._redactor = redactor
         self._confirm = confirm
         self._secrecy = secrecy
-        self._offered: dict[int, Passage] = {}
+        self._offered: dict[int, Excerpt] = {}
         self._lock = threading.Lock()
 
-    def offer(self, passages: Iterable[Passage]) -> None:
-        """Take note of passages that the next calls may send; none of them is private."""
+    def offer(self, excerpts: Mapping[int, Excerpt]) -> None:
+        """Take note of passages, by chunk id, that the next calls may send; none is private."""
         with self._lock:
-            for passage in passages:
-                self._offered.pop(passage.chunk_id, None)
-                self._offered[passage.chunk_id] = passage
+            for chunk_id, excerpt in excerpts.items():
+                self._offered.pop(chunk_id, None)
+                self._offered[chunk_id] = excerpt
             for chunk_id in list(self._offered)[:-REMEMBERED]:
                 del self._offered[chunk_id]
 
     def cleared(
-        self, messages: Sequence[Message], *, server: str, model: str, encrypted: bool
+        self,
+        messages: Sequence[Message],
+        *,
+        server: str,
+        model: str,
+        encrypted: bool,
+        consent: Consent | None = None,
     ) -> Cleared:
-        """The messages as they may go; at the first call of the run somebody has said yes.
+        """The messages as they may go; `consent`, else that of the process, has said yes.
 
         Raises `NetworkBlockedError` where they quote a private document, or were not
         confirmed, and `ConfigError` where a redaction cannot be made.
@@ -118,15 +113,14 @@ class Guard:
             server=server,
             model=model,
             encrypted=encrypted,
-            passages=tuple(
-                Excerpt(one.source, one.first_page, one.last_page, len(one.text)) for one in sent
-            ),
+            passages=tuple(sent),
             messages=clean,
             redactions=redactions,
             withheld=secrecy.passages() if secrecy is not None else None,
         )
+        consent = consent or of_process()
         consent.ensure(preview, confirm=self._confirm)
-        return Cleared(clean, len(sent), redactions)
+        return Cleared(clean, len(sent), redactions, consent.command)
 
     def sending(
         self, cleared: Cleared, *, host: str, model: str, bytes_out: int
@@ -138,7 +132,7 @@ class Guard:
         call = self._audit.sending(
             host=host,
             model=model,
-            command=consent.command(),
+            command=cleared.command,
             bytes_out=bytes_out,
             passages=cleared.passages,
             redactions=cleared.redactions,
