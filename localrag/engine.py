@@ -24,7 +24,7 @@ from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds
 from localrag.prompts import render
-from localrag.rag.base import OnStep, Piece, answer_of, recorded, unheard
+from localrag.rag.base import OnStep, Piece, answer_of, finished, recorded, unheard
 from localrag.rag.conversation import Turn, standalone
 from localrag.text.language import answer_language
 from localrag.types import Answer, Chunk, ScoredChunk, Step
@@ -187,18 +187,8 @@ class Engine:
         yield from steps
         steps.clear()
         if allowed is not None and not len(allowed):
-            language = answer_language(question)
-            yield render("nothing_allowed", language)
-            yield Answer(
-                question=question,
-                text="",
-                language=language,
-                grounded=False,
-                citations=(),
-                contexts=(),
-                trace=(),
-                seconds=0.0,
-            )
+            yield render("nothing_allowed", answer_language(question))
+            yield finished(question)
             return
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
@@ -277,9 +267,14 @@ class Engine:
     ) -> list[ScoredChunk]:
         embedder = self.embedder
         self.library.expect(factory.identity_of(embedder, settings))
-        expand = factory.Expand(lambda: self._model_for(options), on_step)
         retriever = factory.make_retriever(
-            settings, self.library, embedder, self.tokenizer, allowed=allowed, expand=expand
+            settings,
+            self.library,
+            embedder,
+            self.tokenizer,
+            allowed=allowed,
+            model=lambda: self._model_for(options),
+            on_step=on_step,
         )
         hits = retriever.retrieve(question, k)
         chunks = self.library.chunks([hit.chunk_id for hit in hits])

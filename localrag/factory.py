@@ -49,7 +49,7 @@ from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.registry.spec import catalogue
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
-from localrag.rag.base import Pipeline, Retrieve, Toolkit
+from localrag.rag.base import OnStep, Pipeline, Retrieve, Toolkit
 from localrag.rag.citations import PageOf
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
@@ -59,7 +59,7 @@ from localrag.rerankers.base import KeepOrder, Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.dense import DenseRetriever
 from localrag.retrieval.evidence import EvidenceFusion, Texts
-from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, Tell
+from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever
 from localrag.retrieval.fusion import (
     FuseForQuestion,
     alpha_fusion,
@@ -104,14 +104,6 @@ class Model:
     def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Model:
         """The model for a call that ends once `stopped` is set, and brings its own consent."""
         return self.view(stopped, consent) if self.view else self
-
-
-@dataclass(frozen=True, slots=True)
-class Expand:
-    """The language model to expand questions with, loaded when called; `tell` gets the steps."""
-
-    model: Callable[[], Model]
-    tell: Tell
 
 
 def make_models() -> ModelStore:
@@ -159,27 +151,26 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
 
     name = settings.embedding.model
     folder = models.path(name)
-    threads = settings.embedding.threads or None
-    weights = _weights_sha256(name, models)
+    make: Callable[..., Embedder]
     match kind_of(folder):
         case "use":
             from localrag.models.embeddings.use import UniversalSentenceEncoder
 
-            return UniversalSentenceEncoder(
-                folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
-            )
+            make = UniversalSentenceEncoder
         case "onnx":
             from localrag.models.embeddings.onnx import OnnxEmbedder
 
-            return OnnxEmbedder(
-                folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
-            )
+            make = OnnxEmbedder
         case "sentence-transformers":
             from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
-            return SentenceTransformerEmbedder(
-                folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
-            )
+            make = SentenceTransformerEmbedder
+    return make(
+        folder,
+        threads=settings.embedding.threads or None,
+        cache_dir=cache_folder(),
+        weights_sha256=_weights_sha256(name, models),
+    )
 
 
 def _weights_sha256(name: str, models: ModelStore) -> str | None:
@@ -274,7 +265,10 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
 
 def _in_process(model: LlamaCppModel) -> Model:
     return Model(
-        model, model, model.close, view=lambda stopped, _: _in_process(model.for_call(stopped))
+        model,
+        model,
+        model.close,
+        view=lambda stopped, _: _in_process(model.for_call(stopped) if stopped else model),
     )
 
 
@@ -319,50 +313,38 @@ def make_retriever(
     embedder: Embedder,
     tokenizer: Tokenizer,
     *,
-    allowed: ChunkIds | None = None,
-    expand: Expand,
+    allowed: ChunkIds | None,
+    model: Callable[[], Model],
+    on_step: OnStep,
 ) -> Retriever:
     """Dense, keyword, or both, over the chunks that are `allowed`.
 
-    The language model of `expand` helps as `retrieval.expansion` says.
+    The language model helps as `retrieval.expansion` says, loaded where it does; `on_step` hears
+    the steps of that.
     """
-    if settings.retrieval.expansion == "none":
-        return _plain_retriever(settings, library, embedder, tokenizer, allowed)
-    tell = expand.tell
-    if settings.retrieval.expansion == "multi-query":
-        plain = _plain_retriever(settings, library, embedder, tokenizer, allowed)
-        return MultiQueryRetriever(plain, expand.model().llm, tell)
-    if settings.retrieval.mode == "keyword":
-        raise UsageError(
-            "HyDE writes a passage for the dense half of the search, which retrieval.mode "
-            "keyword leaves out.",
-            hint="Choose --mode hybrid or dense, or --expand multi-query.",
-        )
-    vectors = library.vectors if allowed is None else library.vectors.within(allowed)
-    dense = HydeRetriever(embedder, vectors, expand.model().llm, tell)
-    return _plain_retriever(settings, library, embedder, tokenizer, allowed, dense)
-
-
-def _plain_retriever(
-    settings: Settings,
-    library: Library,
-    embedder: Embedder,
-    tokenizer: Tokenizer,
-    allowed: ChunkIds | None,
-    dense: Retriever | None = None,
-) -> Retriever:
+    expansion, mode = settings.retrieval.expansion, settings.retrieval.mode
     vectors = library.vectors if allowed is None else library.vectors.within(allowed)
     keywords = library.keywords if allowed is None else library.keywords.within(allowed)
-    dense = dense or DenseRetriever(embedder, vectors)
-    keyword = KeywordRetriever(tokenizer, keywords)
-    match settings.retrieval.mode:
-        case "dense":
-            return HybridRetriever({"dense": dense}, _as_found)
-        case "keyword":
-            return HybridRetriever({"keyword": keyword}, _as_found)
-        case "hybrid":
-            fuse = _fusion(settings, library.keywords, _passage_texts(library), tokenizer)
-            return HybridRetriever({"dense": dense, "keyword": keyword}, fuse)
+    legs: dict[str, Retriever] = {
+        "dense": DenseRetriever(embedder, vectors),
+        "keyword": KeywordRetriever(tokenizer, keywords),
+    }
+    if expansion == "hyde":
+        if mode == "keyword":
+            raise UsageError(
+                "HyDE writes a passage for the dense half of the search, which retrieval.mode "
+                "keyword leaves out.",
+                hint="Choose --mode hybrid or dense, or --expand multi-query.",
+            )
+        legs["dense"] = HydeRetriever(embedder, vectors, model().llm, on_step)
+    if mode == "hybrid":
+        fuse = _fusion(settings, library.keywords, _passage_texts(library), tokenizer)
+        retriever = HybridRetriever(legs, fuse)
+    else:
+        retriever = HybridRetriever({mode: legs[mode]}, _as_found)
+    if expansion == "multi-query":
+        return MultiQueryRetriever(retriever, model().llm, on_step)
+    return retriever
 
 
 def _fusion(

@@ -27,16 +27,9 @@ def begin(command: str, *, yes: bool, texts: bool) -> None:
         if texts:
             _show_texts(preview)
 
-    asked = _agree if yes else _ask if _interactive() else None
+    interactive = sys.stdin.isatty() and sys.stderr.isatty()
+    asked = (lambda _: True) if yes else _ask if interactive else None
     consent.begin(command, ask=asked, show=show)
-
-
-def _interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _agree(_: Preview) -> bool:
-    return True
 
 
 def _ask(_: Preview) -> bool:

@@ -15,7 +15,15 @@ from localrag.models.llms.base import LLM, Options
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PageOf, Tokenize
 from localrag.rerankers.base import Reranking
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.text.language import answer_language
+from localrag.types import (
+    Answer,
+    Citation,
+    ScoredChunk,
+    SelfRAGMetrics,
+    Step,
+    SupportedSentence,
+)
 
 PROMPT_OVERHEAD = 256
 """Tokens kept free for the rules, the task and the chat template."""
@@ -90,6 +98,30 @@ class Toolkit:
     def attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
         """What finds citations among these."""
         return Attributor(chunks, self.tokenize, self.page_of, self.embedder)
+
+
+def finished(
+    question: str,
+    contexts: Sequence[ScoredChunk] = (),
+    citations: tuple[Citation, ...] = (),
+    *,
+    grounded: bool = False,
+    support: tuple[SupportedSentence, ...] = (),
+    metrics: SelfRAGMetrics | None = None,
+) -> Answer:
+    """The end of a pipeline's pieces; `recorded` fills in what the pieces themselves say."""
+    return Answer(
+        question=question,
+        text="",
+        language=answer_language(question),
+        grounded=grounded,
+        citations=citations,
+        contexts=tuple(contexts),
+        trace=(),
+        seconds=0.0,
+        support=support,
+        metrics=metrics,
+    )
 
 
 def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:

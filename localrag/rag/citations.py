@@ -161,12 +161,7 @@ class Attributor:
         if len(markers) == 1:
             return markers[0]
         cosines = self._cosines(text)
-
-        def best(marker: int) -> float:
-            own = (c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker)
-            return max(own, default=-1.0)
-
-        return max(markers, key=best)
+        return max(markers, key=lambda marker: max(cosines[marker], default=-1.0))
 
     def cite(self, marker: int, text: str) -> Citation:
         """The sentence of passage `marker` that is closest to `text`."""
@@ -210,22 +205,21 @@ class Attributor:
         if foreign:
             cosines = self._cosines(sentence)
             for marker in foreign:
-                best = max(
-                    (c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker),
-                    default=0.0,
-                )
+                best = max(cosines[marker], default=0.0)
                 if best >= CROSS_LANGUAGE_COSINE:
                     scores[marker] = max(scores[marker], best, FOUND_SUPPORT)
         return scores
 
-    def _cosines(self, sentence: str) -> list[float]:
+    def _cosines(self, sentence: str) -> dict[int, list[float]]:
+        """How close a text is to each sentence of the passages, by marker."""
         if not self._vectors:
             texts = [self._text(evidence) for evidence in self._evidence]
             self._vectors.append(self._embedder.embed_documents(texts))
-        cosines: list[float] = (
-            self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
-        ).tolist()
-        return cosines
+        cosines = self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
+        found: dict[int, list[float]] = {marker: [] for marker in self._markers}
+        for evidence, cosine in zip(self._evidence, cosines.tolist(), strict=True):
+            found.setdefault(evidence.marker, []).append(cosine)
+        return found
 
     def _text(self, evidence: _Evidence) -> str:
         return self._contexts[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
@@ -234,11 +228,8 @@ class Attributor:
         candidates = [e for e in self._evidence if e.marker == marker]
         shares = [self._share(terms, e.terms) for e in candidates]
         if {self._languages[marker - 1], detect(sentence)} == {"zh", "en"}:
-            cosines = self._cosines(sentence)
-            shares = [c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker]
-        return self._citation(
-            candidates[max(range(len(candidates)), key=lambda i: (shares[i], -i))]
-        )
+            shares = self._cosines(sentence)[marker]
+        return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:
         context = self._contexts[evidence.marker - 1]

@@ -16,7 +16,7 @@ from functools import partial
 
 from localrag.documents.chunking import passage_text
 from localrag.prompts import PromptLanguage, render
-from localrag.rag.base import Piece, Toolkit, recorded, timed
+from localrag.rag.base import Piece, Toolkit, finished, recorded, timed
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
@@ -334,15 +334,11 @@ class SelfRAG:
         yield state.step("write", seconds=seconds, passages=0, cut_short=cut_short)
 
     def _answer(self, state: _State, best: Draft | None) -> Answer:
-        return Answer(
-            question=state.question,
-            text="",
-            language=state.language,
+        return finished(
+            state.question,
+            state.relevant if best else state.found[: self._tools.k],
+            best.citations if best else (),
             grounded=best is not None,
-            citations=best.citations if best else (),
-            contexts=tuple(state.relevant if best else state.found[: self._tools.k]),
-            trace=(),
-            seconds=0.0,
             support=best.sentences if best else (),
             metrics=SelfRAGMetrics(
                 retrieval_needed=state.needed,

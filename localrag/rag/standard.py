@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, PromptLanguage, render
-from localrag.rag.base import Piece, Toolkit, recorded, timed
+from localrag.rag.base import Piece, Toolkit, finished, recorded, timed
 from localrag.rag.citations import CitedStream, hide_labels, hide_markers
 from localrag.text.language import answer_language
-from localrag.types import Answer, Citation, Message, ScoredChunk, Step
+from localrag.types import Citation, Message, ScoredChunk, Step
 
 
 class StandardRAG:
@@ -45,16 +45,7 @@ class StandardRAG:
                 cited = citations.citations
         else:
             yield refusal
-        yield Answer(
-            question=question,
-            text="",
-            language=language,
-            grounded=bool(cited),
-            citations=cited,
-            contexts=tuple(chunks),
-            trace=(),
-            seconds=0.0,
-        )
+        yield finished(question, chunks, cited, grounded=bool(cited))
 
     def _messages(
         self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage, task: str

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from localrag.errors import BackendError
 from localrag.models.llms.llama_cpp.chat_rendering import (
@@ -24,6 +24,9 @@ from localrag.models.llms.llama_cpp.chat_rendering import (
     render,
 )
 from localrag.types import Message
+
+if TYPE_CHECKING:
+    from localrag.models.llms.llama_cpp.context import LlamaContext
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -44,31 +47,6 @@ _HINT = "Choose an instruct model in another conversion."
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 
-class Vocabulary(Protocol):
-    """What the assembly needs of a tokenizer."""
-
-    @property
-    def bos(self) -> int | None:
-        """The token that every prompt begins with, if any."""
-        ...
-
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids; control tokens are recognised only with `special`."""
-        ...
-
-    def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of a token."""
-        ...
-
-    def is_control(self, token: int) -> bool:
-        """Whether the token steers the model."""
-        ...
-
-    def is_special(self, token: int) -> bool:
-        """Whether the token is anything but a piece of plain text."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """`thinking` is True where the template has already opened a thought for the model."""
@@ -81,7 +59,7 @@ class ChatTemplate:
     """Renders chats for one model and turns them into tokens."""
 
     def __init__(
-        self, template: str | None, vocabulary: Vocabulary, *, bos_text: str, eos_text: str
+        self, template: str | None, vocabulary: LlamaContext, *, bos_text: str, eos_text: str
     ) -> None:
         self._vocabulary = vocabulary
         self._steering: dict[int, bool] = {}

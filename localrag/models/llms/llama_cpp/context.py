@@ -54,11 +54,6 @@ LONGEST_RUN = 1000
 KVType = Literal["f16", "q8_0"]
 """Numbers of the KV cache: 16 bits, or 8 with a scale for every 32 (half the memory)."""
 
-_KV_TYPES: dict[KVType, Callable[[Any], int]] = {
-    "f16": lambda c: int(c.GGML_TYPE_F16),
-    "q8_0": lambda c: int(c.GGML_TYPE_Q8_0),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class OffloadReport:
@@ -109,7 +104,7 @@ class LlamaContext:
         options.n_threads_batch = prefill_threads
         options.n_seq_max = 1 + FORKS
         options.kv_unified = True
-        options.type_k = options.type_v = _KV_TYPES[kv_type](c)
+        options.type_k = options.type_v = getattr(c, f"GGML_TYPE_{kv_type.upper()}")
         self._stop = StopSign(c)
         options.abort_callback = self._stop.callback
         context = c.llama_init_from_model(model, options)
@@ -346,7 +341,7 @@ class LlamaContext:
             reason=native.log_reason(),
         )
 
-    def begin(self, stopped: threading.Event | None) -> None:
+    def begin(self, stopped: threading.Event) -> None:
         """A new call, which raises `StoppedError` once `stopped` is set, from any thread."""
         self._stop.begin(stopped)
 

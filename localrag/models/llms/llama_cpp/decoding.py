@@ -29,10 +29,10 @@ class StopSign:
         events = self._events = [self.interrupted]
         self.callback = c.ggml_abort_callback(lambda _: any(event.is_set() for event in events))
 
-    def begin(self, stopped: threading.Event | None) -> None:
+    def begin(self, stopped: threading.Event) -> None:
         """A new call, which ends once `stopped` is set."""
         self.interrupted.clear()
-        self._events[1:] = [stopped] if stopped else []
+        self._events[1:] = [stopped]
 
     @property
     def is_up(self) -> bool:

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 import numpy as np
@@ -124,7 +123,7 @@ class LlamaCppModel:
             if len(tokens := context.tokenize(mark, special=True)) == 1
         )
         self._lock = threading.Lock()
-        self._stopped: threading.Event | None = None
+        self._stopped = threading.Event()
 
     @property
     def name(self) -> str:
@@ -141,7 +140,7 @@ class LlamaCppModel:
         with self._lock:
             self._context.close()
 
-    def for_call(self, stopped: threading.Event | None) -> Self:
+    def for_call(self, stopped: threading.Event) -> Self:
         """The same model, whose calls raise `StoppedError` once `stopped` is set, by any thread.
 
         On a CPU this takes milliseconds, also while a prompt is being read or another call is
@@ -164,18 +163,13 @@ class LlamaCppModel:
             self._lock.release()
 
     def _check_stopped(self) -> None:
-        if self._stopped is not None and self._stopped.is_set():
+        if self._stopped.is_set():
             raise StoppedError("The language model was stopped.")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def count_tokens(self, text: str) -> int:
@@ -188,7 +182,7 @@ class LlamaCppModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
-        reply = _Reply(self, messages, options)
+        reply = _Generation(self, messages, options)
         text = "".join(reply.pieces())
         return Completion(
             text=text,
@@ -203,7 +197,7 @@ class LlamaCppModel:
 
         Whether the prompt fits is checked at once, before the first piece is asked for.
         """
-        return _Reply(self, messages, options).pieces()
+        return _Generation(self, messages, options).pieces()
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -310,7 +304,7 @@ class LlamaCppModel:
             )
 
 
-class _Reply:
+class _Generation:
     """One reply being written."""
 
     def __init__(self, model: LlamaCppModel, messages: Sequence[Message], options: Options) -> None:

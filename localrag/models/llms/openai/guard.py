@@ -7,12 +7,13 @@ that has not been through it: checked for private text, redacted, shown, confirm
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from localrag.egress.audit import AuditLog
-from localrag.egress.consent import Consent, Excerpt, Preview, of_process
+from localrag.egress.consent import Consent, Excerpt, Preview
 from localrag.egress.quotations import contains
 from localrag.egress.redaction import Redactor
 from localrag.errors import NetworkBlockedError
@@ -20,6 +21,13 @@ from localrag.types import Message
 
 REMEMBERED = 1000
 """Passages that were handed out last, to say which of them a call sends."""
+
+
+Received = Callable[[int, int | None], None]
+"""Takes how many bytes came back, and the status of HTTP if any."""
+
+Sending = Callable[[int], Received]
+"""Logs that so many bytes are about to go; raises `BackendError` where it cannot."""
 
 
 class Secrecy(Protocol):
@@ -34,19 +42,10 @@ class Secrecy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Messages that may go, and what the audit log says of them."""
-
-    messages: tuple[Message, ...]
-    passages: int
-    redactions: int
-    command: str
-
-
 class Guard:
     """Everything that goes to one hosted model goes through here. Several threads may use it.
 
+    What `redactor` took out has to be put back into what comes back.
     `confirm` asks before the first call of the run. `secrecy` None: there is no library whose
     texts could be told apart; then passages must not be private to begin with.
     """
@@ -60,7 +59,7 @@ class Guard:
         secrecy: Secrecy | None = None,
     ) -> None:
         self._audit = audit
-        self._redactor = redactor
+        self.redactor = redactor
         self._confirm = confirm
         self._secrecy = secrecy
         self._offered: dict[int, Excerpt] = {}
@@ -79,12 +78,13 @@ class Guard:
         self,
         messages: Sequence[Message],
         *,
+        host: str,
         server: str,
         model: str,
         encrypted: bool,
-        consent: Consent | None = None,
-    ) -> Cleared:
-        """The messages as they may go; `consent`, else that of the process, has said yes.
+        consent: Consent,
+    ) -> tuple[tuple[Message, ...], Sending]:
+        """The messages as they may go once `consent` has said yes, and what logs each attempt.
 
         Raises `NetworkBlockedError` where they quote a private document, or were not
         confirmed, and `ConfigError` where a redaction cannot be made.
@@ -103,46 +103,32 @@ class Guard:
                 model=model,
                 server=server,
             )
-        redacted = [self._redactor.redact(message.content) for message in messages]
+        redacted = [self.redactor.redact(message.content) for message in messages]
         clean = tuple(
             replace(message, content=content)
             for message, (content, _) in zip(messages, redacted, strict=True)
         )
-        redactions = sum(count for _, count in redacted)
         preview = Preview(
             server=server,
             model=model,
             encrypted=encrypted,
             passages=tuple(sent),
             messages=clean,
-            redactions=redactions,
+            redactions=sum(count for _, count in redacted),
             withheld=secrecy.passages() if secrecy is not None else None,
         )
-        consent = consent or of_process()
         consent.ensure(preview, confirm=self._confirm)
-        return Cleared(clean, len(sent), redactions, consent.command)
-
-    def sending(
-        self, cleared: Cleared, *, host: str, model: str, bytes_out: int
-    ) -> Callable[[int, int | None], None]:
-        """Log what is about to go; returns what must be called with bytes received and status.
-
-        Raises `BackendError` where the log cannot be written.
-        """
-        call = self._audit.sending(
+        sending = partial(
+            self._audit.sending,
             host=host,
             model=model,
-            command=cleared.command,
-            bytes_out=bytes_out,
-            passages=cleared.passages,
-            redactions=cleared.redactions,
+            command=consent.command,
+            passages=len(sent),
+            redactions=preview.redactions,
         )
-        return lambda bytes_in, status: self._audit.received(call, bytes_in=bytes_in, status=status)
 
-    def restore(self, text: str, *, in_json: bool) -> str:
-        """A reply with what was redacted put back."""
-        return self._redactor.restore(text, in_json=in_json)
+        def attempt(bytes_out: int) -> Received:
+            call = sending(bytes_out=bytes_out)
+            return lambda size, status: self._audit.received(call, bytes_in=size, status=status)
 
-    def restored(self, pieces: Iterator[str]) -> Iterator[str]:
-        """The same for a reply in pieces."""
-        return self._redactor.restored(pieces)
+        return clean, attempt

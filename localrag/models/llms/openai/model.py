@@ -12,16 +12,15 @@ import json
 import math
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-import msgspec
-
 from localrag.egress import network
+from localrag.egress.consent import Consent, of_process
 from localrag.egress.http_replies import read, retry_after, too_long
 from localrag.errors import (
     BackendError,
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-    from localrag.egress.consent import Consent
-    from localrag.models.llms.openai.guard import Cleared, Guard
+    from localrag.models.llms.openai.guard import Guard, Sending
 
 _CONNECT_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
@@ -53,43 +51,6 @@ _STREAM_BYTES = 64 * 1024 * 1024
 """Of an answer in pieces, each of which travels with some hundred bytes around it."""
 _TOKENS_PER_MESSAGE = 8
 _RECEIVED = "localrag.received"
-
-
-class _Text(msgspec.Struct):
-    content: object = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Text | None = None
-    delta: _Text | None = None
-    finish_reason: str | None = None
-
-
-class _CachedTokens(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _CachedTokens | None = None
-
-
-class _Reply(msgspec.Struct):
-    """What is read of a chat completion, or of a piece of one."""
-
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: object = None
-
-
-@dataclass(slots=True, weakref_slot=True)
-class _Connection:
-    """What all calls share."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    client: httpx.Client | None = None
-    older_schema_form: bool = False
 
 
 class _Retry(Exception):  # noqa: N818 - carries the error to raise when patience ends
@@ -123,6 +84,8 @@ class OpenAICompatibleModel:
         allow_network: bool = False,
         guard: Guard | None = None,
     ) -> None:
+        import httpx
+
         self._host, self._server, self._url = _address(base_url)
         self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
         if not self._local and not allow_network:
@@ -149,9 +112,16 @@ class OpenAICompatibleModel:
         self._timeout = timeout_seconds
         self._retries = max_retries
         self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
-        self._connection = _Connection()
-        self._stopped: threading.Event | None = None
+        self._older_schema_form = threading.Event()
+        make = network.local_client if self._local else network.client
+        self._client = make(timeout=timeout_seconds)
+        self._client.timeout = httpx.Timeout(
+            timeout_seconds, connect=min(_CONNECT_SECONDS, timeout_seconds)
+        )
+        weakref.finalize(self, self._client.close)
+        self._stopped = threading.Event()
         self._consent: Consent | None = None
+        self._origin: Self | None = None
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
@@ -168,10 +138,7 @@ class OpenAICompatibleModel:
 
     def close(self) -> None:
         """Close the connections."""
-        with self._connection.lock:
-            if self._connection.client is not None:
-                self._connection.client.close()
-                self._connection.client = None
+        self._client.close()
 
     def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Self:
         """The same model; `consent` is asked for its calls, in place of that of the process.
@@ -180,7 +147,8 @@ class OpenAICompatibleModel:
         stream at its next piece.
         """
         view = copy(self)
-        view._stopped, view._consent = stopped, consent
+        view._stopped, view._consent = stopped or self._stopped, consent
+        view._origin = self  # whose end closes the client
         return view
 
     def count_tokens(self, text: str) -> int:
@@ -202,23 +170,23 @@ class OpenAICompatibleModel:
         with self._reading(self._send(messages, options, stream=False)) as response:
             body = read(response, _REPLY_BYTES)
         reply = self._decode(body)
-        choice = reply.choices[0] if reply.choices else None
-        text = choice.message.content if choice and choice.message else None
-        if choice is None or not isinstance(text, str):
+        text = _at(reply, "choices", 0, "message", "content")
+        if not isinstance(text, str):
             raise self._errors.nonsense(body)
         thoughts = WithoutThoughts()
         # Where the chat template has opened the thought, only its end is in the reply.
         text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
         if self._guard is not None:
-            text = self._guard.restore(text, in_json=options.schema is not None)
-        usage = reply.usage or _Usage()
-        details = usage.prompt_tokens_details or _CachedTokens()
+            text = self._guard.redactor.restore(text, in_json=options.schema is not None)
+        usage = _at(reply, "usage")
+        cached = _at(usage, "prompt_tokens_details", "cached_tokens")
+        finish = _at(reply, "choices", 0, "finish_reason")
         return Completion(
             text=text,
-            prompt_tokens=_count(usage.prompt_tokens, self.count_prompt_tokens(messages)),
-            completion_tokens=_count(usage.completion_tokens, self.count_tokens(text)),
-            finish_reason="length" if choice.finish_reason == "length" else "stop",
-            cached_prompt_tokens=_count(details.cached_tokens, 0),
+            prompt_tokens=_count(_at(usage, "prompt_tokens"), self.count_prompt_tokens(messages)),
+            completion_tokens=_count(_at(usage, "completion_tokens"), self.count_tokens(text)),
+            finish_reason="length" if finish == "length" else "stop",
+            cached_prompt_tokens=_count(cached, 0),
         )
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
@@ -228,7 +196,7 @@ class OpenAICompatibleModel:
             yield from pieces
             return
         with closing(pieces):
-            yield from self._guard.restored(pieces)
+            yield from self._guard.redactor.restored(pieces)
 
     def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
         import httpx_sse
@@ -248,14 +216,13 @@ class OpenAICompatibleModel:
                         break
                     if not event.data.strip():
                         continue
-                    reply = self._decode(event.data.encode())
-                    if not reply.choices:  # a piece that only reports usage
-                        continue
-                    choice = reply.choices[0]
-                    piece = choice.delta.content if choice.delta else None
+                    choice = _at(self._decode(event.data.encode()), "choices", 0)
+                    if not isinstance(choice, Mapping | None):
+                        raise self._errors.nonsense(event.data.encode())
+                    piece = _at(choice, "delta", "content")  # none where only usage is reported
                     if isinstance(piece, str) and (shown := thoughts.feed(piece)):
                         yield shown
-                    finished = finished or choice.finish_reason is not None
+                    finished = finished or _at(choice, "finish_reason") is not None
             except TooLongError as error:
                 raise too_long(response, _STREAM_BYTES) from error
             except httpx_sse.SSEError as error:
@@ -271,43 +238,16 @@ class OpenAICompatibleModel:
     def _send(
         self, messages: Sequence[Message], options: Options, *, stream: bool
     ) -> httpx.Response:
-        cleared: Cleared | None = None
+        sending: Sending | None = None
         if self._guard is not None:
-            cleared = self._guard.cleared(
+            messages, sending = self._guard.cleared(
                 messages,
+                host=self._host,
                 server=self._server,
                 model=self._model,
                 encrypted=self._url.startswith("https:"),
-                consent=self._consent,
+                consent=self._consent or of_process(),
             )
-            messages = cleared.messages
-        payload = self._payload(messages, options, stream=stream)
-        if options.schema is None:
-            return self._send_patiently(payload, cleared)
-        strict = {"name": "reply", "strict": True, "schema": options.schema}
-        older = False
-        if not self._connection.older_schema_form:
-            try:
-                return self._send_patiently(
-                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
-                    cleared,
-                )
-            except BackendError as error:
-                if error.values.get("status") not in (400, 422, 500):
-                    raise
-                older = "response_format" in str(error.values.get("reason"))
-        # llama-cpp-python and older llama.cpp servers know only this form.
-        response = self._send_patiently(
-            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
-            cleared,
-        )
-        # Where the server has named the form as its reason, it need not refuse every request.
-        self._connection.older_schema_form |= older
-        return response
-
-    def _payload(
-        self, messages: Sequence[Message], options: Options, *, stream: bool
-    ) -> dict[str, object]:
         payload: dict[str, object] = {
             "model": self._model,
             "messages": [asdict(message) for message in messages],
@@ -320,10 +260,32 @@ class OpenAICompatibleModel:
             payload["stop"] = list(options.stop)
         if options.temperature > 0:  # some services refuse a seed, and greedy needs none
             payload["seed"] = options.seed
-        return payload
+        if options.schema is None:
+            return self._send_patiently(payload, sending)
+        strict = {"name": "reply", "strict": True, "schema": options.schema}
+        if not self._older_schema_form.is_set():
+            try:
+                return self._send_patiently(
+                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
+                    sending,
+                )
+            except BackendError as error:
+                if error.values.get("status") not in (400, 422, 500):
+                    raise
+                older = "response_format" in str(error.values.get("reason"))
+        else:
+            older = True
+        # llama-cpp-python and older llama.cpp servers know only this form.
+        response = self._send_patiently(
+            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
+            sending,
+        )
+        if older:  # where the server has named its reason, it need not refuse every request
+            self._older_schema_form.set()
+        return response
 
     def _send_patiently(
-        self, payload: Mapping[str, object], cleared: Cleared | None
+        self, payload: Mapping[str, object], sending: Sending | None
     ) -> httpx.Response:
         import tenacity
 
@@ -337,36 +299,28 @@ class OpenAICompatibleModel:
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(1 + self._retries),
             wait=wait,
-            sleep=tenacity.sleep_using_event(self._stopped)
-            if self._stopped
-            else tenacity.nap.sleep,
+            sleep=tenacity.sleep_using_event(self._stopped),
             retry=tenacity.retry_if_exception_type(_Retry),
             reraise=True,
         )
         try:
-            return retrying(self._send_once, payload, cleared)
+            return retrying(self._send_once, payload, sending)
         except _Retry as last:
             raise last.error from last.__cause__
 
-    def _send_once(self, payload: Mapping[str, object], cleared: Cleared | None) -> httpx.Response:
+    def _send_once(self, payload: Mapping[str, object], sending: Sending | None) -> httpx.Response:
         """One request; the response has a good status and an unread body."""
         import httpx
 
         self._check_stopped()
-        client = self._open_client()
-        request = client.build_request("POST", self._url, json=payload)
+        request = self._client.build_request("POST", self._url, json=payload)
         if self._key:  # in no local variable, which a traceback may show
             request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
-        received: Callable[[int, int | None], None] = _unlogged
-        if self._guard is not None and cleared is not None:
-            size = len(request.content)
-            received = self._guard.sending(
-                cleared, host=self._host, model=self._model, bytes_out=size
-            )
+        received = sending(len(request.content)) if sending else _unlogged
         response: httpx.Response | None = None
         try:
             with network.allow([self._url]):
-                response = client.send(request, stream=True)
+                response = self._client.send(request, stream=True)
             response.extensions[_RECEIVED] = received
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
             _raise_blocked(error)
@@ -395,22 +349,8 @@ class OpenAICompatibleModel:
             return _Retry(refusal, retry_after(response))
         return refusal
 
-    def _open_client(self) -> httpx.Client:
-        import httpx
-
-        connection = self._connection
-        with connection.lock:
-            if connection.client is None:
-                make = network.local_client if self._local else network.client
-                connection.client = make(timeout=self._timeout)
-                weakref.finalize(connection, connection.client.close)
-                connection.client.timeout = httpx.Timeout(
-                    self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)
-                )
-            return connection.client
-
     def _check_stopped(self) -> None:
-        if self._stopped is not None and self._stopped.is_set():
+        if self._stopped.is_set():
             raise StoppedError("The language model was stopped.")
 
     # -- the reply ----------------------------------------------------------------
@@ -428,12 +368,14 @@ class OpenAICompatibleModel:
             except httpx.HTTPError as error:
                 raise self._errors.cut(error) from error
 
-    def _decode(self, body: bytes) -> _Reply:
+    def _decode(self, body: bytes) -> object:
         try:
-            reply = msgspec.convert(json.loads(body), _Reply)
+            reply = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise self._errors.nonsense(body) from error
-        if reply.error:
+        if not isinstance(reply, Mapping):
+            raise self._errors.nonsense(body)
+        if reply.get("error"):
             raise self._errors.reported(body)
         return reply
 
@@ -478,5 +420,15 @@ def _raise_blocked(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
-def _count(value: int | None, estimate: int) -> int:
-    return value if value is not None and value >= 0 else estimate
+def _at(found: Any, *path: str | int) -> Any:
+    """What stands at a path in JSON, or None."""
+    for key in path:
+        try:
+            found = found[key]
+        except (LookupError, TypeError):
+            return None
+    return found
+
+
+def _count(value: object, estimate: int) -> int:
+    return value if isinstance(value, int) and value >= 0 else estimate
