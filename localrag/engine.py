@@ -310,7 +310,7 @@ class Engine:
             models = factory.make_models()
             return factory.make_reranking(settings, models, lambda: self._model_for(options))
 
-        if isinstance(settings.reranker, LLMReranking):  # nothing is loaded for it
+        if isinstance(settings.reranker, LLMReranking):  # it holds no weights but the model
             return make()
         with self._loading:
             known = self._loaded.rerankings

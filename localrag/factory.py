@@ -462,10 +462,10 @@ def _cross_encoder(folder: Path) -> Reranker:
     return SentenceTransformersCrossEncoder(folder)
 
 
-def _similarity(embedder: Embedder, question: str, passage: ScoredChunk) -> float:
+def _similarity(embedder: Embedder, question: str, found: ScoredChunk) -> float:
     """Cosine of question and passage."""
     asked = embedder.embed_queries([question])[0]
-    return float(asked @ embedder.embed_documents([passage_text(passage.chunk)])[0])
+    return float(asked @ embedder.embed_documents([passage_text(found.chunk)])[0])
 
 
 def make_pipeline(

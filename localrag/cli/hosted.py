@@ -27,9 +27,12 @@ def begin(command: str, *, yes: bool, texts: bool) -> None:
         if texts:
             _show_texts(preview)
 
-    interactive = sys.stdin.isatty() and sys.stderr.isatty()
-    asked = (lambda _: True) if yes else _ask if interactive else None
+    asked = (lambda _: True) if yes else _ask if _interactive() else None
     consent.begin(command, ask=asked, show=show)
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _ask(_: Preview) -> bool:

@@ -125,8 +125,9 @@ def finished(
 
 
 def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces, with text, trace and seconds of their answer filled in from what came first.
+    """The pieces, with text and trace of their answer filled in from what came first.
 
+    Its seconds, too, where it has none yet: loading a model is no part of an answer's time.
     Raises `UsageError` for an empty question.
     """
     if not question.strip():
@@ -141,7 +142,7 @@ def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:
                     piece,
                     text="".join(texts).strip(),
                     trace=tuple(trace),
-                    seconds=time.perf_counter() - started,
+                    seconds=piece.seconds or time.perf_counter() - started,
                 )
                 continue
             if isinstance(piece, str):

@@ -97,30 +97,30 @@ class Attributor:
 
     def __init__(
         self,
-        contexts: Sequence[ScoredChunk],
+        chunks: Sequence[ScoredChunk],
         tokenize: Tokenize,
         page_of: PageOf,
         embedder: Embedder,
     ) -> None:
-        self._contexts = contexts
+        self._chunks = chunks
         self._tokenize = tokenize
         self._page_of = page_of
         self._embedder = embedder
         self._evidence = [
-            _Evidence(marker, start, end, self._terms(context.chunk.text[start:end]))
-            for marker, context in enumerate(contexts, start=1)
-            for start, end in self._sentences(context.chunk)
+            _Evidence(marker, start, end, self._terms(found.chunk.text[start:end]))
+            for marker, found in enumerate(chunks, start=1)
+            for start, end in self._sentences(found.chunk)
         ]
         self._document_frequency = Counter(
             term for evidence in self._evidence for term in evidence.terms
         )
         self._passage_terms = [
             frozenset().union(*(e.terms for e in self._evidence if e.marker == marker))
-            for marker in range(1, len(contexts) + 1)
+            for marker in range(1, len(chunks) + 1)
         ]
-        self._languages = [detect(context.chunk.text) for context in contexts]
+        self._languages = [detect(found.chunk.text) for found in chunks]
         self._vectors: list[Vectors] = []  # of the evidence, once wanted; shared by `only`
-        self._markers = frozenset(range(1, len(contexts) + 1))
+        self._markers = frozenset(range(1, len(chunks) + 1))
 
     def attribute(self, sentence: str, claimed: Iterable[int]) -> list[Citation]:
         """Citations of one answer sentence; `claimed` are the markers that the model wrote."""
@@ -222,7 +222,7 @@ class Attributor:
         return found
 
     def _text(self, evidence: _Evidence) -> str:
-        return self._contexts[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
+        return self._chunks[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
 
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
         candidates = [e for e in self._evidence if e.marker == marker]
@@ -232,12 +232,12 @@ class Attributor:
         return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:
-        context = self._contexts[evidence.marker - 1]
+        found = self._chunks[evidence.marker - 1]
         return Citation(
             marker=evidence.marker,
-            chunk_id=context.chunk.id,
-            source=context.source,
-            page=self._page_of(context.chunk, evidence.start),
+            chunk_id=found.chunk.id,
+            source=found.source,
+            page=self._page_of(found.chunk, evidence.start),
             quote=self._text(evidence).strip(),
         )
 

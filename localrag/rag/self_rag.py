@@ -200,7 +200,7 @@ class SelfRAG:
         attributor = self._tools.attributor(state.relevant)
         readings = self._readings(state)
         for number, reading in enumerate(readings):
-            others = len(reading.passages) - 1
+            others = len(reading.chunks) - 1
             if number and not state.budget.allows("answer", after=("relevance", others)):
                 yield state.step("budget", skipped="answers", count=len(readings) - number)
                 return
@@ -224,7 +224,7 @@ class SelfRAG:
     ) -> Generator[Step, None, Draft]:
         written = yield from self._write(state, reading)
         # Another passage may say the same: what was read is what is cited.
-        numbers = [1 + state.relevant.index(chunk) for chunk in reading.passages]
+        numbers = [1 + state.relevant.index(chunk) for chunk in reading.chunks]
         refusal = render("refusal", state.language)
         cited = CitedStream(attributor.only(numbers), state.question, refusal)
         text = "".join([*cited.feed(written), *cited.finish()]).strip()
@@ -271,7 +271,7 @@ class SelfRAG:
             whole = split_sentences(text)[:-1]
             text = text[: whole[-1].end] if whole else ""
         seconds = time.perf_counter() - started
-        count = len(reading.passages)
+        count = len(reading.chunks)
         yield state.step("write", seconds=seconds, passages=count, cut_short=cut_short)
         return text
 

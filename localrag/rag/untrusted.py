@@ -38,7 +38,7 @@ class UntrustedPassages:
         self._tools = tools
         self._grader = grader
         self._found: dict[tuple[str, int], list[ScoredChunk]] = {}
-        self._passages: dict[int, ScoredChunk] = {}
+        self._originals: dict[int, ScoredChunk] = {}
         self._stays: dict[int, tuple[Span, ...]] = {}
         self._steering: dict[LeftOut, list[Span]] = {}
         self._without: dict[int, Chunk] = {}
@@ -53,19 +53,19 @@ class UntrustedPassages:
         """What is found, as it stands; after `leave_out` without what was left out."""
         if (question, k) not in self._found:
             self._found[question, k] = self._tools.retrieve(question, k)
-            for passage in self._found[question, k]:
-                self._look(question, passage)
+            for found in self._found[question, k]:
+                self._look(question, found)
         read = (
-            replace(passage, chunk=self._without.get(passage.chunk.id, passage.chunk))
-            for passage in self._found[question, k]
+            replace(found, chunk=self._without.get(found.chunk.id, found.chunk))
+            for found in self._found[question, k]
         )
-        return [passage for passage in read if passage.chunk.text]
+        return [found for found in read if found.chunk.text]
 
     def page_of(self, chunk: Chunk, offset: int) -> int:
         """The page of a code point of a passage as it was read."""
         if chunk.id not in self._without:
             return self._tools.page_of(chunk, offset)
-        original = self._passages[chunk.id].chunk
+        original = self._originals[chunk.id].chunk
         for start, end in self._stays[chunk.id]:
             if offset < end - start:
                 return self._tools.page_of(original, start + offset)
@@ -75,9 +75,9 @@ class UntrustedPassages:
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
         said = self._terms(without_markers(answer.text)) - self._terms(answer.question)
-        for passage in answer.contexts:
-            said -= self._terms(self._read(passage.chunk.id)[0].heading)
-            said -= self._terms(self._read(passage.chunk.id)[0].text)
+        for found in answer.contexts:
+            read, _ = self._read(found.chunk.id)
+            said -= self._terms(read.heading) | self._terms(read.text)
         return tuple(each for each in self._steering if said & self._terms(each.text))
 
     def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
@@ -87,7 +87,7 @@ class UntrustedPassages:
         """
         suspects = followed or tuple(self._steering)
         text = "\n".join(dict.fromkeys(each.text for each in suspects))
-        chunk = replace(self._passages[suspects[0].chunk_id].chunk, text=text, heading="")
+        chunk = replace(self._originals[suspects[0].chunk_id].chunk, text=text, heading="")
         reading = Reading(answer_language(question), (ScoredChunk(chunk, 0.0, ""),))
         if self._grader.relevance(question, reading).value >= ANSWERS:
             return False
@@ -120,22 +120,22 @@ class UntrustedPassages:
         return replace(
             answer,
             contexts=tuple(
-                replace(context, chunk=self._passages[context.chunk.id].chunk)
-                for context in answer.contexts
+                replace(found, chunk=self._originals[found.chunk.id].chunk)
+                for found in answer.contexts
             ),
             left_out=self.left_out,
             grounded=answer.grounded and not doubtful,
         )
 
-    def _look(self, question: str, passage: ScoredChunk) -> None:
+    def _look(self, question: str, found: ScoredChunk) -> None:
         """Note what steers in a passage and shares too few terms with the question."""
-        chunk, asked = passage.chunk, self._terms(question)
-        if self._passages.setdefault(chunk.id, passage) is not passage:
+        chunk, asked = found.chunk, self._terms(question)
+        if self._originals.setdefault(chunk.id, found) is not found:
             return
 
         def note(page: int, text: str, *spans: Span) -> None:
             if len(asked & self._terms(text)) < SHARED * max(1, len(asked)):
-                each = LeftOut(chunk.id, passage.source, page, text)
+                each = LeftOut(chunk.id, found.source, page, text)
                 self._steering.setdefault(each, []).extend(spans)
 
         if may_steer(chunk.heading):
@@ -145,7 +145,7 @@ class UntrustedPassages:
 
     def _read(self, number: int) -> tuple[Chunk, tuple[Span, ...]]:
         """A passage without what steers, and what of it that is."""
-        chunk = self._passages[number].chunk
+        chunk = self._originals[number].chunk
         own = [(each, spans) for each, spans in self._steering.items() if each.chunk_id == number]
         stays = left(chunk.text, sorted(span for _, spans in own for span in spans))
         text = "".join(chunk.text[start:end] for start, end in stays)
@@ -153,7 +153,7 @@ class UntrustedPassages:
         return replace(chunk, text=text, heading=chunk.heading if headed else ""), stays
 
     def _adjoin(self, each: LeftOut, quote: str) -> bool:
-        text = "".join(self._passages[each.chunk_id].chunk.text.split())
+        text = "".join(self._originals[each.chunk_id].chunk.text.split())
         one, other = "".join(each.text.split()), "".join(quote.split())
         return one + other in text or other + one in text
 
@@ -209,7 +209,7 @@ class CheckedPipeline:
         count = len(passages.left_out)
         yield Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
         yield from again[:-1]
-        yield passages.finished(second)
+        yield replace(passages.finished(second), seconds=0.0)  # both times count
 
 
 def _answer(pieces: Sequence[Piece]) -> Answer:
