@@ -24,8 +24,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import BackendError, ContextOverflowError, StoppedError, UsageError
-from localrag.models.llms.base import Completion, Options
+from localrag.errors import BackendError, ContextOverflowError, UsageError
+from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
 from localrag.models.llms.llama_cpp.context import (
@@ -154,17 +154,13 @@ class LlamaCppModel:
     def _turn(self) -> Iterator[LlamaContext]:
         """The context, for one call at a time."""
         while not self._lock.acquire(timeout=0.1):
-            self._check_stopped()
+            check_stopped(self._stopped)
         try:
-            self._check_stopped()
+            check_stopped(self._stopped)
             self._context.begin(self._stopped)
             yield self._context
         finally:
             self._lock.release()
-
-    def _check_stopped(self) -> None:
-        if self._stopped.is_set():
-            raise StoppedError("The language model was stopped.")
 
     def __enter__(self) -> Self:
         return self

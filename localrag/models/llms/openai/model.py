@@ -27,9 +27,8 @@ from localrag.errors import (
     ConfigError,
     LocalragError,
     NetworkBlockedError,
-    StoppedError,
 )
-from localrag.models.llms.base import Completion, Options
+from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.openai.errors import ServerErrors
 from localrag.models.llms.openai.keys import Secret
 from localrag.models.llms.reply_text import WithoutThoughts
@@ -210,7 +209,7 @@ class OpenAICompatibleModel:
             bound(response, _STREAM_BYTES)
             try:
                 for event in httpx_sse.EventSource(response).iter_sse():
-                    self._check_stopped()
+                    check_stopped(self._stopped)
                     if event.data.strip() == "[DONE]":
                         finished = True
                         break
@@ -312,7 +311,7 @@ class OpenAICompatibleModel:
         """One request; the response has a good status and an unread body."""
         import httpx
 
-        self._check_stopped()
+        check_stopped(self._stopped)
         request = self._client.build_request("POST", self._url, json=payload)
         if self._key:  # in no local variable, which a traceback may show
             request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
@@ -348,10 +347,6 @@ class OpenAICompatibleModel:
         if passing or response.status_code in (408, 429):
             return _Retry(refusal, retry_after(response))
         return refusal
-
-    def _check_stopped(self) -> None:
-        if self._stopped.is_set():
-            raise StoppedError("The language model was stopped.")
 
     # -- the reply ----------------------------------------------------------------
 
