@@ -23,6 +23,7 @@ from localrag.errors import (
     ConfigError,
     ContextOverflowError,
     NetworkBlockedError,
+    StoppedError,
 )
 from localrag.models.llms.base import Options
 from localrag.models.llms.openai.guard import Guard
@@ -450,6 +451,41 @@ def test_a_server_that_falls_silent(server: Server, streamed: bool) -> None:
     with pytest.raises(BackendError, match=r"nothing for 0\.2 seconds"):
         list(model.stream(CHAT, Options())) if streamed else model.complete(CHAT, Options())
     asleep.set()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["prefill", "decode"])
+def test_a_stop_from_another_thread_hangs_up_within_half_a_second(
+    server: Server, begun: bool
+) -> None:
+    reading, hung_up = threading.Event(), threading.Event()
+
+    def read_long(handler: BaseHTTPRequestHandler) -> None:
+        if begun:
+            events(delta("One"))(handler)
+            handler.wfile.flush()
+        reading.set()
+        handler.connection.settimeout(10)
+        if handler.connection.recv(1) == b"":
+            hung_up.set()
+
+    stopped, at = threading.Event(), []
+
+    def stop() -> None:
+        reading.wait(10)
+        time.sleep(0.2)
+        at.append(time.perf_counter())
+        stopped.set()
+
+    server.script = [read_long]
+    model = server.model(timeout_seconds=30.0).for_call(stopped, None)
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    with pytest.raises(StoppedError):
+        list(model.stream(CHAT, Options()))
+    assert time.perf_counter() - at[0] < 0.5
+    assert hung_up.wait(0.5)
+    stopping.join()
     assert len(server.requests) == 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import threading
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-    from localrag.models.llms.openai.guard import Guard, Sending
+    from localrag.models.llms.openai.guard import Guard, Received, Sending
 
 _CONNECT_SECONDS = 10.0
+_GLANCE_SECONDS = 0.1
+"""How often a call looks whether it was stopped."""
 _LONGEST_WAIT = 60.0
 """Seconds that are waited at most before a retry, whatever the server asks for."""
 
@@ -83,7 +86,6 @@ class OpenAICompatibleModel:
         allow_network: bool = False,
         guard: Guard | None = None,
     ) -> None:
-        import httpx
 
         self._host, self._server, self._url = _address(base_url)
         self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
@@ -112,15 +114,10 @@ class OpenAICompatibleModel:
         self._retries = max_retries
         self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
         self._older_schema_form = threading.Event()
-        make = network.local_client if self._local else network.client
-        self._client = make(timeout=timeout_seconds)
-        self._client.timeout = httpx.Timeout(
-            timeout_seconds, connect=min(_CONNECT_SECONDS, timeout_seconds)
-        )
-        weakref.finalize(self, self._client.close)
+        self._client = self._make_client()
         self._stopped = threading.Event()
         self._consent: Consent | None = None
-        self._origin: Self | None = None
+        self._sockets: list[socket.socket] | None = None
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
@@ -142,13 +139,21 @@ class OpenAICompatibleModel:
     def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Self:
         """The same model; `consent` is asked for its calls, in place of that of the process.
 
-        Once `stopped` is set, a call raises `StoppedError` before it sends anything, and a
-        stream at its next piece.
+        Once `stopped` is set, by any thread, its connection is cut, and the call raises
+        `StoppedError`: a server stops reading a prompt whose caller is gone.
         """
         view = copy(self)
+        view._client, view._sockets = view._make_client(), []
         view._stopped, view._consent = stopped or self._stopped, consent
-        view._origin = self  # whose end closes the client
         return view
+
+    def _make_client(self) -> httpx.Client:
+        import httpx
+
+        client = (network.local_client if self._local else network.client)(timeout=self._timeout)
+        client.timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout))
+        weakref.finalize(self, client.close)
+        return client
 
     def count_tokens(self, text: str) -> int:
         """An estimate that is rather too high: 1 a character of Chinese, else bytes / 3.
@@ -316,6 +321,8 @@ class OpenAICompatibleModel:
         if self._key:  # in no local variable, which a traceback may show
             request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
         received = sending(len(request.content)) if sending else _unlogged
+        if self._sockets is not None:
+            received = self._cut_when_stopped(request, self._sockets, received)
         response: httpx.Response | None = None
         try:
             with network.allow([self._url]):
@@ -323,6 +330,7 @@ class OpenAICompatibleModel:
             response.extensions[_RECEIVED] = received
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
             _raise_blocked(error)
+            check_stopped(self._stopped)
             raise _Retry(self._errors.unreachable(error)) from error
         except httpx.TimeoutException as error:
             raise self._errors.silent() from error
@@ -334,6 +342,30 @@ class OpenAICompatibleModel:
         if response.status_code == 200:
             return response
         raise self._refusal(response)
+
+    def _cut_when_stopped(
+        self, request: httpx.Request, sockets: list[socket.socket], received: Received
+    ) -> Received:
+        """Watch over a request until what is returned is called."""
+        ended = threading.Event()
+
+        def connected(event: str, info: Mapping[str, Any]) -> None:
+            if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                sockets.append(info["return_value"].get_extra_info("socket"))
+
+        def watch() -> None:
+            while not ended.wait(_GLANCE_SECONDS):
+                for each in sockets if self._stopped.is_set() else ():
+                    with suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+
+        def end(size: int, status: int | None) -> None:
+            ended.set()
+            received(size, status)
+
+        request.extensions["trace"] = connected
+        threading.Thread(target=watch, daemon=True).start()
+        return end
 
     def _refusal(self, response: httpx.Response) -> LocalragError | _Retry:
         import httpx
@@ -361,6 +393,7 @@ class OpenAICompatibleModel:
             except httpx.TimeoutException as error:
                 raise self._errors.silent() from error
             except httpx.HTTPError as error:
+                check_stopped(self._stopped)
                 raise self._errors.cut(error) from error
 
     def _decode(self, body: bytes) -> object:
