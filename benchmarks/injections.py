@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -320,7 +321,10 @@ def held(corpora: Sequence[Path]) -> None:
     terms = factory.make_tokenizer(Settings())
 
     def suspicious(item: dict[str, Any], number: int, question: str) -> int:
-        passages = UntrustedPassages(lambda *_: given(item, number), lambda *_: 1, terms, None)
+        tools: Any = SimpleNamespace(
+            retrieve=lambda *_: given(item, number), page_of=lambda *_: 1, tokenize=terms
+        )
+        passages = UntrustedPassages(tools, grader=None)
         passages.retrieve(question, 9)
         return passages.suspicious
 

@@ -23,12 +23,7 @@ from urllib.parse import urlsplit
 from localrag.egress import network
 from localrag.egress.consent import Consent, of_process
 from localrag.egress.http_replies import read, retry_after, too_long
-from localrag.errors import (
-    BackendError,
-    ConfigError,
-    LocalragError,
-    NetworkBlockedError,
-)
+from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
 from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.openai.errors import ServerErrors
 from localrag.models.llms.openai.keys import Secret
@@ -86,7 +81,6 @@ class OpenAICompatibleModel:
         allow_network: bool = False,
         guard: Guard | None = None,
     ) -> None:
-
         self._host, self._server, self._url = _address(base_url)
         self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
         if not self._local and not allow_network:
