@@ -18,6 +18,7 @@ from localrag.evaluation.metric import Response
 from localrag.hosted import private_sources, sendable
 from localrag.models.llms.openai.server_info import served_model
 from localrag.prompts import all_prompts
+from localrag.rag.base import answer_of
 from localrag.types import ScoredChunk, Step
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class EvaluatedEngine(Engine):
         if sample.answer is not None:
             return Response(sample.answer, self.contexts(sample.question))
         before = self.saved
-        answer = self.ask(sample.question, on_step=self._hear)
+        answer = answer_of(self.stream(sample.question), self._hear)
         contexts = tuple(map(_context, answer.contexts))
         return Response(answer.text, contexts, answer.seconds + self.saved - before)
 
