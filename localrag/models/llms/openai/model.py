@@ -20,7 +20,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from localrag.egress import network
+from localrag.egress import clients, network
+from localrag.egress.addresses import is_loopback
 from localrag.egress.consent import Consent, of_process
 from localrag.egress.http_replies import read, retry_after, too_long
 from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
@@ -82,7 +83,7 @@ class OpenAICompatibleModel:
         guard: Guard | None = None,
     ) -> None:
         self._host, self._server, self._url = _address(base_url)
-        self._local = network.is_loopback(self._host)  # nothing that would have to be resolved
+        self._local = is_loopback(self._host)  # nothing that would have to be resolved
         if not self._local and not allow_network:
             raise NetworkBlockedError(
                 "The language model at {server} is not on this machine, and nothing may be "
@@ -144,7 +145,7 @@ class OpenAICompatibleModel:
     def _make_client(self) -> httpx.Client:
         import httpx
 
-        client = (network.local_client if self._local else network.client)(timeout=self._timeout)
+        client = (clients.local_client if self._local else clients.client)(timeout=self._timeout)
         client.timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout))
         weakref.finalize(self, client.close)
         return client
