@@ -31,7 +31,7 @@ from localrag.config.settings import (
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.library.derived import Indexes
-from localrag.library.gate import KV_FOLDER
+from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
     KeywordIndex,
     SearchAndStatistics,
