@@ -70,7 +70,7 @@ def grades(
                     grader.utility(question, answer, reading).value,
                 ]
             )
-        states = model._engine._states
+        states = model._context._states
         tokens = sum(len(key) // 4 for key in states._states)
         print(f"{kv_type}: {states.size / tokens / 1000:.1f} KB a token")
     return np.array(rows)

@@ -41,7 +41,7 @@ def main() -> None:
     count = model.count_prompt_tokens(messages)
     print(f"building a prompt of {count} tokens: {1000 * (time.perf_counter() - began):.1f} ms")
 
-    engine = model._engine
+    engine = model._context
     tokens = (engine.tokenize(TEXT) * arguments.tokens)[: arguments.tokens]
     engine.read(tokens)
     whole = engine.logits()
@@ -57,16 +57,16 @@ def main() -> None:
         for batch in arguments.batches:
             engines.BATCH = batch
             model = LlamaCppModel(arguments.model, threads=threads)
-            runs = [_run(model._engine, tokens) for _ in range(2)]
+            runs = [_run(model._context, tokens) for _ in range(2)]
             model.close()
             prefill, decode = (max(column) for column in zip(*runs, strict=True))
             print(f"{threads:7d}  {batch:5d}  {prefill:13.1f}  {decode:12.1f}", flush=True)
 
 
 def _run(engine: object, tokens: list[int]) -> tuple[float, float]:
-    from localrag.models.llms.llama_cpp.context import Engine
+    from localrag.models.llms.llama_cpp.context import LlamaContext
 
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, LlamaContext)
     engine.read(tokens[:8])
     engine.reset()
     began = time.perf_counter()

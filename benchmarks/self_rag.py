@@ -51,7 +51,7 @@ class Cost:
 @contextmanager
 def counting(model: LlamaCppModel, cost: Cost) -> Iterator[None]:
     """Count what the engine reads and writes, and the seconds."""
-    engine = model._engine
+    engine = model._context
     read, append = engine.read, engine.append
 
     def counted_read(tokens: Any, *, keep: int = 0) -> int:
@@ -84,7 +84,7 @@ class Plain:
 
     def ask(self, system: str, user: str, max_tokens: int) -> str:
         """One chat call; nothing of the call before it is used."""
-        self.model._engine.reset()
+        self.model._context.reset()
         messages = [Message("system", system), Message("user", user)]
         return self.model.complete(messages, Options(max_tokens=max_tokens)).text.strip()
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from localrag import factory, hosted
@@ -29,7 +29,7 @@ from localrag.library.library import Library
 from localrag.library.records import LibraryStatus, Removal
 from localrag.messages import spoken
 from localrag.presentation.steps import note_text
-from localrag.rag.base import OnStep, unheard
+from localrag.rag.base import OnStep, answer_of, unheard
 from localrag.rag.conversation import Turn
 from localrag.types import Answer, ScoredChunk, Step
 
@@ -106,12 +106,7 @@ class LocalRAG:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -201,7 +196,13 @@ class LocalRAG:
         >>> "".join(pieces).strip() == answer.text
         True
         """
-        return self.engine.stream(question, AskOptions(**asked), self._telling(on_step))
+        hear = self._telling(on_step)
+        with closing(self.engine.stream(question, AskOptions(**asked))) as pieces:  # type: ignore[type-var]
+            for piece in pieces:
+                if isinstance(piece, Step):
+                    hear(piece)
+                else:
+                    yield piece
 
     def ask(self, question: str, *, on_step: OnStep = unheard, **asked: Unpack[Asking]) -> Answer:
         """The whole answer at once, with citations, contexts and the trace of every step.
@@ -212,7 +213,7 @@ class LocalRAG:
         >>> answer.grounded
         True
         """
-        return self.engine.ask(question, AskOptions(**asked), self._telling(on_step))
+        return answer_of(self.engine.stream(question, AskOptions(**asked)), self._telling(on_step))
 
     def compare(
         self,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,22 +18,23 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from localrag import factory, hosted
-from localrag.config.settings import Settings, with_reranker
+from localrag.config.settings import LLMReranking, Settings, with_reranker
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds
-from localrag.rag.base import OnStep, unheard
+from localrag.prompts import render
+from localrag.rag.base import OnStep, Piece, answer_of, finished, recorded, unheard
 from localrag.rag.conversation import Turn, standalone
-from localrag.rag.filtered import nothing_allowed, with_steps
+from localrag.text.language import answer_language
 from localrag.types import Answer, Chunk, ScoredChunk, Step
 
 if TYPE_CHECKING:
+    from localrag.egress.consent import Consent
     from localrag.models.embeddings.base import Embedder
     from localrag.prompts.own import Wording
     from localrag.rag.base import Pipeline, Retrieve
     from localrag.rerankers.base import Reranking
-    from localrag.retrieval.base import Retriever
     from localrag.text.tokenize import Tokenizer
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -47,7 +47,9 @@ class AskOptions:
     `k` passages are listed by a search, or read for an answer. `mode` is "standard" or
     "self-rag"; `strict` and `budget` (seconds) are Self-RAG's. `rerank` and `expand` name kinds
     of the settings. `history` holds earlier turns, oldest first: a follow-up is rewritten in
-    the light of the last one.
+    the light of the last one. Once `stopped` is set, from any thread, the language model lets go
+    and the call raises `StoppedError`; `consent` is asked before something goes to another
+    machine, in place of that of the process.
     """
 
     k: int | None = None
@@ -58,6 +60,8 @@ class AskOptions:
     expand: str | None = None
     filter: Filter | None = None
     history: Sequence[Turn] = ()
+    stopped: threading.Event | None = None
+    consent: Consent | None = None
 
 
 @dataclass(slots=True)
@@ -149,10 +153,11 @@ class Engine:
         options say so. `on_step` hears each step as it is done.
         """
         settings = self.applied(options)
-        k, reranking = settings.retrieval.k, self._reranking(settings)
-        expanded = settings if options.expand else _unexpanded(settings)
+        k, reranking = settings.retrieval.k, self._reranking(settings, options)
+        if not options.expand:
+            settings = _unexpanded(settings)
         depth = max(k, reranking.candidates) if reranking else k
-        found = self._retrieve(question, depth, expanded, options.filter, on_step)
+        found = self._retrieve(question, depth, settings, options, on_step)
         if reranking is None:
             return found
         ranked, step = reranking.apply(question, found, k)
@@ -161,44 +166,44 @@ class Engine:
 
     def retrieve(self, question: str, k: int, wanted: Filter | None = None) -> list[ScoredChunk]:
         """The k best passages as the retrievers rank them, never reranked or expanded."""
-        return self._retrieve(question, k, _unexpanded(self.settings), wanted, unheard)
+        options = AskOptions(filter=wanted)
+        return self._retrieve(question, k, _unexpanded(self.settings), options, unheard)
 
-    def stream(
-        self, question: str, options: AskOptions = AskOptions(), on_step: OnStep = unheard
-    ) -> Iterator[str | Answer]:
-        """Pieces of the answer as they are written, and last of all the finished `Answer`.
+    def stream(self, question: str, options: AskOptions = AskOptions()) -> Iterator[Piece]:
+        """Texts as they are written, steps as they are done, and last the finished `Answer`.
 
         Only what the filter allows is read; where it allows nothing, the answer says so and no
-        model is loaded. `on_step` hears each step as it is done. Closing the iterator stops the
-        model. Raises `UsageError` for an empty question.
+        model is loaded. Closing the iterator stops the model. Raises `UsageError` for an empty
+        question.
         """
+        return recorded(question, self._pieces(question, options))
+
+    def _pieces(self, question: str, options: AskOptions) -> Iterator[Piece]:
         settings = self.applied(options)
-        question = self.standalone(question, options.history)
+        question = self.standalone(question, options.history, options)
         steps: list[Step] = []
-
-        def before(step: Step) -> None:
-            steps.append(step)
-            on_step(step)
-
-        wanted = hosted.sendable(settings, self.library, options.filter, before)
-        allowed = self._allowed(wanted, before)
+        wanted = hosted.sendable(settings, self.library, options.filter, steps.append)
+        allowed = self._allowed(wanted, steps.append)
+        yield from steps
+        steps.clear()
         if allowed is not None and not len(allowed):
-            yield from nothing_allowed(question, steps)
+            yield render("nothing_allowed", answer_language(question))
+            yield finished(question)
             return
-        pipeline = self._pipeline(
-            settings,
-            lambda text, k: self._found(text, k, settings, wanted, allowed, before),
-            self._reranking(settings),
-        )
-        with closing(pipeline.stream(question, on_step)) as pieces:  # type: ignore[type-var]
-            for piece in pieces:
-                yield with_steps(piece, steps) if isinstance(piece, Answer) else piece
 
-    def ask(
-        self, question: str, options: AskOptions = AskOptions(), on_step: OnStep = unheard
-    ) -> Answer:
-        """The whole answer at once; see `stream`."""
-        return _last(self.stream(question, options, on_step))
+        def retrieve(text: str, k: int) -> list[ScoredChunk]:
+            return self._found(
+                text, k, settings, replace(options, filter=wanted), allowed, steps.append
+            )
+
+        pipeline = self._pipeline(settings, retrieve, self._reranking(settings, options), options)
+        for piece in pipeline.stream(question):
+            if isinstance(piece, Step) and steps:  # done on the way to the passages
+                within = sum(step.seconds for step in steps)
+                piece = replace(piece, seconds=max(0.0, piece.seconds - within))
+                yield from steps
+                steps.clear()
+            yield piece
 
     def answer_from(
         self,
@@ -211,31 +216,35 @@ class Engine:
     ) -> Answer:
         """The answer from what `retrieve` brings in place of the search."""
         settings = self.applied(options)
-        reranking = self._reranking(settings) if rerank else None
-        return _last(self._pipeline(settings, retrieve, reranking).stream(question, on_step))
+        reranking = self._reranking(settings, options) if rerank else None
+        pipeline = self._pipeline(settings, retrieve, reranking, options)
+        return answer_of(pipeline.stream(question), on_step)
 
-    def standalone(self, question: str, history: Sequence[Turn]) -> str:
+    def standalone(
+        self, question: str, history: Sequence[Turn], options: AskOptions = AskOptions()
+    ) -> str:
         """The question as it can be searched for by itself; unchanged without a history."""
         if not history:
             return question
-        return standalone(question, history[-1], self.model.llm, self.tokenizer)
+        return standalone(question, history[-1], self._model_for(options).llm, self.tokenizer)
 
     def reranking(self, kind: str) -> Reranking | None:
         """What reorders passages in that way. Raises `ModelNotFoundError` where none is pulled."""
-        return self._reranking(with_reranker(self.settings, kind))
+        return self._reranking(with_reranker(self.settings, kind), AskOptions())
+
+    def _model_for(self, options: AskOptions) -> factory.Model:
+        """The language model as it serves one call."""
+        if options.stopped is None and options.consent is None:
+            return self.model
+        return self.model.for_call(options.stopped, options.consent)
 
     def _retrieve(
-        self,
-        question: str,
-        k: int,
-        settings: Settings,
-        wanted: Filter | None,
-        on_step: OnStep,
+        self, question: str, k: int, settings: Settings, options: AskOptions, on_step: OnStep
     ) -> list[ScoredChunk]:
         if not question.strip():
             raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-        allowed = self._allowed(wanted, on_step)
-        return self._found(question, k, settings, wanted, allowed, on_step)
+        allowed = self._allowed(options.filter, on_step)
+        return self._found(question, k, settings, options, allowed, on_step)
 
     def _allowed(self, wanted: Filter | None, on_step: OnStep) -> ChunkIds | None:
         """The chunks that a filter leaves; None: all, and looking them up costs nothing."""
@@ -252,13 +261,25 @@ class Engine:
         question: str,
         k: int,
         settings: Settings,
-        wanted: Filter | None,
+        options: AskOptions,
         allowed: ChunkIds | None,
         on_step: OnStep,
     ) -> list[ScoredChunk]:
-        hits = self._retriever(settings, allowed, on_step).retrieve(question, k)
+        embedder = self.embedder
+        self.library.expect(factory.identity_of(embedder, settings))
+        retriever = factory.make_retriever(
+            settings,
+            self.library,
+            embedder,
+            self.tokenizer,
+            allowed=allowed,
+            model=lambda: self._model_for(options),
+            on_step=on_step,
+        )
+        hits = retriever.retrieve(question, k)
         chunks = self.library.chunks([hit.chunk_id for hit in hits])
-        sources = self.library.sources_of({c.document_id for c in chunks.values()}, wanted)
+        documents = {chunk.document_id for chunk in chunks.values()}
+        sources = self.library.sources_of(documents, options.filter)
         return [
             ScoredChunk(chunk, hit.score, sources[chunk.document_id], hit.ranks)
             for hit in hits
@@ -266,22 +287,16 @@ class Engine:
             if (chunk := chunks.get(hit.chunk_id)) and chunk.document_id in sources
         ]
 
-    def _retriever(
-        self, settings: Settings, allowed: ChunkIds | None, on_step: OnStep
-    ) -> Retriever:
-        embedder = self.embedder
-        self.library.expect(factory.identity_of(embedder, self.settings))
-        expand = factory.Expand(lambda: self.model, on_step)
-        return factory.make_retriever(
-            settings, self.library, embedder, self.tokenizer, allowed=allowed, expand=expand
-        )
-
     def _pipeline(
-        self, settings: Settings, retrieve: Retrieve, reranking: Reranking | None
+        self,
+        settings: Settings,
+        retrieve: Retrieve,
+        reranking: Reranking | None,
+        options: AskOptions,
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
-            self.model,
+            self._model_for(options),
             self.embedder,
             retrieve,
             self._page_of,
@@ -290,13 +305,17 @@ class Engine:
             reranking,
         )
 
-    def _reranking(self, settings: Settings) -> Reranking | None:
+    def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:
+        def make() -> Reranking | None:
+            models = factory.make_models()
+            return factory.make_reranking(settings, models, lambda: self._model_for(options))
+
+        if isinstance(settings.reranker, LLMReranking):  # it holds no weights but the model
+            return make()
         with self._loading:
             known = self._loaded.rerankings
             if settings.reranker not in known:
-                known[settings.reranker] = factory.make_reranking(
-                    settings, factory.make_models(), lambda: self.model
-                )
+                known[settings.reranker] = make()
             return known[settings.reranker]
 
     def _page_of(self, chunk: Chunk, offset: int) -> int:
@@ -350,11 +369,3 @@ def _unexpanded(settings: Settings) -> Settings:
     return msgspec.structs.replace(
         settings, retrieval=msgspec.structs.replace(settings.retrieval, expansion="none")
     )
-
-
-def _last(pieces: Iterator[str | Answer]) -> Answer:
-    with closing(pieces):  # type: ignore[type-var]
-        for piece in pieces:
-            if isinstance(piece, Answer):
-                return piece
-    raise AssertionError("a stream ends with its answer")

@@ -8,12 +8,15 @@ that a search never loads what only answering needs.
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from localrag import hosted
 from localrag.config.settings import (
     CrossEncoderReranking,
     KeywordReranking,
@@ -28,6 +31,7 @@ from localrag.config.settings import (
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ModelNotFoundError, UsageError
 from localrag.library.derived import Indexes
+from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
     KeywordIndex,
     SearchAndStatistics,
@@ -45,17 +49,17 @@ from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.registry.spec import catalogue
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
-from localrag.rag.base import Pipeline, Retrieve
+from localrag.rag.base import OnStep, Pipeline, Retrieve, Toolkit
 from localrag.rag.citations import PageOf
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
-from localrag.rag.standard import StandardOptions, StandardRAG
-from localrag.rag.untrusted import CheckedPipeline, UntrustedPassages
+from localrag.rag.standard import StandardRAG
+from localrag.rag.untrusted import CheckedPipeline
 from localrag.rerankers.base import KeepOrder, Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.dense import DenseRetriever
 from localrag.retrieval.evidence import EvidenceFusion, Texts
-from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, Tell
+from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever
 from localrag.retrieval.fusion import (
     FuseForQuestion,
     alpha_fusion,
@@ -68,7 +72,10 @@ from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
 if TYPE_CHECKING:
+    from localrag.egress.consent import Consent
     from localrag.indexing.indexer import Indexer
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
+    from localrag.models.llms.openai.model import OpenAICompatibleModel
     from localrag.rerankers.routing import Route
 
 
@@ -81,19 +88,22 @@ class Model:
     close: Callable[[], None]
     outgoing: Outgoing | None = None
     """What the model may read, where it runs on another machine."""
+    view: Callable[[threading.Event | None, Consent | None], Model] | None = None
+    """The same model as it serves one call."""
 
     @property
     def chooser(self) -> Chooser:
         """The best way in which this model chooses."""
         return make_chooser(self.llm, self.scorer)
 
+    def sendable(self, retrieve: Retrieve) -> Retrieve:
+        """A retrieval that brings only what the model may read."""
+        outgoing = self.outgoing
+        return (lambda text, k: outgoing.sendable(retrieve(text, k))) if outgoing else retrieve
 
-@dataclass(frozen=True, slots=True)
-class Expand:
-    """The language model to expand questions with, loaded when called; `tell` gets the steps."""
-
-    model: Callable[[], Model]
-    tell: Tell
+    def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Model:
+        """The model for a call that ends once `stopped` is set, and brings its own consent."""
+        return self.view(stopped, consent) if self.view else self
 
 
 def make_models() -> ModelStore:
@@ -141,27 +151,26 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
 
     name = settings.embedding.model
     folder = models.path(name)
-    threads = settings.embedding.threads or None
-    weights = _weights_sha256(name, models)
+    make: Callable[..., Embedder]
     match kind_of(folder):
         case "use":
             from localrag.models.embeddings.use import UniversalSentenceEncoder
 
-            return UniversalSentenceEncoder(
-                folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
-            )
+            make = UniversalSentenceEncoder
         case "onnx":
             from localrag.models.embeddings.onnx import OnnxEmbedder
 
-            return OnnxEmbedder(
-                folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
-            )
+            make = OnnxEmbedder
         case "sentence-transformers":
             from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
-            return SentenceTransformerEmbedder(
-                folder, threads=threads, cache_dir=cache_folder(), weights_sha256=weights
-            )
+            make = SentenceTransformerEmbedder
+    return make(
+        folder,
+        threads=settings.embedding.threads or None,
+        cache_dir=cache_folder(),
+        weights_sha256=_weights_sha256(name, models),
+    )
 
 
 def _weights_sha256(name: str, models: ModelStore) -> str | None:
@@ -223,15 +232,79 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
     """
     match settings.llm:
         case LlamaCppSettings() as local:
-            from localrag.local import make_local_model
+            from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
-            model = make_local_model(local, models, library, cache_folder())
-            return Model(model, model, model.close)
-        case OpenAISettings() as hosted:
-            from localrag.hosted import make_served_model
+            path = model_file(local.model, models)
+            return _in_process(
+                LlamaCppModel(
+                    path,
+                    context_window=local.context_window,
+                    threads=local.threads or None,
+                    gpu_layers=local.gpu_layers,
+                    kv_type=local.kv_type,
+                    disk=_states_on_disk(path, library, local.kv_disk_mb),
+                )
+            )
+        case OpenAISettings() as server:
+            from localrag.models.llms.openai.keys import find_key
+            from localrag.models.llms.openai.model import OpenAICompatibleModel
 
-            served, outgoing = make_served_model(settings, hosted, library)
-            return Model(served, None, served.close, outgoing)
+            guard, outgoing = hosted.guarded(settings, library)
+            model = OpenAICompatibleModel(
+                server.base_url,
+                server.model,
+                api_key=find_key(server.key_variable, server.key_keyring, os.environ),
+                context_window=server.context_window,
+                timeout_seconds=server.timeout_seconds,
+                max_retries=server.max_retries,
+                allow_network=settings.allow_network,
+                guard=guard,
+            )
+            return _behind_server(model, outgoing)
+
+
+def _in_process(model: LlamaCppModel) -> Model:
+    return Model(
+        model,
+        model,
+        model.close,
+        view=lambda stopped, _: _in_process(model.for_call(stopped) if stopped else model),
+    )
+
+
+def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:
+    return Model(
+        model,
+        None,
+        model.close,
+        outgoing,
+        lambda stopped, consent: _behind_server(model.for_call(stopped, consent), outgoing),
+    )
+
+
+def model_file(name: str, models: ModelStore) -> Path:
+    """The GGUF file of a model, which may be opened here.
+
+    One that has no published SHA-256 is opened in a process of its own first, once for each
+    state of the file. Raises `ModelNotFoundError`, `ModelCorruptError`.
+    """
+    from localrag.models.llms.llama_cpp.probe import probe_once
+
+    path = models.path(name)
+    spec = models.catalogue.find(name)
+    if spec is None or not spec.pinned:
+        probe_once(path, cache_folder())
+    return path
+
+
+def _states_on_disk(model: Path, library: Library | None, megabytes: int) -> StatesOnDisk | None:
+    from localrag.models.embeddings.fingerprint import weights_sha256
+    from localrag.models.llms.llama_cpp.model import StatesOnDisk
+
+    if library is None or not megabytes or library.is_of_others:
+        return None
+    sha256 = weights_sha256([model], cache_folder())
+    return StatesOnDisk(library.directory / KV_FOLDER, megabytes * 10**6, sha256, library.seal)
 
 
 def make_retriever(
@@ -240,50 +313,38 @@ def make_retriever(
     embedder: Embedder,
     tokenizer: Tokenizer,
     *,
-    allowed: ChunkIds | None = None,
-    expand: Expand,
+    allowed: ChunkIds | None,
+    model: Callable[[], Model],
+    on_step: OnStep,
 ) -> Retriever:
     """Dense, keyword, or both, over the chunks that are `allowed`.
 
-    The language model of `expand` helps as `retrieval.expansion` says.
+    The language model helps as `retrieval.expansion` says, loaded where it does; `on_step` hears
+    the steps of that.
     """
-    if settings.retrieval.expansion == "none":
-        return _plain_retriever(settings, library, embedder, tokenizer, allowed)
-    tell = expand.tell
-    if settings.retrieval.expansion == "multi-query":
-        plain = _plain_retriever(settings, library, embedder, tokenizer, allowed)
-        return MultiQueryRetriever(plain, expand.model().llm, tell)
-    if settings.retrieval.mode == "keyword":
-        raise UsageError(
-            "HyDE writes a passage for the dense half of the search, which retrieval.mode "
-            "keyword leaves out.",
-            hint="Choose --mode hybrid or dense, or --expand multi-query.",
-        )
-    vectors = library.vectors if allowed is None else library.vectors.within(allowed)
-    dense = HydeRetriever(embedder, vectors, expand.model().llm, tell)
-    return _plain_retriever(settings, library, embedder, tokenizer, allowed, dense)
-
-
-def _plain_retriever(
-    settings: Settings,
-    library: Library,
-    embedder: Embedder,
-    tokenizer: Tokenizer,
-    allowed: ChunkIds | None,
-    dense: Retriever | None = None,
-) -> Retriever:
+    expansion, mode = settings.retrieval.expansion, settings.retrieval.mode
     vectors = library.vectors if allowed is None else library.vectors.within(allowed)
     keywords = library.keywords if allowed is None else library.keywords.within(allowed)
-    dense = dense or DenseRetriever(embedder, vectors)
-    keyword = KeywordRetriever(tokenizer, keywords)
-    match settings.retrieval.mode:
-        case "dense":
-            return HybridRetriever({"dense": dense}, _as_found)
-        case "keyword":
-            return HybridRetriever({"keyword": keyword}, _as_found)
-        case "hybrid":
-            fuse = _fusion(settings, library.keywords, _passage_texts(library), tokenizer)
-            return HybridRetriever({"dense": dense, "keyword": keyword}, fuse)
+    legs: dict[str, Retriever] = {
+        "dense": DenseRetriever(embedder, vectors),
+        "keyword": KeywordRetriever(tokenizer, keywords),
+    }
+    if expansion == "hyde":
+        if mode == "keyword":
+            raise UsageError(
+                "HyDE writes a passage for the dense half of the search, which retrieval.mode "
+                "keyword leaves out.",
+                hint="Choose --mode hybrid or dense, or --expand multi-query.",
+            )
+        legs["dense"] = HydeRetriever(embedder, vectors, model().llm, on_step)
+    if mode == "hybrid":
+        fuse = _fusion(settings, library.keywords, _passage_texts(library), tokenizer)
+        retriever = HybridRetriever(legs, fuse)
+    else:
+        retriever = HybridRetriever({mode: legs[mode]}, _as_found)
+    if expansion == "multi-query":
+        return MultiQueryRetriever(retriever, model().llm, on_step)
+    return retriever
 
 
 def _fusion(
@@ -401,14 +462,10 @@ def _cross_encoder(folder: Path) -> Reranker:
     return SentenceTransformersCrossEncoder(folder)
 
 
-def _similarity(embedder: Embedder, question: str, passage: ScoredChunk) -> float:
+def _similarity(embedder: Embedder, question: str, found: ScoredChunk) -> float:
     """Cosine of question and passage."""
     asked = embedder.embed_queries([question])[0]
-    return float(asked @ embedder.embed_documents([passage_text(passage.chunk)])[0])
-
-
-def _make_grader(model: Model, embedder: Embedder) -> Grader:
-    return Grader(model.chooser, partial(_similarity, embedder))
+    return float(asked @ embedder.embed_documents([passage_text(found.chunk)])[0])
 
 
 def make_pipeline(
@@ -422,72 +479,31 @@ def make_pipeline(
     reranking: Reranking | None = None,
 ) -> Pipeline:
     """The way a question is answered; an answer that did what a document says is written again."""
-    if settings.answer.read_instructions:
-        return _pipeline(
-            settings, model, embedder, retrieve, page_of, tokenizer, wording, reranking
-        )
     import msgspec
 
-    if model.outgoing is not None:  # what may not go is not looked at either
-        retrieve = model.outgoing.retrieve(retrieve)
-    passages = UntrustedPassages(retrieve, page_of, tokenizer, _make_grader(model, embedder))
-
-    def make(budget: float) -> Pipeline:
-        graded = msgspec.structs.replace(settings.self_rag, budget_seconds=budget)
-        return _pipeline(
-            msgspec.structs.replace(settings, self_rag=graded),
-            model,
-            embedder,
-            passages.retrieve,
-            passages.page_of,
-            tokenizer,
-            wording,
-            reranking,
-        )
-
-    budget = settings.self_rag.budget_seconds if settings.answer.mode == "self-rag" else 0.0
-    return CheckedPipeline(passages, make, budget)
-
-
-def _pipeline(
-    settings: Settings,
-    model: Model,
-    embedder: Embedder,
-    retrieve: Retrieve,
-    page_of: PageOf,
-    tokenize: Tokenizer,
-    wording: Wording,
-    reranking: Reranking | None,
-) -> Pipeline:
-    answer = settings.answer
-    generation = Options(
-        max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed
+    answer, self_rag = settings.answer, settings.self_rag
+    tools = Toolkit(
+        model.sendable(retrieve),
+        model.llm,
+        tokenizer,
+        embedder,
+        page_of,
+        answer.k,
+        Options(max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed),
+        wording,
+        reranking,
     )
-    if model.outgoing is not None:
-        retrieve = model.outgoing.retrieve(retrieve)
-    match answer.mode:
-        case "standard":
-            options = StandardOptions(answer.k, answer.min_answerable, generation, wording)
-            return StandardRAG(
-                retrieve, model.llm, model.chooser, tokenize, embedder, page_of, options, reranking
-            )
-        case "self-rag":
-            import msgspec
+    grader = Grader(model.chooser, partial(_similarity, embedder))
 
-            from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+    def make(tools: Toolkit, budget: float) -> Pipeline:
+        if answer.mode == "standard":
+            return StandardRAG(tools, model.chooser, answer.min_answerable)
+        from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
-            return SelfRAG(
-                retrieve,
-                model.llm,
-                _make_grader(model, embedder),
-                tokenize,
-                embedder,
-                page_of,
-                SelfRAGOptions(
-                    k=answer.k,
-                    generation=generation,
-                    wording=wording,
-                    **msgspec.structs.asdict(settings.self_rag),
-                ),
-                reranking,
-            )
+        timed = msgspec.structs.replace(self_rag, budget_seconds=budget)
+        return SelfRAG(tools, grader, SelfRAGOptions(**msgspec.structs.asdict(timed)))
+
+    budget = self_rag.budget_seconds if answer.mode == "self-rag" else 0.0
+    if answer.read_instructions:
+        return make(tools, budget)
+    return CheckedPipeline(tools, grader, make, budget)

@@ -1,4 +1,4 @@
-"""A language model behind a server: made from settings, and what it may be given to read.
+"""A language model behind a server: whose machine that is, and what it may be given to read.
 
 A server on this machine is like a model in this process. For any other, `[hosted]` in the
 settings says what never goes there.
@@ -6,7 +6,6 @@ settings says what never goes there.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +21,7 @@ from localrag.types import Step
 
 if TYPE_CHECKING:
     from localrag.egress.audit import AuditLog
-    from localrag.models.llms.openai.model import OpenAICompatibleModel
-    from localrag.models.llms.openai.outgoing import Guard
+    from localrag.models.llms.openai.guard import Guard
     from localrag.rag.private import Outgoing
 
 
@@ -75,33 +73,17 @@ def audit_log() -> AuditLog:
     return AuditLog(user_state_path("localrag", appauthor=False) / "hosted-calls.jsonl")
 
 
-def make_served_model(
-    settings: Settings, served: OpenAISettings, library: Library | None
-) -> tuple[OpenAICompatibleModel, Outgoing | None]:
-    """The model, and what it may read where it is on another machine.
+def guarded(
+    settings: Settings, library: Library | None
+) -> tuple[Guard, Outgoing] | tuple[None, None]:
+    """What everything goes through that is sent to the model, and what it may be given to read.
 
-    Raises `NetworkBlockedError` where that machine may not be reached, and `ConfigError`.
+    Neither for a model on this machine.
     """
-    from localrag.models.llms.openai.keys import find_key
-    from localrag.models.llms.openai.model import OpenAICompatibleModel
-
-    guard, outgoing = _guarded(settings, library) if is_hosted(settings) else (None, None)
-    model = OpenAICompatibleModel(
-        served.base_url,
-        served.model,
-        api_key=find_key(served.key_variable, served.key_keyring, os.environ),
-        context_window=served.context_window,
-        timeout_seconds=served.timeout_seconds,
-        max_retries=served.max_retries,
-        allow_network=settings.allow_network,
-        guard=guard,
-    )
-    return model, outgoing
-
-
-def _guarded(settings: Settings, library: Library | None) -> tuple[Guard, Outgoing]:
+    if not is_hosted(settings):
+        return None, None
     from localrag.egress.redaction import Redactor
-    from localrag.models.llms.openai.outgoing import Guard
+    from localrag.models.llms.openai.guard import Guard
     from localrag.rag.private import LibrarySecrecy, Outgoing
 
     private = private_sources(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag import factory
 from localrag.config.settings import Settings
+from localrag.egress.consent import Consent
 from localrag.engine import AskOptions, Engine
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
@@ -66,10 +68,11 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 
 def asked(engine: Engine, question: str, options: AskOptions) -> tuple[Answer, list[Step]]:
-    steps: list[Step] = []
-    *pieces, answer = engine.stream(question, options, steps.append)
+    *pieces, answer = engine.stream(question, options)
     assert isinstance(answer, Answer)
-    assert "".join(map(str, pieces)).strip() == answer.text
+    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
+    steps = [piece for piece in pieces if isinstance(piece, Step)]
+    assert tuple(steps) == answer.trace, "each step is told as it is made"
     return answer, steps
 
 
@@ -126,7 +129,7 @@ def test_side_by_side(engine: Engine) -> None:
 
 def test_a_stream_that_is_closed_leaves_the_engine_usable(engine: Engine) -> None:
     pieces = engine.stream(ENGLISH)
-    assert isinstance(next(pieces), str)
+    assert any(isinstance(piece, str) for piece in pieces)
     pieces.close()  # type: ignore[attr-defined]
     english(engine)
 
@@ -154,7 +157,7 @@ def test_a_follow_up_is_understood_by_the_history_that_comes_with_it(engine: Eng
 )
 def test_what_cannot_be_asked_for_is_said(engine: Engine, options: AskOptions) -> None:
     with pytest.raises(UsageError):
-        engine.ask(ENGLISH, options)
+        list(engine.stream(ENGLISH, options))
 
 
 def test_an_answer_from_passages_that_somebody_else_found(engine: Engine) -> None:
@@ -164,3 +167,21 @@ def test_an_answer_from_passages_that_somebody_else_found(engine: Engine) -> Non
         return found
 
     assert engine.answer_from(ENGLISH, given).grounded
+
+
+def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
+    calls: list[tuple[object, object]] = []
+
+    def view(stopped: threading.Event | None, consent: Consent | None) -> factory.Model:
+        calls.append((stopped, consent))
+        return replace(model, view=None)
+
+    model = engine.model
+    engine._loaded.model = replace(model, view=view)
+    stopped, consent = threading.Event(), Consent()
+    asked(engine, ENGLISH, AskOptions(stopped=stopped, consent=consent, rerank="llm"))
+    assert calls
+    assert set(calls) == {(stopped, consent)}
+    calls.clear()
+    asked(engine, ENGLISH, AskOptions())
+    assert calls == []

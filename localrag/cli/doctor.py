@@ -259,10 +259,9 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
         text = tr("{model} at {address}", model=settings.llm.model, address=settings.llm.base_url)
         yield Diagnosis(part, "ok", text)
         return
-    from localrag.factory import cache_folder
-    from localrag.local import model_file
+    from localrag.factory import model_file
 
-    path = model_file(settings.llm.model, models, cache_folder())
+    path = model_file(settings.llm.model, models)
     yield _memory(part, path)
     if quick:
         return

@@ -27,16 +27,12 @@ def begin(command: str, *, yes: bool, texts: bool) -> None:
         if texts:
             _show_texts(preview)
 
-    asked = _agree if yes else _ask if _interactive() else None
+    asked = (lambda _: True) if yes else _ask if _interactive() else None
     consent.begin(command, ask=asked, show=show)
 
 
 def _interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _agree(_: Preview) -> bool:
-    return True
 
 
 def _ask(_: Preview) -> bool:
@@ -75,14 +71,14 @@ def _line(passage: Excerpt) -> str:
             "  - {name}, p. {page}, {characters} characters",
             name=name,
             page=passage.first_page,
-            characters=passage.characters,
+            characters=len(passage.text),
         )
     return tr(
         "  - {name}, pp. {first}-{last}, {characters} characters",
         name=name,
         first=passage.first_page,
         last=passage.last_page,
-        characters=passage.characters,
+        characters=len(passage.text),
     )
 
 

@@ -10,6 +10,7 @@ import os
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from localrag.errors import BackendError
 from localrag.printable import as_json
@@ -25,6 +26,17 @@ _WAIT = 10.0
 """Seconds that another process may hold the log."""
 
 
+class Sent(TypedDict):
+    """What is written of a call; `command` is what was running."""
+
+    host: str
+    model: str
+    command: str
+    bytes_out: int
+    passages: int
+    redactions: int
+
+
 class AuditLog:
     """Appends to one file. Several threads and processes may write to the same."""
 
@@ -33,33 +45,13 @@ class AuditLog:
         self._limit = limit
         self._kept = kept
 
-    def sending(
-        self,
-        *,
-        host: str,
-        model: str,
-        command: str,
-        bytes_out: int,
-        passages: int,
-        redactions: int,
-    ) -> str:
+    def sending(self, **sent: Unpack[Sent]) -> str:
         """Record what is about to be sent; returns the id of the call.
 
         Raises `BackendError` where that cannot be written: then nothing may be sent.
         """
         call = secrets.token_hex(8)
-        self._append(
-            {
-                "event": "sent",
-                "call": call,
-                "host": host,
-                "model": model,
-                "command": command,
-                "bytes_out": bytes_out,
-                "passages": passages,
-                "redactions": redactions,
-            }
-        )
+        self._append({"event": "sent", "call": call} | sent)
         return call
 
     def received(self, call: str, *, bytes_in: int, status: int | None) -> None:

@@ -1,6 +1,7 @@
 """Who is asked before something goes to another machine, and what was answered.
 
-It holds for the whole process, whatever models are made in it: one yes for one server and model.
+One yes holds for one server and model. A call may bring its own consent, as where several people
+ask one process; otherwise that of the process counts, whatever models are made in it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A passage on its way out; `characters` are code points."""
+    """A passage on its way out."""
 
     source: str
     first_page: int
     last_page: int
-    characters: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,58 +54,61 @@ Show = Callable[[Preview, bool], None]
 """Shows what goes; the flag is True at the first call to that model in this process."""
 
 
-class _Run:
-    """What is known of this process."""
+class Consent:
+    """Who is asked and who is shown each call, what was answered, and what the audit log says.
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.command = "python"
-        self.ask: Ask | None = None
-        self.show: Show | None = None
-        self.answers: dict[tuple[str, str], bool] = {}
+    Without `ask` there is nobody to confirm anything. Several threads may use it.
+    """
+
+    def __init__(
+        self, command: str = "python", *, ask: Ask | None = None, show: Show | None = None
+    ) -> None:
+        self.command = command
+        self._ask = ask
+        self._show = show
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[str, str], bool] = {}
+
+    def ensure(self, preview: Preview, *, confirm: bool) -> None:
+        """Show the call, and at the first one have it confirmed where `confirm` says so.
+
+        Raises `NetworkBlockedError` where the answer is no, or where there is nobody to ask.
+        """
+        key = (preview.server, preview.model)
+        with self._lock:
+            known = self._answers.get(key)
+            if self._show is not None and known is not False:
+                self._show(preview, known is None)
+            if known is None:
+                if confirm and self._ask is None:
+                    raise NetworkBlockedError(
+                        "Nothing was sent to {model} at {server}: nobody is here to confirm it.",
+                        hint="Confirm it in a terminal, or beforehand with `localrag --yes ...` or "
+                        "`localrag config set hosted.confirm false`.",
+                        model=preview.model,
+                        server=preview.server,
+                    )
+                known = self._ask is None or not confirm or self._ask(preview)
+                self._answers[key] = known
+        if not known:
+            raise NetworkBlockedError(
+                "Nothing was sent to {model} at {server}, as you wished.",
+                hint="Label what must never go there with `hosted.private`, or use a model on this "
+                "machine.",
+                model=preview.model,
+                server=preview.server,
+            )
 
 
-_run = _Run()
+_process = Consent()
 
 
 def begin(command: str, *, ask: Ask | None, show: Show | None) -> None:
-    """A new run: who is asked, who is shown each call, and what the audit log calls it."""
-    with _run.lock:
-        _run.command, _run.ask, _run.show = command, ask, show
-        _run.answers.clear()
+    """A new run of this process: who is asked where a call brings no consent of its own."""
+    global _process
+    _process = Consent(command, ask=ask, show=show)
 
 
-def command() -> str:
-    """What is running, for the audit log."""
-    return _run.command
-
-
-def ensure(preview: Preview, *, confirm: bool) -> None:
-    """Show the call, and at the first one have it confirmed where `confirm` says so.
-
-    Raises `NetworkBlockedError` where the answer is no, or where there is nobody to ask.
-    """
-    key = (preview.server, preview.model)
-    with _run.lock:
-        known = _run.answers.get(key)
-        if _run.show is not None and known is not False:
-            _run.show(preview, known is None)
-        if known is None:
-            known = not confirm or (_run.ask is not None and _run.ask(preview))
-            if confirm and _run.ask is None:
-                raise NetworkBlockedError(
-                    "Nothing was sent to {model} at {server}: nobody is here to confirm it.",
-                    hint="Confirm it in a terminal, or beforehand with `localrag --yes ...` or "
-                    "`localrag config set hosted.confirm false`.",
-                    model=preview.model,
-                    server=preview.server,
-                )
-            _run.answers[key] = known
-    if not known:
-        raise NetworkBlockedError(
-            "Nothing was sent to {model} at {server}, as you wished.",
-            hint="Label what must never go there with `hosted.private`, or use a model on this "
-            "machine.",
-            model=preview.model,
-            server=preview.server,
-        )
+def of_process() -> Consent:
+    """The consent of this run."""
+    return _process

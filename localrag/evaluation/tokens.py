@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from localrag.rag.citations import without_markers
+
 _TOKEN = re.compile(
     r"[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af]"
     r"|[^\W_\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af]+"
 )
 _ARTICLES = frozenset(("a", "an", "the"))
-MARKER = re.compile(r" ?\[(\d{1,3})\]")
-"""A citation in an answer."""
 
 
 def tokens(text: str) -> list[str]:
@@ -20,5 +20,5 @@ def tokens(text: str) -> list[str]:
     NFKC first, so that full-width digits and letters equal the common ones; citation markers and
     English articles are left out.
     """
-    folded = unicodedata.normalize("NFKC", MARKER.sub("", text)).lower()
+    folded = unicodedata.normalize("NFKC", without_markers(text)).lower()
     return [token for token in _TOKEN.findall(folded) if token not in _ARTICLES]

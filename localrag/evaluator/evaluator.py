@@ -33,7 +33,7 @@ from localrag.evaluation.runner import OnProgress, TimeLeft, given, produce_answ
 from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
 from localrag.hosted import private_sources
-from localrag.models.llms.openai.served import calls_at_once
+from localrag.models.llms.openai.server_info import parallel_calls
 
 if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder
@@ -393,4 +393,4 @@ def graded_passages(settings: Settings) -> int:
 def _calls_at_once(settings: Settings) -> int:
     """One for a model in this process, which has one lock."""
     llm = settings.llm
-    return calls_at_once(llm.base_url) if isinstance(llm, OpenAISettings) else 1
+    return parallel_calls(llm.base_url) if isinstance(llm, OpenAISettings) else 1

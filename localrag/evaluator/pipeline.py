@@ -16,8 +16,9 @@ from localrag.evaluation.call_cache import CachedModel, CallCache, key_of
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.metric import Response
 from localrag.hosted import private_sources, sendable
-from localrag.models.llms.openai.served import served
+from localrag.models.llms.openai.server_info import served_model
 from localrag.prompts import all_prompts
+from localrag.rag.base import answer_of
 from localrag.types import ScoredChunk, Step
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class EvaluatedEngine(Engine):
         if sample.answer is not None:
             return Response(sample.answer, self.contexts(sample.question))
         before = self.saved
-        answer = self.ask(sample.question, on_step=self._hear)
+        answer = answer_of(self.stream(sample.question), self._hear)
         contexts = tuple(map(_context, answer.contexts))
         return Response(answer.text, contexts, answer.seconds + self.saved - before)
 
@@ -127,7 +128,7 @@ def model_fingerprint(settings: Settings) -> str:
     """
     llm = settings.llm
     if isinstance(llm, OpenAISettings):
-        return f"{llm.base_url} {llm.model} {served(llm.base_url, llm.model)}".rstrip()
+        return f"{llm.base_url} {llm.model} {served_model(llm.base_url, llm.model)}".rstrip()
     stored = "" if llm.kv_type == "f16" else f" {llm.kv_type}"
     models = factory.make_models()
     spec = models.catalogue.find(llm.model)

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.errors import UsageError
+from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import LLM, Options
+from localrag.prompts.own import Wording
+from localrag.rag.citations import Attributor, PageOf, Tokenize
+from localrag.rerankers.base import Reranking
+from localrag.text.language import answer_language
+from localrag.types import (
+    Answer,
+    Citation,
+    ScoredChunk,
+    SelfRAGMetrics,
+    Step,
+    SupportedSentence,
+)
+
+PROMPT_OVERHEAD = 256
+"""Tokens kept free for the rules, the task and the chat template."""
 
 Retrieve = Callable[[str, int], list[ScoredChunk]]
 """Question and k -> the k best passages, best first."""
+
+Piece = str | Step | Answer
+"""Of an answer: text as it is written, a step as soon as it is done, and last the answer."""
 
 OnStep = Callable[[Step], None]
 """Hears each step of a run as soon as it is done."""
@@ -22,12 +45,122 @@ def unheard(_: Step) -> None:
 class Pipeline(Protocol):
     """Answers a question from the library."""
 
-    def stream(self, question: str, on_step: OnStep = unheard) -> Iterator[str | Answer]:
-        """Pieces of the answer as they come, and last of all the finished `Answer`.
+    def stream(self, question: str) -> Iterator[Piece]:
+        """Texts and steps as they come, and last of all the finished `Answer`.
 
-        The pieces joined are `Answer.text`. Closing the iterator stops the model.
+        The texts joined are `Answer.text`, the steps are `Answer.trace`. Closing the iterator
+        stops the model. Raises `UsageError` for an empty question, `GenerationError` from the
+        model.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """What every way to answer works with; `k` passages are read."""
+
+    retrieve: Retrieve
+    llm: LLM
+    tokenize: Tokenize
+    embedder: Embedder
+    page_of: PageOf
+    k: int
+    generation: Options
+    wording: Wording = field(default_factory=Wording)
+    reranking: Reranking | None = None
+
+    def find(self, question: str) -> Generator[Step, None, list[ScoredChunk]]:
+        """The k best passages, best first."""
+        reranking = self.reranking
+        depth = max(self.k, reranking.candidates) if reranking else self.k
+        found, seconds = timed(partial(self.retrieve, question, depth))
+        yield Step("retrieve", {"passages": len(found)}, None, seconds)
+        if reranking:
+            found, step = reranking.apply(question, found, self.k)
+            yield step
+        return found
+
+    def room(self, question: str) -> int:
+        """Tokens that passages may take together, beside question and answer."""
+        taken = self.generation.max_tokens + PROMPT_OVERHEAD + self.llm.count_tokens(question)
+        return self.llm.context_window - taken
+
+    def fitting(
+        self, chunks: Sequence[ScoredChunk], room: int, passage: Callable[[int, ScoredChunk], str]
+    ) -> list[ScoredChunk]:
+        """The first of the chunks, as many as fit; `passage` is what a prompt says of the nth."""
+        for number, chunk in enumerate(chunks):
+            room -= self.llm.count_tokens(passage(number + 1, chunk))
+            if room < 0:
+                return list(chunks[:number])
+        return list(chunks)
+
+    def attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
+        """What finds citations among these."""
+        return Attributor(chunks, self.tokenize, self.page_of, self.embedder)
+
+
+def finished(
+    question: str,
+    contexts: Sequence[ScoredChunk] = (),
+    citations: tuple[Citation, ...] = (),
+    *,
+    grounded: bool = False,
+    support: tuple[SupportedSentence, ...] = (),
+    metrics: SelfRAGMetrics | None = None,
+) -> Answer:
+    """The end of a pipeline's pieces; `recorded` fills in what the pieces themselves say."""
+    return Answer(
+        question=question,
+        text="",
+        language=answer_language(question),
+        grounded=grounded,
+        citations=citations,
+        contexts=tuple(contexts),
+        trace=(),
+        seconds=0.0,
+        support=support,
+        metrics=metrics,
+    )
+
+
+def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces, with text and trace of their answer filled in from what came first.
+
+    Its seconds, too, where it has none yet: loading a model is no part of an answer's time.
+    Raises `UsageError` for an empty question.
+    """
+    if not question.strip():
+        raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+    started = time.perf_counter()
+    texts: list[str] = []
+    trace: list[Step] = []
+    with closing(pieces):  # type: ignore[type-var]
+        for piece in pieces:
+            if isinstance(piece, Answer):
+                yield replace(
+                    piece,
+                    text="".join(texts).strip(),
+                    trace=tuple(trace),
+                    seconds=piece.seconds or time.perf_counter() - started,
+                )
+                continue
+            if isinstance(piece, str):
+                texts.append(piece)
+            else:
+                trace.append(piece)
+            yield piece
+
+
+def answer_of(pieces: Iterator[Piece], on_step: OnStep = unheard) -> Answer:
+    """The answer at the end of the pieces; `on_step` hears the steps before it."""
+    with closing(pieces):  # type: ignore[type-var]
+        for piece in pieces:
+            if isinstance(piece, Answer):
+                return piece
+            if isinstance(piece, Step):
+                on_step(piece)
+    raise AssertionError("a stream ends with its answer")
 
 
 T = TypeVar("T")

@@ -35,18 +35,35 @@ MINIMUM_TERMS = 2
 SHORT_ANSWER = 40
 """Characters up to which a whole answer may be a bare name or number."""
 
+_NUMBERS = r"\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*"
 MARKER = re.compile(
-    r"[ \t]*[\[【［]\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
-    r"(\d{1,3}(?:\s*[,，、]\s*\d{1,3})*)\s*[\]】］]",
+    r"(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
+    rf"(?P<numbers>{_NUMBERS})\s*)[\]】］]",
     re.IGNORECASE,
 )
+"""A citation marker with the blanks before it: [1], [1, 2], [1-3], 【1】, [source 1]."""
 _MARKER_BEGUN = re.compile(r"[ \t]*(?:[\[【［][^\]】］\n]{0,24})?\Z")
-_BRACKETED_NUMBER = re.compile(r"[\[【［](\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*)[\]】］]")
+_NUMBER_OR_RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+
+
+def marked(text: str) -> list[int]:
+    """The passages that the markers in a text point to, in their order; [1-3] points to three."""
+    spans = (
+        sorted((int(first), int(last or first)))
+        for marker in MARKER.finditer(text)
+        for first, last in _NUMBER_OR_RANGE.findall(marker["numbers"])
+    )
+    return [number for first, last in spans for number in range(first, last + 1)]
+
+
+def without_markers(text: str) -> str:
+    """The text with its markers, and the blanks before them, taken out."""
+    return MARKER.sub("", text)
 
 
 def hide_markers(text: str) -> str:
-    """A passage's own bracketed numbers in round brackets, lest they pass for our markers."""
-    return _BRACKETED_NUMBER.sub(r"(\1)", text)
+    """What in a passage would pass for a marker, in round brackets."""
+    return MARKER.sub(r"\g<blank>(\g<inside>)", text)
 
 
 _LABEL = re.compile(
@@ -80,30 +97,30 @@ class Attributor:
 
     def __init__(
         self,
-        contexts: Sequence[ScoredChunk],
+        chunks: Sequence[ScoredChunk],
         tokenize: Tokenize,
         page_of: PageOf,
         embedder: Embedder,
     ) -> None:
-        self._contexts = contexts
+        self._chunks = chunks
         self._tokenize = tokenize
         self._page_of = page_of
         self._embedder = embedder
         self._evidence = [
-            _Evidence(marker, start, end, self._terms(context.chunk.text[start:end]))
-            for marker, context in enumerate(contexts, start=1)
-            for start, end in self._sentences(context.chunk)
+            _Evidence(marker, start, end, self._terms(found.chunk.text[start:end]))
+            for marker, found in enumerate(chunks, start=1)
+            for start, end in self._sentences(found.chunk)
         ]
         self._document_frequency = Counter(
             term for evidence in self._evidence for term in evidence.terms
         )
         self._passage_terms = [
             frozenset().union(*(e.terms for e in self._evidence if e.marker == marker))
-            for marker in range(1, len(contexts) + 1)
+            for marker in range(1, len(chunks) + 1)
         ]
-        self._languages = [detect(context.chunk.text) for context in contexts]
+        self._languages = [detect(found.chunk.text) for found in chunks]
         self._vectors: list[Vectors] = []  # of the evidence, once wanted; shared by `only`
-        self._markers = frozenset(range(1, len(contexts) + 1))
+        self._markers = frozenset(range(1, len(chunks) + 1))
 
     def attribute(self, sentence: str, claimed: Iterable[int]) -> list[Citation]:
         """Citations of one answer sentence; `claimed` are the markers that the model wrote."""
@@ -144,12 +161,7 @@ class Attributor:
         if len(markers) == 1:
             return markers[0]
         cosines = self._cosines(text)
-
-        def best(marker: int) -> float:
-            own = (c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker)
-            return max(own, default=-1.0)
-
-        return max(markers, key=best)
+        return max(markers, key=lambda marker: max(cosines[marker], default=-1.0))
 
     def cite(self, marker: int, text: str) -> Citation:
         """The sentence of passage `marker` that is closest to `text`."""
@@ -193,43 +205,39 @@ class Attributor:
         if foreign:
             cosines = self._cosines(sentence)
             for marker in foreign:
-                best = max(
-                    (c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker),
-                    default=0.0,
-                )
+                best = max(cosines[marker], default=0.0)
                 if best >= CROSS_LANGUAGE_COSINE:
                     scores[marker] = max(scores[marker], best, FOUND_SUPPORT)
         return scores
 
-    def _cosines(self, sentence: str) -> list[float]:
+    def _cosines(self, sentence: str) -> dict[int, list[float]]:
+        """How close a text is to each sentence of the passages, by marker."""
         if not self._vectors:
             texts = [self._text(evidence) for evidence in self._evidence]
             self._vectors.append(self._embedder.embed_documents(texts))
-        cosines: list[float] = (
-            self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
-        ).tolist()
-        return cosines
+        cosines = self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
+        found: dict[int, list[float]] = {marker: [] for marker in self._markers}
+        for evidence, cosine in zip(self._evidence, cosines.tolist(), strict=True):
+            found.setdefault(evidence.marker, []).append(cosine)
+        return found
 
     def _text(self, evidence: _Evidence) -> str:
-        return self._contexts[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
+        return self._chunks[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
 
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
         candidates = [e for e in self._evidence if e.marker == marker]
         shares = [self._share(terms, e.terms) for e in candidates]
         if {self._languages[marker - 1], detect(sentence)} == {"zh", "en"}:
-            cosines = self._cosines(sentence)
-            shares = [c for e, c in zip(self._evidence, cosines, strict=True) if e.marker == marker]
-        return self._citation(
-            candidates[max(range(len(candidates)), key=lambda i: (shares[i], -i))]
-        )
+            shares = self._cosines(sentence)[marker]
+        return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:
-        context = self._contexts[evidence.marker - 1]
+        found = self._chunks[evidence.marker - 1]
         return Citation(
             marker=evidence.marker,
-            chunk_id=context.chunk.id,
-            source=context.source,
-            page=self._page_of(context.chunk, evidence.start),
+            chunk_id=found.chunk.id,
+            source=found.source,
+            page=self._page_of(found.chunk, evidence.start),
             quote=self._text(evidence).strip(),
         )
 
@@ -279,7 +287,7 @@ class CitedStream:
     def _advance(self, *, final: bool) -> Iterator[str]:
         while self._pending:
             if not self._in_code and (marker := MARKER.match(self._pending)):
-                self._claimed.update(int(n) for n in re.findall(r"\d+", marker[1]))
+                self._claimed.update(marked(marker[0]))
                 self._pending = self._pending[marker.end() :]
                 continue
             if not final and not self._in_code and _MARKER_BEGUN.fullmatch(self._pending):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import PromptLanguage, render
+from localrag.rag.citations import MARKER, without_markers
 from localrag.text.language import answer_language
 from localrag.text.tokenize import STOP_WORDS
 from localrag.types import Message
@@ -19,7 +20,6 @@ LONGEST_JOINED = 200
 """Code points of two questions that may be joined where the model is of no help."""
 
 _QUOTES = "\"'“”‘’「」 "
-_MARKER = re.compile(r"\s*\[\d+(?:\s*[,，]\s*\d+)*\]")
 _LABEL = re.compile(r"^(?:改写|问|追问|Rewritten|Follow-up|Question|Q)\s*[：:]\s*")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -68,7 +68,7 @@ def standalone(
     language = answer_language(question)
     if is_complete(question, language):
         return question
-    said = _MARKER.sub("", last.answer)[:REMEMBERED_CHARACTERS]
+    said = without_markers(last.answer)[:REMEMBERED_CHARACTERS]
     messages = _messages(last.question, said, question, language)
     rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
     points_back = bool(_bare(language).search(question))
@@ -103,7 +103,7 @@ def _keeps(
     question: str, rewritten: str, earlier: str, tokenize: Callable[[str], Sequence[str]]
 ) -> bool:
     """Whether a rewriting still asks what was asked, and is no answer."""
-    if not rewritten or _MARKER.search(rewritten) or rewritten.endswith(("。", ".")):
+    if not rewritten or MARKER.search(rewritten) or rewritten.endswith(("。", ".")):
         return False
     if not set(_NUMBER.findall(question)) <= set(_NUMBER.findall(rewritten)):
         return False

@@ -47,11 +47,11 @@ class Reading:
     """Passages that prompts begin with: the first is kept as a state, the others follow it."""
 
     language: PromptLanguage
-    passages: tuple[ScoredChunk, ...]
+    chunks: tuple[ScoredChunk, ...]
 
     def messages(self, task: str) -> list[Message]:
         """The passages, then the task."""
-        first, *others = (passage_text(passage.chunk) for passage in self.passages)
+        first, *others = (passage_text(found.chunk) for found in self.chunks)
         if others:
             together = hide_labels("\n\n".join(others))
             more = render("more_passages", self.language, passages=together)
@@ -85,7 +85,7 @@ class Grader:
         task = render("relevance", reading.language, question=question.strip())
         choice = self._chooser.choose(reading.messages(task), YES_NO[reading.language], keep=1)
         if not choice.read:
-            similarity = min(max(self._similarity(question, reading.passages[0]), 0.0), 1.0)
+            similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
             return Grade(similarity, unread=True)
         return Grade(choice[0])
 
@@ -114,9 +114,9 @@ class Grader:
         return Grade(float(choice.probabilities @ np.arange(1, len(UTILITIES) + 1)))
 
 
-def _score_of(_: str, passage: ScoredChunk) -> float:
+def _score_of(_: str, found: ScoredChunk) -> float:
     """The score that the search gave, where nothing better is known."""
-    return passage.score
+    return found.score
 
 
 def _shifted(share: float, shift: float) -> float:

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from localrag.documents.chunking import passage_text
+from localrag.egress.consent import Excerpt
 from localrag.egress.quotations import Quotations
 from localrag.library.library import Library
 from localrag.library.private import PrivateSources
-from localrag.models.llms.openai.outgoing import Guard, Passage
-from localrag.rag.base import Retrieve
+from localrag.models.llms.openai.guard import Guard
 from localrag.rerankers.base import Reranker, Tell, unheard
 from localrag.types import Note, ScoredChunk
 
@@ -67,15 +67,15 @@ class Outgoing:
         private = self._secrecy.documents() if self._secrecy is not None else frozenset()
         kept = [one for one in chunks if one.chunk.document_id not in private]
         self._guard.offer(
-            Passage(chunk.id, one.source, chunk.first_page, chunk.last_page, passage_text(chunk))
-            for one in kept
-            for chunk in [one.chunk]
+            {
+                chunk.id: Excerpt(
+                    one.source, chunk.first_page, chunk.last_page, passage_text(chunk)
+                )
+                for one in kept
+                for chunk in [one.chunk]
+            }
         )
         return kept
-
-    def retrieve(self, retrieve: Retrieve) -> Retrieve:
-        """A retrieval that brings only what may go."""
-        return lambda question, k: self.sendable(retrieve(question, k))
 
 
 class SendableReranker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from localrag.prompts import render
-from localrag.rag.citations import MARKER
+from localrag.rag.citations import without_markers
 
 _REFUSAL = re.compile(
     r"(?:do(?:es)? not|don't|doesn't) (?:contain|provide|mention|have|include)\b"
@@ -24,7 +24,7 @@ _LONGEST_REFUSAL = 160
 
 def refuses(answer: str) -> bool:
     """Whether the answer says that the documents do not hold it, and nothing besides."""
-    text = MARKER.sub("", answer).strip()
+    text = without_markers(answer).strip()
     said = (render("refusal", "en").rstrip("."), render("refusal", "zh").rstrip("。"))
     if any(text.startswith(refusal) for refusal in said):
         return True

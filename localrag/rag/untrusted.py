@@ -12,12 +12,11 @@ through as they are written. The first prompts are always as they would be witho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from localrag.rag.base import OnStep, Pipeline, Retrieve, unheard
-from localrag.rag.citations import MARKER, PageOf, Tokenize
+from localrag.rag.base import Piece, Pipeline, Toolkit, recorded
+from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.text.instructions import left, may_steer
@@ -33,21 +32,13 @@ for where a contract says "保证金". Orders came to .58 at most (`benchmarks/i
 
 
 class UntrustedPassages:
-    """Passages of one question at a time, and the sentences in them that could steer a model."""
+    """The passages of one question, and the sentences in them that could steer a model."""
 
-    def __init__(
-        self, retrieve: Retrieve, page_of: PageOf, tokenize: Tokenize, grader: Grader
-    ) -> None:
-        self._retrieve = retrieve
-        self._page_of = page_of
-        self._tokenize = tokenize
+    def __init__(self, tools: Toolkit, grader: Grader) -> None:
+        self._tools = tools
         self._grader = grader
-        self.begin()
-
-    def begin(self) -> None:
-        """A new question."""
         self._found: dict[tuple[str, int], list[ScoredChunk]] = {}
-        self._passages: dict[int, ScoredChunk] = {}
+        self._originals: dict[int, ScoredChunk] = {}
         self._stays: dict[int, tuple[Span, ...]] = {}
         self._steering: dict[LeftOut, list[Span]] = {}
         self._without: dict[int, Chunk] = {}
@@ -61,32 +52,32 @@ class UntrustedPassages:
     def retrieve(self, question: str, k: int) -> list[ScoredChunk]:
         """What is found, as it stands; after `leave_out` without what was left out."""
         if (question, k) not in self._found:
-            self._found[question, k] = self._retrieve(question, k)
-            for passage in self._found[question, k]:
-                self._look(question, passage)
+            self._found[question, k] = self._tools.retrieve(question, k)
+            for found in self._found[question, k]:
+                self._look(question, found)
         read = (
-            replace(passage, chunk=self._without.get(passage.chunk.id, passage.chunk))
-            for passage in self._found[question, k]
+            replace(found, chunk=self._without.get(found.chunk.id, found.chunk))
+            for found in self._found[question, k]
         )
-        return [passage for passage in read if passage.chunk.text]
+        return [found for found in read if found.chunk.text]
 
     def page_of(self, chunk: Chunk, offset: int) -> int:
         """The page of a code point of a passage as it was read."""
         if chunk.id not in self._without:
-            return self._page_of(chunk, offset)
-        original = self._passages[chunk.id].chunk
+            return self._tools.page_of(chunk, offset)
+        original = self._originals[chunk.id].chunk
         for start, end in self._stays[chunk.id]:
             if offset < end - start:
-                return self._page_of(original, start + offset)
+                return self._tools.page_of(original, start + offset)
             offset -= end - start
-        return self._page_of(original, len(original.text))
+        return self._tools.page_of(original, len(original.text))
 
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
-        said = self._terms(MARKER.sub("", answer.text)) - self._terms(answer.question)
-        for passage in answer.contexts:
-            said -= self._terms(self._read(passage.chunk.id)[0].heading)
-            said -= self._terms(self._read(passage.chunk.id)[0].text)
+        said = self._terms(without_markers(answer.text)) - self._terms(answer.question)
+        for found in answer.contexts:
+            read, _ = self._read(found.chunk.id)
+            said -= self._terms(read.heading) | self._terms(read.text)
         return tuple(each for each in self._steering if said & self._terms(each.text))
 
     def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
@@ -96,7 +87,7 @@ class UntrustedPassages:
         """
         suspects = followed or tuple(self._steering)
         text = "\n".join(dict.fromkeys(each.text for each in suspects))
-        chunk = replace(self._passages[suspects[0].chunk_id].chunk, text=text, heading="")
+        chunk = replace(self._originals[suspects[0].chunk_id].chunk, text=text, heading="")
         reading = Reading(answer_language(question), (ScoredChunk(chunk, 0.0, ""),))
         if self._grader.relevance(question, reading).value >= ANSWERS:
             return False
@@ -129,32 +120,32 @@ class UntrustedPassages:
         return replace(
             answer,
             contexts=tuple(
-                replace(context, chunk=self._passages[context.chunk.id].chunk)
-                for context in answer.contexts
+                replace(found, chunk=self._originals[found.chunk.id].chunk)
+                for found in answer.contexts
             ),
             left_out=self.left_out,
             grounded=answer.grounded and not doubtful,
         )
 
-    def _look(self, question: str, passage: ScoredChunk) -> None:
+    def _look(self, question: str, found: ScoredChunk) -> None:
         """Note what steers in a passage and shares too few terms with the question."""
-        chunk, asked = passage.chunk, self._terms(question)
-        if self._passages.setdefault(chunk.id, passage) is not passage:
+        chunk, asked = found.chunk, self._terms(question)
+        if self._originals.setdefault(chunk.id, found) is not found:
             return
 
         def note(page: int, text: str, *spans: Span) -> None:
             if len(asked & self._terms(text)) < SHARED * max(1, len(asked)):
-                each = LeftOut(chunk.id, passage.source, page, text)
+                each = LeftOut(chunk.id, found.source, page, text)
                 self._steering.setdefault(each, []).extend(spans)
 
         if may_steer(chunk.heading):
             note(chunk.first_page, chunk.heading)
         for span in may_steer(chunk.text):
-            note(self._page_of(chunk, span.start), chunk.text[span.start : span.end], span)
+            note(self._tools.page_of(chunk, span.start), chunk.text[span.start : span.end], span)
 
     def _read(self, number: int) -> tuple[Chunk, tuple[Span, ...]]:
         """A passage without what steers, and what of it that is."""
-        chunk = self._passages[number].chunk
+        chunk = self._originals[number].chunk
         own = [(each, spans) for each, spans in self._steering.items() if each.chunk_id == number]
         stays = left(chunk.text, sorted(span for _, spans in own for span in spans))
         text = "".join(chunk.text[start:end] for start, end in stays)
@@ -162,12 +153,12 @@ class UntrustedPassages:
         return replace(chunk, text=text, heading=chunk.heading if headed else ""), stays
 
     def _adjoin(self, each: LeftOut, quote: str) -> bool:
-        text = "".join(self._passages[each.chunk_id].chunk.text.split())
+        text = "".join(self._originals[each.chunk_id].chunk.text.split())
         one, other = "".join(each.text.split()), "".join(quote.split())
         return one + other in text or other + one in text
 
     def _terms(self, text: str) -> frozenset[str]:
-        return frozenset(self._tokenize(text))
+        return frozenset(self._tools.tokenize(text))
 
 
 class CheckedPipeline:
@@ -175,22 +166,28 @@ class CheckedPipeline:
 
     def __init__(
         self,
-        passages: UntrustedPassages,
-        make: Callable[[float], Pipeline],
+        tools: Toolkit,
+        grader: Grader,
+        make: Callable[[Toolkit, float], Pipeline],
         budget: float = 0.0,
     ) -> None:
-        """`make` gives a pipeline that reads from `passages`, for so many seconds; 0: no limit."""
-        self._passages = passages
+        """`make` gives a pipeline with such tools, for so many seconds; 0: no limit."""
+        self._tools = tools
+        self._grader = grader
         self._make = make
         self._budget = budget
 
-    def stream(self, question: str, on_step: OnStep = unheard) -> Iterator[str | Answer]:
+    def stream(self, question: str) -> Iterator[Piece]:
         """As `Pipeline`."""
-        passages, started = self._passages, time.perf_counter()
-        passages.begin()
-        held: list[str | Answer] = []
-        for piece in _pieces(self._make(self._budget), question, on_step):
-            if passages.suspicious:
+        return recorded(question, self._pieces(question))
+
+    def _pieces(self, question: str) -> Iterator[Piece]:
+        started = time.perf_counter()
+        passages = UntrustedPassages(self._tools, self._grader)
+        tools = replace(self._tools, retrieve=passages.retrieve, page_of=passages.page_of)
+        held: list[Piece] = []
+        for piece in self._make(tools, self._budget).stream(question):
+            if passages.suspicious and not isinstance(piece, Step):
                 held.append(piece)
             else:
                 yield piece
@@ -204,31 +201,21 @@ class CheckedPipeline:
             yield from held
             return
         rest = max(0.1, self._budget - spent) if self._budget else 0.0
-        again = list(_pieces(self._make(rest), question, on_step))
+        again = list(self._make(tools, rest).stream(question))
         second = _answer(again)
         if not followed and _refused(second):
             yield from held
             return
         count = len(passages.left_out)
-        step = Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
-        on_step(step)
+        yield Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
         yield from again[:-1]
-        yield replace(
-            passages.finished(second),
-            trace=(*first.trace, step, *second.trace),
-            seconds=time.perf_counter() - started,
-        )
+        yield replace(passages.finished(second), seconds=0.0)  # both times count
 
 
-def _answer(pieces: list[str | Answer]) -> Answer:
+def _answer(pieces: Sequence[Piece]) -> Answer:
     answer = pieces[-1]
     assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
     return answer
-
-
-def _pieces(pipeline: Pipeline, question: str, on_step: OnStep) -> Iterator[str | Answer]:
-    with closing(pipeline.stream(question, on_step)) as pieces:  # type: ignore[type-var]
-        yield from pieces
 
 
 def _refused(answer: Answer) -> bool:
@@ -236,6 +223,6 @@ def _refused(answer: Answer) -> bool:
 
     A name alone is in no language.
     """
-    text = MARKER.sub("", answer.text)
+    text = without_markers(answer.text)
     other = len(text.split()) > 3 and detect(text) not in (answer.language, "mixed")
     return other or not answer.grounded or refuses(answer.text)

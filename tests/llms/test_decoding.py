@@ -92,7 +92,7 @@ def test_rows_reach_the_library_and_its_status_comes_back() -> None:
 def test_a_stop_from_another_thread_ends_the_batch() -> None:
     library = FakeLibrary(seconds=30)
     reader = decoder(library)
-    threading.Timer(0.05, library.stop.raised.set).start()
+    threading.Timer(0.05, library.stop.interrupted.set).start()
     began = time.monotonic()
     assert reader.decode(ROWS) == STOPPED
     assert time.monotonic() - began < 5
@@ -126,7 +126,7 @@ def test_an_interrupt_ends_the_batch_before_it_is_raised() -> None:
         reader.decode(ROWS)
     timer.join()
     assert not library.working.is_set()
-    library.stop.raised.clear()
+    library.stop.interrupted.clear()
     library.seconds = 0.0
     assert reader.decode(ROWS) == 0
     reader.close()
@@ -183,41 +183,47 @@ CALLS: list[Callable[[LlamaCppModel], object]] = [
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
 @pytest.mark.parametrize("call", CALLS, ids=["score", "complete"])
-def test_stop_ends_the_reading_of_a_long_prompt_within_a_second(
+def test_a_stop_ends_the_reading_of_a_long_prompt_within_half_a_second(
     model: LlamaCppModel, call: Callable[[LlamaCppModel], object]
 ) -> None:
     before = outcome(model)
-    stopped: list[float] = []
+    stopped = threading.Event()
+    at: list[float] = []
 
     def stop() -> None:
-        stopped.append(time.perf_counter())
-        model.stop()
+        at.append(time.perf_counter())
+        stopped.set()
 
     timer = threading.Timer(0.4, stop)
     timer.start()
     with pytest.raises(StoppedError, match="stopped"):
-        call(model)
-    assert time.perf_counter() - stopped[0] < 1.0
+        call(model.for_call(stopped))
+    assert time.perf_counter() - at[0] < 0.5
     timer.join()
     assert outcome(model) == before
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
-def test_stop_ends_a_reply_that_is_being_written(model: LlamaCppModel) -> None:
+def test_a_stop_ends_a_reply_that_is_being_written(model: LlamaCppModel) -> None:
     before = outcome(model)
-    stream = model.stream(chat("Count for ever."), Options(max_tokens=2000))
+    stopped = threading.Event()
+    stream = model.for_call(stopped).stream(chat("Count for ever."), Options(max_tokens=2000))
     assert next(stream)
-    model.stop()
+    stopped.set()
     with pytest.raises(StoppedError):
         list(stream)
     assert outcome(model) == before
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
-def test_stop_with_no_call_in_progress_stops_nothing(model: LlamaCppModel) -> None:
-    before = outcome(model)
-    model.stop()
-    assert outcome(model) == before
+def test_a_stop_ends_the_wait_for_another_call_and_not_that_call(model: LlamaCppModel) -> None:
+    stopped = threading.Event()
+    stream = model.stream(SHORT, OPTIONS)
+    first = next(stream)
+    threading.Timer(0.2, stopped.set).start()
+    with pytest.raises(StoppedError):
+        model.for_call(stopped).complete(SHORT, OPTIONS)
+    assert first + "".join(stream) == model.complete(SHORT, OPTIONS).text
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
@@ -250,6 +256,6 @@ def test_a_hundred_rounds_do_not_grow_memory(model: LlamaCppModel) -> None:
         return int(process.memory_info().rss)
 
     before = rounds(range(15))  # until no more states are kept than may be
-    assert model._engine._states.size > 6 * 2**20
+    assert model._context._states.size > 6 * 2**20
     assert rounds(range(15, 115)) - before < 8 * 2**20
-    assert model._engine._states.size <= 8 * 2**20
+    assert model._context._states.size <= 8 * 2**20

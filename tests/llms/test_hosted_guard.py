@@ -14,12 +14,12 @@ from hosted_server import HOST, Hosted, serving
 
 from localrag.egress import consent
 from localrag.egress.audit import AuditLog
-from localrag.egress.consent import Preview
+from localrag.egress.consent import Consent, Excerpt, Preview
 from localrag.egress.redaction import Redactor
-from localrag.errors import BackendError, ConfigError, NetworkBlockedError
+from localrag.errors import BackendError, ConfigError, NetworkBlockedError, StoppedError
 from localrag.models.llms.base import Options
+from localrag.models.llms.openai.guard import Guard
 from localrag.models.llms.openai.model import OpenAICompatibleModel
-from localrag.models.llms.openai.outgoing import Guard, Passage
 from localrag.types import Message
 
 KEY = "sk-canary-8f3a71"
@@ -81,7 +81,7 @@ def test_what_goes_is_redacted_and_logged_and_what_comes_back_is_restored(
 ) -> None:
     hosted.reply = lambda prompt: "In 1931. Call [REDACTED-1]."
     guarding = guard(tmp_path)
-    guarding.offer([Passage(7, "/docs/light.pdf", 2, 2, PASSAGE)])
+    guarding.offer({7: Excerpt("/docs/light.pdf", 2, 2, PASSAGE)})
     opened = model(hosted, guarding)
     if streamed:
         text = "".join(opened.stream(CHAT, Options()))
@@ -156,7 +156,7 @@ def test_what_quotes_a_private_document_does_not_go(hosted: Hosted, tmp_path: Pa
 def test_what_is_offered_counts_as_allowed(hosted: Hosted, tmp_path: Path) -> None:
     secrecy = Known("nothing of it")
     guarding = guard(tmp_path, secrecy=secrecy)
-    guarding.offer([Passage(7, "a", 1, 1, PASSAGE), Passage(8, "b", 1, 1, "Not in the prompt.")])
+    guarding.offer({7: Excerpt("a", 1, 1, PASSAGE), 8: Excerpt("b", 1, 1, "Not in the prompt.")})
     opened = model(hosted, guarding)
     opened.complete(CHAT, Options())
     opened.close()
@@ -196,7 +196,7 @@ def test_one_yes_serves_for_the_run_and_the_preview_tells_all(
 
     consent.begin("test", ask=ask, show=lambda _, first: shown.append(first))
     guarding = guard(tmp_path, confirm=True, secrecy=Known("nothing"))
-    guarding.offer([Passage(7, "/docs/light.pdf", 2, 3, PASSAGE)])
+    guarding.offer({7: Excerpt("/docs/light.pdf", 2, 3, PASSAGE)})
     for guarded in (guarding, guarding, guard(tmp_path, confirm=True)):
         opened = model(hosted, guarded)
         opened.complete(CHAT, Options())
@@ -207,7 +207,7 @@ def test_one_yes_serves_for_the_run_and_the_preview_tells_all(
     assert not preview.encrypted
     (passage,) = preview.passages
     assert (passage.source, passage.first_page, passage.last_page) == ("/docs/light.pdf", 2, 3)
-    assert passage.characters == len(PASSAGE)
+    assert passage.text == PASSAGE
     assert (preview.redactions, preview.withheld) == (1, 3)
     assert "13912345678" not in preview.messages[1].content
     assert preview.characters == sum(len(m.content) for m in preview.messages)
@@ -254,6 +254,35 @@ def test_threads_are_asked_once(hosted: Hosted, tmp_path: Path) -> None:
         thread.join()
     opened.close()
     assert (len(asked), len(hosted.bodies)) == (1, 4)
+
+
+def test_a_call_that_brings_its_own_consent_asks_nobody_else(
+    hosted: Hosted, tmp_path: Path
+) -> None:
+    consent.begin("test", ask=lambda _: pytest.fail("asked"), show=None)
+    opened = model(hosted, guard(tmp_path, confirm=True))
+    yes, no = Consent("yes", ask=lambda _: True), Consent("no", ask=lambda _: False)
+    opened.for_call(None, yes).complete(CHAT, Options())
+    with pytest.raises(NetworkBlockedError, match="as you wished"):
+        opened.for_call(None, no).complete(CHAT, Options())
+    opened.for_call(None, yes).complete(CHAT, Options())
+    opened.close()
+    assert len(hosted.bodies) == 2
+    assert [one["command"] for one in log(tmp_path) if one["event"] == "sent"] == ["yes"] * 2
+
+
+def test_a_call_that_was_stopped_sends_nothing(hosted: Hosted, tmp_path: Path) -> None:
+    stopped = threading.Event()
+    opened = model(hosted, guard(tmp_path)).for_call(stopped, None)
+    stream = opened.stream(CHAT, Options())
+    assert next(stream)
+    stopped.set()
+    with pytest.raises(StoppedError):
+        list(stream)
+    with pytest.raises(StoppedError):
+        opened.complete(CHAT, Options())
+    opened.close()
+    assert len(hosted.bodies) == 1
 
 
 # -- the key --------------------------------------------------------------------------

@@ -22,10 +22,11 @@ from localrag.errors import (
     ConfigError,
     ContextOverflowError,
     NetworkBlockedError,
+    StoppedError,
 )
 from localrag.models.llms.base import Options
+from localrag.models.llms.openai.guard import Guard
 from localrag.models.llms.openai.model import OpenAICompatibleModel
-from localrag.models.llms.openai.outgoing import Guard
 from localrag.types import Message
 
 CHAT = [Message("system", "Be brief."), Message("user", "水壶在哪里？")]
@@ -221,7 +222,7 @@ def test_a_closed_stream_closes_the_connection(server: Server) -> None:
         (events(b"data: {oops\n\n", b""), "no chat completion"),
         (events(b'data: "text"\n\n', b""), "no chat completion"),
         (events(b'data: {"choices": [3]}\n\n', b""), "no chat completion"),
-        (events(delta("x"), kind="text/html"), "content type text/html"),
+        (events(delta("x"), kind="text/html"), "Content-Type: text/html"),
         (events(b'data: {"error": {"message": "out of memory"}}\n\n', b""), "out of memory"),
         (error(500, "boom"), "boom"),
     ],
@@ -306,9 +307,9 @@ def test_a_prompt_that_is_too_long_for_the_server(server: Server) -> None:
         (body(b"<html>Sign in</html>", kind="text/html"), "no chat completion: <html>Sign in"),
         (body(b'{"choices": ['), "no chat completion"),
         (body(b"[]"), "no chat completion"),
-        (body(b'{"choices": []}'), "no choices"),
-        (body(b'{"choices": [{"message": {"content": null}}]}'), "no text"),
-        (body(b'{"choices": "none"}'), "no choices"),
+        (body(b'{"choices": []}'), "no chat completion: {'choices': "),
+        (body(b'{"choices": [{"message": {"content": null}}]}'), "no chat completion"),
+        (body(b'{"choices": "none"}'), "no chat completion"),
         (body(b""), "no chat completion: -"),
         (body(b"\xff\xfe\x00"), "no chat completion"),
         (body(b'{"error": {"message": "no such model"}}'), "no such model"),
@@ -374,6 +375,41 @@ def test_a_server_that_falls_silent(server: Server, streamed: bool) -> None:
     with pytest.raises(BackendError, match=r"nothing for 0\.2 seconds"):
         list(model.stream(CHAT, Options())) if streamed else model.complete(CHAT, Options())
     asleep.set()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["prefill", "decode"])
+def test_a_stop_from_another_thread_hangs_up_within_half_a_second(
+    server: Server, begun: bool
+) -> None:
+    reading, hung_up = threading.Event(), threading.Event()
+
+    def read_long(handler: BaseHTTPRequestHandler) -> None:
+        if begun:
+            events(delta("One"))(handler)
+            handler.wfile.flush()
+        reading.set()
+        handler.connection.settimeout(10)
+        if handler.connection.recv(1) == b"":
+            hung_up.set()
+
+    stopped, at = threading.Event(), []
+
+    def stop() -> None:
+        reading.wait(10)
+        time.sleep(0.2)
+        at.append(time.perf_counter())
+        stopped.set()
+
+    server.script = [read_long]
+    model = server.model(timeout_seconds=30.0).for_call(stopped, None)
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    with pytest.raises(StoppedError):
+        list(model.stream(CHAT, Options()))
+    assert time.perf_counter() - at[0] < 0.5
+    assert hung_up.wait(0.5)
+    stopping.join()
     assert len(server.requests) == 1
 
 

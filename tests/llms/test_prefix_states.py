@@ -73,21 +73,21 @@ def test_a_restored_prefix_gives_the_same_probabilities_bit_by_bit(model: LlamaC
     fresh = {}
     for passage in PASSAGES:
         for question in questions:
-            model._engine.reset()
-            model._engine._states.clear()
+            model._context.reset()
+            model._context._states.clear()
             fresh[passage, question] = model.score_choices(
                 chat(passage, question), CHOICES, keep=1
             ).tolist()
     reads: list[int] = []
-    read = model._engine.read
-    model._engine.read = lambda tokens, *, keep=0: reads.append(read(tokens, keep=keep))  # type: ignore[method-assign,assignment,return-value]
+    read = model._context.read
+    model._context.read = lambda tokens, *, keep=0: reads.append(read(tokens, keep=keep))  # type: ignore[method-assign,assignment,return-value]
     try:
         for question in (*questions, *reversed(questions)):
             for passage in PASSAGES:
                 again = model.score_choices(chat(passage, question), CHOICES, keep=1)
                 assert again.tolist() == fresh[passage, question]
     finally:
-        model._engine.read = read  # type: ignore[method-assign]
+        model._context.read = read  # type: ignore[method-assign]
     # The odd question melts into the seam, so its prefix is another one, one token shorter.
     usual = [*reads[4:12], *reads[20:]]
     assert max(usual) < BATCH, "from the second round on only question and task are read"
@@ -108,8 +108,8 @@ def test_other_calls_in_between_and_calls_without_keep_agree_with_themselves(
 def test_another_passage_or_rule_is_never_served_a_state_of_this_one(model: LlamaCppModel) -> None:
     before = model.score_choices(chat("The lamp is lit.", "Lit?"), CHOICES, keep=1)
     other = model.score_choices(chat("The lamp is out.", "Lit?"), CHOICES, keep=1)
-    model._engine.reset()
-    model._engine._states.clear()
+    model._context.reset()
+    model._context._states.clear()
     fresh = model.score_choices(chat("The lamp is out.", "Lit?"), CHOICES, keep=1)
     assert other.tolist() == fresh.tolist()
     assert other.tolist() != before.tolist()
@@ -117,7 +117,7 @@ def test_another_passage_or_rule_is_never_served_a_state_of_this_one(model: Llam
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
 def test_memory_stays_within_its_bound(model: LlamaCppModel) -> None:
-    states = model._engine._states
+    states = model._context._states
     states.clear()
     for number in range(12):
         model.score_choices(chat(f"{number} " + "tea " * 400, "Tea?"), CHOICES, keep=1)
@@ -156,7 +156,7 @@ def with_template(model: LlamaCppModel) -> Iterator[Callable[[str], LlamaCppMode
     own = model._template
 
     def choose(text: str) -> LlamaCppModel:
-        model._template = ChatTemplate(text, model._engine, bos_text="", eos_text="")
+        model._template = ChatTemplate(text, model._context, bos_text="", eos_text="")
         return model
 
     yield choose
@@ -169,8 +169,8 @@ def test_the_passage_is_kept_under_any_template(
     with_template: Callable[[str], LlamaCppModel], name: str
 ) -> None:
     model = with_template(TEMPLATES[name])
-    model._engine.reset()
-    model._engine._states.clear()
+    model._context.reset()
+    model._context._states.clear()
     passage = PASSAGES[0].strip()
     questions = ["Is it lit?", "1 or 2?", "Who lives there?", "是谁点的灯？"]
     lengths = []
@@ -178,7 +178,7 @@ def test_the_passage_is_kept_under_any_template(
         messages = chat(passage, question)
         tokens = model._prompt(messages, thoughts=False).tokens
         length = model._prefix_length(messages, 1, tokens)
-        kept = b"".join(model._engine.piece(token, special=True) for token in tokens[:length])
+        kept = b"".join(model._context.piece(token, special=True) for token in tokens[:length])
         assert passage[:-1].encode() in kept
         assert question.encode() not in kept
         # What is kept is the same for every question, or it could not be found again.
@@ -196,8 +196,8 @@ def test_the_passage_is_kept_under_any_template(
     options = Options(max_tokens=3, keep=1)
     text = model.complete(chat(passage, questions[1]), options).text
     assert "<think>" not in text
-    model._engine.reset()
-    model._engine._states.clear()
+    model._context.reset()
+    model._context._states.clear()
     assert model.complete(chat(passage, questions[1]), options).text == text
 
 
@@ -208,7 +208,7 @@ def test_a_thought_that_the_template_opens_is_closed_before_a_choice(
     model = with_template(TEMPLATES["opens a thought"])
     messages = chat(PASSAGES[0], "Lit?")
     closed, opened = (model._prompt(messages, thoughts=thoughts) for thoughts in (False, True))
-    ending = b"".join(model._engine.piece(token, special=True) for token in closed.tokens[-12:])
+    ending = b"".join(model._context.piece(token, special=True) for token in closed.tokens[-12:])
     assert ending.endswith(b"<think>\n\n</think>\n\n")
     assert opened.thinking
     assert not closed.thinking

@@ -257,13 +257,13 @@ def path(models_dir: Callable[[str], Path]) -> Path:
 def reads(model: LlamaCppModel) -> list[int]:
     """How many tokens each call from now on reads."""
     counted: list[int] = []
-    read = model._engine.read
+    read = model._context.read
 
     def counting(tokens: list[int], *, keep: int = 0) -> int:
         counted.append(read(tokens, keep=keep))
         return counted[-1]
 
-    model._engine.read = counting  # type: ignore[method-assign,assignment]
+    model._context.read = counting  # type: ignore[method-assign,assignment]
     return counted
 
 
@@ -283,8 +283,8 @@ def test_fresh_from_memory_and_from_disk_are_the_same_bit_by_bit(
         scores = model.score_choices(chat("Is it lit?"), CHOICES, keep=1).tolist()
         text = model.complete(chat("Who puts it out?"), OPTIONS).text
         tokens = model._template.prompt(chat("Is it out?")).tokens
-        model._engine.read(tokens, keep=model._prefix_length(chat("Is it out?"), 1, tokens))
-        return scores, text, model._engine.logits().tobytes()
+        model._context.read(tokens, keep=model._prefix_length(chat("Is it out?"), 1, tokens))
+        return scores, text, model._context.logits().tobytes()
 
     with LlamaCppModel(path, **options, disk=disk) as model:  # type: ignore[arg-type]
         fresh = all_of(model)
@@ -338,7 +338,7 @@ def test_a_state_that_llama_cpp_refuses_is_read_anew(path: Path) -> None:
     with LlamaCppModel(path, context_window=1024, threads=1) as model:
         first, second = chat("Is it lit?"), chat("Is it lit?", PASSAGE[:300] + "No more of it.")
         expected = [model.score_choices(each, CHOICES, keep=1).tolist() for each in (first, second)]
-        states = model._engine._states
+        states = model._context._states
         for key, state in list(states._states.items()):
             states._states[key] = type(state)()  # as many zeros
         # The cache holds a batch that both share, so that something is lost with the attempt.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from localrag.models.embeddings.base import Progress, Vectors
-from localrag.rag.citations import Attributor, CitedStream, hide_markers
+from localrag.rag.citations import Attributor, CitedStream, hide_markers, marked, without_markers
 from localrag.types import Chunk, ScoredChunk
 
 EN = (
@@ -131,10 +131,42 @@ def test_a_quote_is_cited_once() -> None:
     assert len(stream.citations) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "numbers", "without"),
+    [
+        ("It stands [1].", [1], "It stands."),
+        ("It stands [1, 2].", [1, 2], "It stands."),
+        ("It stands [1][2].", [1, 2], "It stands."),
+        ("It stands [1-3].", [1, 2, 3], "It stands."),
+        ("It stands [3–1], [7].", [1, 2, 3, 7], "It stands,."),
+        ("It stands [ 1 ] [Passages 2, 3].", [1, 2, 3], "It stands."),
+        ("It stands [source 1].", [1], "It stands."),
+        ("它在那里【1】。", [1], "它在那里。"),
+        ("它在那里[1，2]、［3］。", [1, 2, 3], "它在那里、。"),
+        ("它在那里[资料 1、2]。", [1, 2], "它在那里。"),
+        ("It stands [0].", [0], "It stands."),
+        ("It stands [99].", [99], "It stands."),
+        ("It stands [a].", [], "It stands [a]."),
+        ("It stands [].", [], "It stands []."),
+        ("It stands (1).", [], "It stands (1)."),
+        ("Opened [1907].", [], "Opened [1907]."),
+        ("它在那里[甲]。", [], "它在那里[甲]。"),
+    ],
+)
+def test_one_grammar_says_what_a_marker_is(text: str, numbers: list[int], without: str) -> None:
+    assert marked(text) == numbers
+    assert without_markers(text) == without
+    assert marked(hide_markers(text)) == []
+    shown = written(stream_over("Closed in 200."), text)
+    assert marked(shown) == []  # no passage bears it out
+    assert shown.split() == without.split()
+
+
 def test_a_passages_own_brackets_do_not_pass_for_markers() -> None:
     assert (
         hide_markers("as shown [12] and [3, 4] 【5】, a[i]") == "as shown (12) and (3, 4) (5), a[i]"
     )
+    assert hide_markers("[资料1] and\t[ 2-4 ]") == "(资料1) and\t( 2-4 )"
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])

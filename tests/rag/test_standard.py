@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
@@ -11,7 +9,8 @@ from localrag.models.llms.base import Options
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
-from localrag.rag.standard import StandardOptions, StandardRAG
+from localrag.rag.base import Toolkit
+from localrag.rag.standard import StandardRAG
 from localrag.types import Answer, Chunk, ScoredChunk
 
 TEXTS = [
@@ -29,23 +28,30 @@ def contexts(texts: list[str]) -> list[ScoredChunk]:
 
 
 def pipeline(
-    llm: ScriptedLLM, *, scorer: bool = True, texts: list[str] = TEXTS, max_tokens: int = 100
+    llm: ScriptedLLM,
+    *,
+    scorer: bool = True,
+    texts: list[str] = TEXTS,
+    max_tokens: int = 100,
+    wording: Wording | None = None,
 ) -> StandardRAG:
-    return StandardRAG(
+    tools = Toolkit(
         retrieve=lambda question, k: contexts(texts)[:k],
         llm=llm,
-        chooser=LogitChooser(llm) if scorer else WrittenChooser(llm),
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
         page_of=lambda chunk, offset: 5,
-        options=StandardOptions(k=3, min_answerable=0.5, generation=Options(max_tokens=max_tokens)),
+        k=3,
+        generation=Options(max_tokens=max_tokens),
+        wording=wording or Wording(),
     )
+    return StandardRAG(tools, LogitChooser(llm) if scorer else WrittenChooser(llm), 0.5)
 
 
 def run(rag: StandardRAG, question: str) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
-    assert "".join(str(piece) for piece in pieces).strip() == answer.text
+    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
     return answer
 
 
@@ -81,9 +87,7 @@ def test_own_words_are_what_the_model_reads() -> None:
     for scorer, task in ((True, "Answer in verse."), (False, "Answer in verse, or say: The ")):
         replies = [] if scorer else ["Yes"]
         llm = ScriptedLLM([*replies, "A glass house stands [1]."], [{"Yes": 1}])
-        rag = pipeline(llm, scorer=scorer)
-        rag._options = replace(rag._options, wording=Wording(own))
-        run(rag, "When was the glass house opened?")
+        run(pipeline(llm, scorer=scorer, wording=Wording(own)), "When was the glass house opened?")
         written = llm.history[-1][0]
         assert written[0].content == "You are a gardener."
         assert f"\n\n{task}" in written[1].content

@@ -63,10 +63,13 @@ def stream(
         Wording(),
     )
     told: list[str | Answer] = []
-    for piece in pipeline.stream(question, [].append if steps is None else steps.append):
-        told.append(piece)
+    for piece in pipeline.stream(question):
+        if not isinstance(piece, Step):
+            told.append(piece)
         if steps is not None and isinstance(piece, str):
             steps.append(Step("write", {"piece": piece}, None, 0.0))
+        elif steps is not None and isinstance(piece, Step):
+            steps.append(piece)
     return told
 
 

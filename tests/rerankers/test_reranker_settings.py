@@ -25,7 +25,8 @@ from localrag.errors import ConfigError, ModelNotFoundError
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.registry.store import ModelStore
-from localrag.rag.standard import StandardOptions, StandardRAG
+from localrag.rag.base import Toolkit
+from localrag.rag.standard import StandardRAG
 from localrag.rerankers.base import Reranking
 from localrag.rerankers.keyword import KeywordReranker
 from localrag.types import Answer, ScoredChunk
@@ -127,17 +128,17 @@ def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so()
         return list(ENGLISH)[:k]
 
     llm = ScriptedLLM(["Frank Rosenblatt presented the perceptron [1]."], [{"Yes": 1}])
-    rag = StandardRAG(
+    tools = Toolkit(
         retrieve=retrieve,
         llm=llm,
-        chooser=LogitChooser(llm),
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
         page_of=lambda chunk, offset: 1,
-        options=StandardOptions(k=1, min_answerable=0.5, generation=Options(max_tokens=50)),
+        k=1,
+        generation=Options(max_tokens=50),
         reranking=Reranking("keyword", KeywordReranker(), 3),
     )
-    *_, answer = rag.stream("Who presented the perceptron?")
+    *_, answer = StandardRAG(tools, LogitChooser(llm), 0.5).stream("Who presented the perceptron?")
     assert isinstance(answer, Answer)
     assert asked == [3]
     assert ids(list(answer.contexts)) == [2]

@@ -26,7 +26,9 @@ def search(directory: Path, **retrieval: object) -> list[Hit]:
             library,
             EMBEDDER,
             factory.make_tokenizer(settings),
-            expand=factory.Expand(no_model, print),
+            allowed=None,
+            model=no_model,
+            on_step=print,
         )
         return retriever.retrieve("moon tide", 5)
 

@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 
 from localrag.evaluation.comparisons.base import Asked, Output
-from localrag.evaluation.tokens import MARKER
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render
+from localrag.rag.citations import without_markers
 from localrag.rag.refusals import refuses
 from localrag.text.language import Language
 from localrag.types import Message
@@ -72,7 +72,7 @@ class PairJudge:
     ) -> tuple[Verdict, ...]:
         """A verdict on two variants for each criterion. Raises `BackendError`."""
         # Markers count passages of two different lists: they say nothing about the answers.
-        first, second = (MARKER.sub("", way.answer.text).strip() for way in ways)
+        first, second = (without_markers(way.answer.text).strip() for way in ways)
         refused = refuses(first), refuses(second)
         if first == second or all(refused):
             return tuple(Verdict(criterion, 0.5, "same answer") for criterion in CRITERIA)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import f1
 from localrag.evaluation.comparisons.base import Asked, Output, Ranked, Variant
-from localrag.evaluation.tokens import MARKER
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import OnStep, unheard
+from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.rerankers.base import Reranking
@@ -97,7 +97,7 @@ class ReferenceJudge:
         grades: list[Graded] = []
         for way in ways:
             # Each variant's markers count its own passages.
-            answer = MARKER.sub("", way.answer.text).strip()
+            answer = without_markers(way.answer.text).strip()
             rank = None
             for number, placed in enumerate(way.passages, start=1):
                 if placed.before not in held:

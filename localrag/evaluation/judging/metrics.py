@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from localrag.evaluation.judging.judgements import Judged, Judgement, Verdict
 from localrag.evaluation.metric import Case, Missing, Need, Workload, metric
-from localrag.evaluation.tokens import MARKER
+from localrag.rag.citations import MARKER, marked, without_markers
 from localrag.text.sentences import split_sentences
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def answer_relevancy(case: Case) -> float | Missing:
         # It says itself that it does not answer; nothing needs to be asked.
         evidence.evasive = Judgement(True)
         return 0.0
-    plain = MARKER.sub("", case.response.answer).strip()
+    plain = without_markers(case.response.answer).strip()
     evidence.evasive = case.judge.evasive(plain, language)
     asked = asked_back(case.judge, case.embedder, case.sample.question, plain, language)
     if asked is None:
@@ -186,10 +186,10 @@ def cited_sentences(answer: str, contexts: int) -> list[tuple[str, list[int]]]:
     for start, end in split_sentences(answer):
         piece = answer[start:end]
         while (leading := MARKER.match(piece)) and found:
-            found[-1][1].append(int(leading[1]))
+            found[-1][1].extend(marked(leading[0]))
             piece = piece[leading.end() :].lstrip()
-        markers = [int(number) for number in MARKER.findall(piece)]
-        sentence = MARKER.sub("", piece).strip()
+        markers = marked(piece)
+        sentence = without_markers(piece).strip()
         if any(character.isalnum() for character in sentence):
             found.append((sentence, markers))
     return [

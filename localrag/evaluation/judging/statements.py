@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from localrag.evaluation.judging.structured import list_schema, object_schema, text_schema
-from localrag.evaluation.tokens import MARKER, tokens
+from localrag.evaluation.tokens import tokens
+from localrag.rag.citations import without_markers
 from localrag.text.sentences import split_sentences
 
 SCHEMA = object_schema(statements=list_schema(text_schema(2, 400), 1, 6))
@@ -32,7 +33,7 @@ _SEVERAL = re.compile(
 def sentences(text: str) -> list[str]:
     """The sentences of an answer without markers, list marks and emphasis."""
     found: list[str] = []
-    plain = MARKER.sub("", text)
+    plain = without_markers(text)
     for start, end in split_sentences(plain):
         sentence = _EMPHASIS.sub("", _LIST_MARK.sub("", plain[start:end])).strip()
         if len(_LETTER.findall(sentence)) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -9,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import StoppedError
 from localrag.types import Message
 
 
@@ -81,3 +83,9 @@ class ChoiceScorer(Protocol):
         of them is kept, within bounds, and not computed again. The result is the same.
         """
         ...
+
+
+def check_stopped(stopped: threading.Event) -> None:
+    """Raise `StoppedError` where somebody has asked for it."""
+    if stopped.is_set():
+        raise StoppedError("The language model was stopped.")

@@ -12,17 +12,6 @@ from collections.abc import Sequence
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
-class Characters:
-    """Bytes -> text; a character whose bytes are not all there yet is held back."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, data: bytes) -> str:
-        """The characters that `data` completes."""
-        return self._decoder.decode(data)
-
-
 class WithoutThoughts:
     """Drops a `<think>...</think>` at the head of a reply, and the blank space behind it."""
 
@@ -98,7 +87,8 @@ class ReplyText:
     """All three in a row: bytes of tokens in, text for the reader out."""
 
     def __init__(self, stops: Sequence[str] = (), *, thinking: bool = False) -> None:
-        self._characters = Characters()
+        # A character whose bytes are not all there yet is held back.
+        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._thoughts = WithoutThoughts(thinking=thinking)
         self._until = UntilStop(stops)
 
@@ -109,7 +99,7 @@ class ReplyText:
 
     def feed(self, data: bytes) -> str:
         """What `data` adds to the text that may be shown."""
-        return self._until.feed(self._thoughts.feed(self._characters.feed(data)))
+        return self._until.feed(self._thoughts.feed(self._characters.decode(data)))
 
     def finish(self) -> str:
         """What remains at the end of the reply; half a character is dropped."""

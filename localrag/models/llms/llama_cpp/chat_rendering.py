@@ -34,14 +34,14 @@ class Rendered(msgspec.Struct):
     fault: str = ""
 
 
-class _Task(msgspec.Struct):
+class _Request(msgspec.Struct):
     template: str
     bos: str
     eos: str
     chats: Sequence[Roles]
 
 
-class _Reply(msgspec.Struct):
+class _Response(msgspec.Struct):
     fault: str = ""
     """Why the template is none."""
     chats: list[Rendered] = []
@@ -60,12 +60,12 @@ def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Re
     """Each chat, given as the roles of its messages. Raises `UnusableTemplateError`."""
     from localrag.system.confinement import watch_memory
 
-    task = msgspec.json.encode(_Task(template, bos, eos, chats))
+    request = msgspec.json.encode(_Request(template, bos, eos, chats))
     try:
         done = processes.run(
             processes.python(PROGRAM),
             processes.PLAIN,
-            given=task,
+            given=request,
             stdout=processes.PIPE,
             seconds=SECONDS,
             watch=watch_memory(2 * MEMORY),
@@ -74,17 +74,17 @@ def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Re
         raise UnusableTemplateError from None
     if done.returncode:
         raise UnusableTemplateError
-    reply = msgspec.json.decode(done.stdout, type=_Reply)
-    if reply.fault:
-        raise UnusableTemplateError(reply.fault)
-    return reply.chats
+    response = msgspec.json.decode(done.stdout, type=_Response)
+    if response.fault:
+        raise UnusableTemplateError(response.fault)
+    return response.chats
 
 
 # In the other process
 
 
 def main() -> None:
-    """Answer the one task on standard input."""
+    """Answer the one request on standard input."""
     import sys
 
     from localrag.egress import network
@@ -93,34 +93,34 @@ def main() -> None:
     network.close_doors()
     confine()
     processes.end_with_parent()
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=_Task)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=_Request)
     _environment()  # what it imports is no template's doing
     limit_memory(MEMORY)
     limit_time(COMPUTING)
-    sys.stdout.buffer.write(msgspec.json.encode(_answer(task)))
+    sys.stdout.buffer.write(msgspec.json.encode(_answer(request)))
 
 
-def _answer(task: _Task) -> _Reply:
+def _answer(request: _Request) -> _Response:
     try:
-        template = _environment().from_string(task.template)
+        template = _environment().from_string(request.template)
     except MemoryError:
         raise
     except Exception as error:  # Jinja raises errors of Python too
-        return _Reply(f"{type(error).__name__}: {error}"[:500])
-    reply = _Reply()
-    for roles in task.chats:
+        return _Response(f"{type(error).__name__}: {error}"[:500])
+    response = _Response()
+    for roles in request.chats:
         try:
-            text = _rendered(template, task, roles)
+            text = _rendered(template, request, roles)
         except MemoryError:
             raise
         except Exception as error:  # a template may raise anything
-            reply.chats.append(Rendered(fault=f"{error}"[:500] or type(error).__name__))
+            response.chats.append(Rendered(fault=f"{error}"[:500] or type(error).__name__))
         else:
-            reply.chats.append(Rendered(text))
-    return reply
+            response.chats.append(Rendered(text))
+    return response
 
 
-def _rendered(template: Any, task: _Task, roles: Roles) -> str:
+def _rendered(template: Any, request: _Request, roles: Roles) -> str:
     from datetime import datetime
 
     def raise_exception(message: str) -> None:
@@ -129,8 +129,8 @@ def _rendered(template: Any, task: _Task, roles: Roles) -> str:
     parts, length = [], 0
     for part in template.generate(
         messages=[{"role": role, "content": placeholder(n)} for n, role in enumerate(roles)],
-        bos_token=task.bos,
-        eos_token=task.eos,
+        bos_token=request.bos,
+        eos_token=request.eos,
         add_generation_prompt=True,
         # Hybrid models (Qwen3 and others) are asked to answer without a long thought.
         enable_thinking=False,

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from localrag.errors import BackendError
-from localrag.messages import tr
 from localrag.models.llms.llama_cpp.chat_rendering import (
     Rendered,
     Roles,
@@ -25,6 +24,9 @@ from localrag.models.llms.llama_cpp.chat_rendering import (
     render,
 )
 from localrag.types import Message
+
+if TYPE_CHECKING:
+    from localrag.models.llms.llama_cpp.context import LlamaContext
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -41,32 +43,8 @@ _USUAL: tuple[Roles, ...] = (
 )
 """Chats that are rendered beforehand, in one go."""
 
+_HINT = "Choose an instruct model in another conversion."
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
-
-
-class Vocabulary(Protocol):
-    """What the assembly needs of a tokenizer."""
-
-    @property
-    def bos(self) -> int | None:
-        """The token that every prompt begins with, if any."""
-        ...
-
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids; control tokens are recognised only with `special`."""
-        ...
-
-    def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of a token."""
-        ...
-
-    def is_control(self, token: int) -> bool:
-        """Whether the token steers the model."""
-        ...
-
-    def is_special(self, token: int) -> bool:
-        """Whether the token is anything but a piece of plain text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +59,7 @@ class ChatTemplate:
     """Renders chats for one model and turns them into tokens."""
 
     def __init__(
-        self, template: str | None, vocabulary: Vocabulary, *, bos_text: str, eos_text: str
+        self, template: str | None, vocabulary: LlamaContext, *, bos_text: str, eos_text: str
     ) -> None:
         self._vocabulary = vocabulary
         self._steering: dict[int, bool] = {}
@@ -122,8 +100,13 @@ class ChatTemplate:
             found = _PLACEHOLDER.split(rendered.text)
             if found[1::2] == [str(number) for number in range(len(chat))]:
                 return found[::2], chat
-            reason = tr("it leaves messages out")
-        raise _unusable(reason)
+            reason = ""
+        if reason:
+            raise _unusable(reason)
+        raise BackendError(
+            "The chat template in this model file cannot be used: it leaves messages out.",
+            hint=_HINT,
+        )
 
     def _look(self, roles: Roles) -> Rendered:
         """The rendering of such a chat; every one is made once a day."""
@@ -137,7 +120,13 @@ class ChatTemplate:
         try:
             rendered = render(self._template, self._bos, self._eos, chats)
         except UnusableTemplateError as error:
-            raise _unusable(str(error) or tr("it takes too much time or memory")) from error
+            if str(error):
+                raise _unusable(str(error)) from error
+            raise BackendError(
+                "The chat template in this model file cannot be used: it takes too much time or "
+                "memory.",
+                hint=_HINT,
+            ) from error
         self._rendered |= {(day, roles): one for roles, one in zip(chats, rendered, strict=True)}
 
     # -- tokens -------------------------------------------------------------------
@@ -211,9 +200,9 @@ def _without_system(messages: Sequence[Message]) -> list[Message]:
     return [Message("user", system), *rest] if system else rest
 
 
-def _unusable(reason: object) -> BackendError:
+def _unusable(reason: str) -> BackendError:
     return BackendError(
         "The chat template in this model file cannot be used: {reason}",
-        hint="Choose an instruct model in another conversion.",
+        hint=_HINT,
         reason=reason,
     )

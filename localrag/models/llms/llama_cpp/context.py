@@ -1,6 +1,6 @@
 """One llama.cpp context: tokens in, logits out, and the KV cache in between.
 
-Knows nothing about chats, templates or text; `llama_cpp.py` does. Not
+Knows nothing about chats, templates or text; `model.py` does. Not
 thread-safe: its owner holds the lock. All values that llama.cpp reports about a
 sequence (positions, cached tokens) are kept in step here: sequence 0 is the
 conversation, the sequences above it are short-lived forks.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,11 +54,6 @@ LONGEST_RUN = 1000
 KVType = Literal["f16", "q8_0"]
 """Numbers of the KV cache: 16 bits, or 8 with a scale for every 32 (half the memory)."""
 
-_KV_TYPES: dict[KVType, Callable[[Any], int]] = {
-    "f16": lambda c: int(c.GGML_TYPE_F16),
-    "q8_0": lambda c: int(c.GGML_TYPE_Q8_0),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class OffloadReport:
@@ -68,7 +64,7 @@ class OffloadReport:
     layers: int
 
 
-class Engine:
+class LlamaContext:
     """A loaded model with its context. Call `close` (or drop it) to free the memory."""
 
     def __init__(
@@ -108,7 +104,7 @@ class Engine:
         options.n_threads_batch = prefill_threads
         options.n_seq_max = 1 + FORKS
         options.kv_unified = True
-        options.type_k = options.type_v = _KV_TYPES[kv_type](c)
+        options.type_k = options.type_v = getattr(c, f"GGML_TYPE_{kv_type.upper()}")
         self._stop = StopSign(c)
         options.abort_callback = self._stop.callback
         context = c.llama_init_from_model(model, options)
@@ -134,14 +130,13 @@ class Engine:
         self._fresh = False
         self._states = states
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
-        layers = int(c.llama_model_n_layer(model)) + 1
         found = re.findall(r"offloaded (\d+)/(\d+) layers", "\n".join(native.log_lines()))
-        offloaded, layers = (int(found[-1][0]), int(found[-1][1])) if found else (0, layers)
-        self.offload = OffloadReport(gpu, offloaded, layers)
+        offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)
+        self.offload = OffloadReport(gpu, int(offloaded), int(layers))
         self._close = weakref.finalize(self, _free, c, model, context, self._decoder.close)
 
     def close(self) -> None:
-        """Free the model; the engine must not be used afterwards."""
+        """Free the model; the context must not be used afterwards."""
         self._states.clear()
         self._close()
 
@@ -346,13 +341,9 @@ class Engine:
             reason=native.log_reason(),
         )
 
-    def begin(self) -> None:
-        """A new call: what stopped the one before does not concern it."""
-        self._stop.raised.clear()
-
-    def stop(self) -> None:
-        """End the call in progress; from any thread. That call raises `StoppedError`."""
-        self._stop.raised.set()
+    def begin(self, stopped: threading.Event) -> None:
+        """A new call, which raises `StoppedError` once `stopped` is set, from any thread."""
+        self._stop.begin(stopped)
 
     # -- sampling -----------------------------------------------------------------
 

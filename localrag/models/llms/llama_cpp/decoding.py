@@ -19,11 +19,25 @@ STOPPED = 2
 
 
 class StopSign:
-    """Set from any thread; llama.cpp looks at it while it works (on a CPU)."""
+    """Looked at by llama.cpp while it works on a CPU, and by us before each batch.
+
+    Up where the caller's own event is set, from any thread, or the batch was interrupted.
+    """
 
     def __init__(self, c: Any) -> None:
-        raised = self.raised = threading.Event()
-        self.callback = c.ggml_abort_callback(lambda _: raised.is_set())
+        self.interrupted = threading.Event()
+        events = self._events = [self.interrupted]
+        self.callback = c.ggml_abort_callback(lambda _: any(event.is_set() for event in events))
+
+    def begin(self, stopped: threading.Event) -> None:
+        """A new call, which ends once `stopped` is set."""
+        self.interrupted.clear()
+        self._events[1:] = [stopped]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the call should end."""
+        return any(event.is_set() for event in self._events)
 
 
 class Decoder:
@@ -43,6 +57,8 @@ class Decoder:
         An exception in the waiting thread, such as KeyboardInterrupt, stops the batch and
         is raised once llama.cpp has let go of it.
         """
+        if self._stop.is_up:
+            return STOPPED
         batch = self._batch
         batch.n_tokens = len(rows)
         for i, (token, position, sequence, wanted) in enumerate(rows):
@@ -56,7 +72,7 @@ class Decoder:
             return running.result()
         except BaseException:
             # Also where `submit` was interrupted: what comes behind the batch waits for it.
-            self._stop.raised.set()
+            self._stop.interrupted.set()
             behind = self._thread.submit(int)
             while not behind.done():
                 with contextlib.suppress(KeyboardInterrupt):

@@ -20,7 +20,6 @@ _SMALLEST_ENTRY = 13
 """Bytes of a metadata entry with a one-letter key and a one-byte value, rounded down."""
 
 _LONGEST_KEY = 65_535
-_U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
 
@@ -39,13 +38,9 @@ class _Reader:
             raise _Malformed
         self.position += count
 
-    def u32(self) -> int:
-        self.skip(4)
-        return int(_U32.unpack_from(self.data, self.position - 4)[0])
-
-    def u64(self) -> int:
-        self.skip(8)
-        return int(_U64.unpack_from(self.data, self.position - 8)[0])
+    def number(self, size: int) -> int:
+        self.skip(size)
+        return int.from_bytes(self.data[self.position - size : self.position], "little")
 
     def strings(self, count: int) -> None:
         # The vocabulary has hundreds of thousands of strings: keep this loop bare.
@@ -59,42 +54,37 @@ class _Reader:
         self.position = position
 
     def value(self, kind: int) -> None:
+        count = 1
         if kind == _ARRAY:
-            element, count = self.u32(), self.u64()
+            kind, count = self.number(4), self.number(8)
             if count > self.size - self.position:
                 raise _Malformed
-            if element == _STRING:
-                self.strings(count)
-            elif element in _SCALAR_BYTES:
-                self.skip(count * _SCALAR_BYTES[element])
-            else:
-                raise _Malformed
-        elif kind == _STRING:
-            self.strings(1)
+        if kind == _STRING:
+            self.strings(count)
         elif kind in _SCALAR_BYTES:
-            self.skip(_SCALAR_BYTES[kind])
-        else:
+            self.skip(count * _SCALAR_BYTES[kind])
+        else:  # also an array of arrays
             raise _Malformed
 
 
 def _walk(reader: _Reader) -> None:
-    tensors, entries = reader.u64(), reader.u64()
+    tensors, entries = reader.number(8), reader.number(8)
     if (tensors + entries) * _SMALLEST_ENTRY > reader.size:
         raise _Malformed
     for _ in range(entries):
-        length = reader.u64()
+        length = reader.number(8)
         if not 0 < length <= _LONGEST_KEY:
             raise _Malformed
         reader.skip(length)
-        reader.value(reader.u32())
+        reader.value(reader.number(4))
     furthest = 0
     for _ in range(tensors):
         reader.strings(1)
-        dimensions = reader.u32()
+        dimensions = reader.number(4)
         if dimensions > 4:
             raise _Malformed
         reader.skip(8 * dimensions + 4)
-        furthest = max(furthest, reader.u64())
+        furthest = max(furthest, reader.number(8))
     # The last tensor begins at `furthest` behind the header, so the file ends later.
     if reader.position + furthest >= reader.size:
         raise _Malformed

@@ -15,19 +15,26 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import BackendError, ContextOverflowError, UsageError
-from localrag.models.llms.base import Completion, Options
+from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
-from localrag.models.llms.llama_cpp.context import BATCH, Engine, KVType, OffloadReport, Sampler
+from localrag.models.llms.llama_cpp.context import (
+    BATCH,
+    KVType,
+    LlamaContext,
+    OffloadReport,
+    Sampler,
+)
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.models.llms.reply_text import ReplyText
@@ -94,7 +101,7 @@ class LlamaCppModel:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
         self.path = path
         with native.interrupts_wait():
-            self._engine = engine = Engine(
+            self._context = context = LlamaContext(
                 path,
                 context_window=context_window,
                 decode_threads=decode_threads,
@@ -103,23 +110,20 @@ class LlamaCppModel:
                 states=PrefixStates(kept_bytes, _files(disk, kv_type, gpu_layers)),
                 kv_type=kv_type,
             )
-        template = engine.chat_template
-        self.notes: tuple[str, ...] = (
-            () if template else ("The model file brings no chat template; ChatML is used.",)
-        )
         self._template = ChatTemplate(
-            template,
-            engine,
-            bos_text=engine.token_text("bos"),
-            eos_text=engine.token_text("eos"),
+            context.chat_template,
+            context,
+            bos_text=context.token_text("bos"),
+            eos_text=context.token_text("eos"),
         )
         # Some files mark these as control tokens, whose text would be swallowed.
         self._thought_marks = frozenset(
             tokens[0]
             for mark in ("<think>", "</think>")
-            if len(tokens := engine.tokenize(mark, special=True)) == 1
+            if len(tokens := context.tokenize(mark, special=True)) == 1
         )
         self._lock = threading.Lock()
+        self._stopped = threading.Event()
 
     @property
     def name(self) -> str:
@@ -129,34 +133,44 @@ class LlamaCppModel:
     @property
     def context_window(self) -> int:
         """Tokens that prompt and answer may take together."""
-        return self._engine.context_window
+        return self._context.context_window
 
     def close(self) -> None:
         """Free the memory; the model cannot be used afterwards."""
         with self._lock:
-            self._engine.close()
+            self._context.close()
 
-    def stop(self) -> None:
-        """End the call in progress, from any thread: that call raises `StoppedError`.
+    def for_call(self, stopped: threading.Event) -> Self:
+        """The same model, whose calls raise `StoppedError` once `stopped` is set, by any thread.
 
-        On a CPU this takes milliseconds, also while a prompt is being read.
+        On a CPU this takes milliseconds, also while a prompt is being read or another call is
+        waited for.
         """
-        self._engine.stop()
+        view = copy(self)
+        view._stopped = stopped
+        return view
+
+    @contextmanager
+    def _turn(self) -> Iterator[LlamaContext]:
+        """The context, for one call at a time."""
+        while not self._lock.acquire(timeout=0.1):
+            check_stopped(self._stopped)
+        try:
+            check_stopped(self._stopped)
+            self._context.begin(self._stopped)
+            yield self._context
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a plain text, never read as control tokens."""
-        return len(self._engine.tokenize(text))
+        return len(self._context.tokenize(text))
 
     def count_prompt_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of the whole prompt, with what the chat template puts around the messages."""
@@ -164,7 +178,7 @@ class LlamaCppModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
-        reply = _Reply(self, messages, options)
+        reply = _Generation(self, messages, options)
         text = "".join(reply.pieces())
         return Completion(
             text=text,
@@ -179,7 +193,7 @@ class LlamaCppModel:
 
         Whether the prompt fits is checked at once, before the first piece is asked for.
         """
-        return _Reply(self, messages, options).pieces()
+        return _Generation(self, messages, options).pieces()
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -197,19 +211,18 @@ class LlamaCppModel:
             raise UsageError("There must be choices, all different and none of them empty.")
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
-        paths = [tuple(self._engine.tokenize(choice)) for choice in choices]
+        paths = [tuple(self._context.tokenize(choice)) for choice in choices]
         if max(map(len, paths)) > BATCH:
             raise UsageError("A choice may have at most {limit} tokens.", limit=BATCH)
         self._check_window(len(tokens), max(map(len, paths)))
         inner = {path[:length] for path in paths for length in range(1, len(path))}
         branches = sorted(inner)
-        with self._lock:
-            self._engine.begin()
-            self._engine.read(tokens, keep=prefix)
+        with self._turn() as context:
+            context.read(tokens, keep=prefix)
             log_probabilities: dict[tuple[int, ...], NDArray[np.float64]] = {
-                (): _log_softmax(self._engine.logits())
+                (): _log_softmax(context.logits())
             }
-            for branch, logits in zip(branches, self._engine.branch_logits(branches), strict=True):
+            for branch, logits in zip(branches, context.branch_logits(branches), strict=True):
                 log_probabilities[branch] = _log_softmax(logits)
         scores = np.empty(len(paths))
         for row, path in enumerate(paths):
@@ -225,30 +238,28 @@ class LlamaCppModel:
 
     def offload_report(self) -> OffloadReport:
         """Whether llama.cpp sees a GPU, and how many layers lie on it."""
-        return self._engine.offload
+        return self._context.offload
 
     def speed(self) -> Speed:
         """Measure for about three seconds. The cache of the last prompt is lost."""
-        engine = self._engine
-        text = engine.tokenize(_SPEED_SAMPLE)
+        text = self._context.tokenize(_SPEED_SAMPLE)
         limit = self.context_window - SHORTEST_REPLY
-        with self._lock:
-            engine.begin()
-            engine.reset()
-            engine.read(text[:8])  # the first pass pays for reading the weights from disk
-            engine.reset()
+        with self._turn() as context:
+            context.reset()
+            context.read(text[:8])  # the first pass pays for reading the weights from disk
+            context.reset()
             tokens: list[int] = []
             began = time.perf_counter()
             while (prefill := time.perf_counter() - began) < 1.5 and len(tokens) < limit:
                 tokens += (text * 4)[: min(64, limit - len(tokens))]
-                engine.read(tokens)
-            sampler = engine.sampler(0.0, 0, None)
+                context.read(tokens)
+            sampler = context.sampler(0.0, 0, None)
             written = 0
             began = time.perf_counter()
             while (decode := time.perf_counter() - began) < 1.5 and written < SHORTEST_REPLY:
-                engine.append(engine.sample(sampler))
+                context.append(context.sample(sampler))
                 written += 1
-            engine.reset()
+            context.reset()
         return Speed(len(tokens) / prefill, written / decode)
 
     def _prompt(self, messages: Sequence[Message], *, thoughts: bool) -> Prompt:
@@ -256,7 +267,7 @@ class LlamaCppModel:
         prompt = self._template.prompt(messages)
         if thoughts or not prompt.thinking:
             return prompt
-        end = self._engine.tokenize("\n</think>\n\n", special=True)
+        end = self._context.tokenize("\n</think>\n\n", special=True)
         return Prompt((*prompt.tokens, *end), thinking=False)
 
     def _prefix_length(self, messages: Sequence[Message], keep: int, tokens: Sequence[int]) -> int:
@@ -289,7 +300,7 @@ class LlamaCppModel:
             )
 
 
-class _Reply:
+class _Generation:
     """One reply being written."""
 
     def __init__(self, model: LlamaCppModel, messages: Sequence[Message], options: Options) -> None:
@@ -311,16 +322,14 @@ class _Reply:
     def pieces(self) -> Iterator[str]:
         """Text as it comes, thoughts and stop strings removed."""
         model, options = self._model, self._options
-        engine = model._engine
         text = ReplyText(options.stop, thinking=self.prompt.thinking)
         grammar = None if options.schema is None else _grammar(options.schema)
-        with model._lock:
-            sampler = engine.sampler(options.temperature, options.seed, grammar)
+        with model._turn() as context:
+            sampler = context.sampler(options.temperature, options.seed, grammar)
             try:
-                engine.begin()
-                self.read = engine.read(self.prompt.tokens, keep=self._keep)
-                for token in self._tokens(engine, sampler):
-                    data = engine.piece(token, special=token in model._thought_marks)
+                self.read = context.read(self.prompt.tokens, keep=self._keep)
+                for token in self._tokens(context, sampler):
+                    data = context.piece(token, special=token in model._thought_marks)
                     if shown := text.feed(data):
                         yield shown
                     if text.stopped:
@@ -331,16 +340,16 @@ class _Reply:
         if rest := text.finish():
             yield rest
 
-    def _tokens(self, engine: Engine, sampler: Sampler) -> Iterator[int]:
+    def _tokens(self, context: LlamaContext, sampler: Sampler) -> Iterator[int]:
         while self.written < self._limit:
-            token = engine.sample(sampler)
+            token = context.sample(sampler)
             self.written += 1
-            if engine.is_end(token):
+            if context.is_end(token):
                 self.finish_reason = "stop"
                 return
             yield token
             if self.written < self._limit:
-                engine.append(token)
+                context.append(token)
 
 
 def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> StateFiles | None:

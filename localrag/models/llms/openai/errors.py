@@ -33,32 +33,25 @@ class ServerErrors:
                 model=self._model,
                 reason=reason,
             )
-        values = {"server": self._server, "status": status, "reason": reason}
-        if status in (401, 403):
-            return BackendError(
-                "The language model server {server} refused the request (status {status}): "
-                "{reason}",
-                hint="Check the API key in the environment and what it is allowed to do.",
-                **values,
-            )
-        if status == 404 or 300 <= status < 400:
-            return BackendError(
-                "The language model server {server} refused the request (status {status}): "
-                "{reason}",
-                hint="Check the base URL (it usually ends in /v1) and the name of the model.",
-                **values,
-            )
         if status == 429 or status >= 500:
             return BackendError(
                 "The language model server {server} is overloaded or failing "
                 "(status {status}): {reason}",
                 hint="Try again later, or see the server's own log.",
-                **values,
+                server=self._server,
+                status=status,
+                reason=reason,
             )
         return BackendError(
             "The language model server {server} refused the request (status {status}): {reason}",
-            hint="See what the server says; its documentation lists what it accepts.",
-            **values,
+            hint="Check the API key in the environment and what it is allowed to do."
+            if status in (401, 403)
+            else "Check the base URL (it usually ends in /v1) and the name of the model."
+            if status == 404 or 300 <= status < 400
+            else "See what the server says; its documentation lists what it accepts.",
+            server=self._server,
+            status=status,
+            reason=reason,
         )
 
     def reported(self, body: bytes) -> BackendError:
@@ -98,14 +91,22 @@ class ServerErrors:
             reason=reason,
         )
 
-    def nonsense(self, what: str) -> BackendError:
+    def ended_early(self) -> BackendError:
+        """The reply ended without a mark that it is whole."""
+        return BackendError(
+            "The answer from {server} was cut off: the stream ended early.",
+            hint="Ask again; if it happens again, see the server's own log.",
+            server=self._server,
+        )
+
+    def nonsense(self, what: bytes) -> BackendError:
         """The reply is not of this protocol."""
         return BackendError(
             "{server} sent something that is no chat completion: {what}",
             hint="Check that the base URL is that of an OpenAI-compatible server "
             "(it usually ends in /v1).",
             server=self._server,
-            what=self._shorten(what.encode()) or "-",
+            what=self._shorten(what) or "-",
         )
 
     def _shorten(self, body: bytes) -> str:

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from copy import copy
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from localrag.egress import clients, network
 from localrag.egress.addresses import is_loopback
+from localrag.egress.consent import Consent, of_process
 from localrag.egress.http_replies import read, retry_after, too_long
 from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
-from localrag.messages import tr
-from localrag.models.llms.base import Completion, Options
+from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.openai.errors import ServerErrors
 from localrag.models.llms.openai.keys import Secret
 from localrag.models.llms.reply_text import WithoutThoughts
@@ -32,9 +35,11 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
-    from localrag.models.llms.openai.outgoing import Cleared, Guard
+    from localrag.models.llms.openai.guard import Guard, Received, Sending
 
 _CONNECT_SECONDS = 10.0
+_GLANCE_SECONDS = 0.1
+"""How often a call looks whether it was stopped."""
 _LONGEST_WAIT = 60.0
 """Seconds that are waited at most before a retry, whatever the server asks for."""
 
@@ -103,9 +108,11 @@ class OpenAICompatibleModel:
         self._timeout = timeout_seconds
         self._retries = max_retries
         self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
-        self._older_schema_form = False
-        self._client: httpx.Client | None = None
-        self._client_lock = threading.Lock()
+        self._older_schema_form = threading.Event()
+        self._client = self._make_client()
+        self._stopped = threading.Event()
+        self._consent: Consent | None = None
+        self._sockets: list[socket.socket] | None = None
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
@@ -122,10 +129,26 @@ class OpenAICompatibleModel:
 
     def close(self) -> None:
         """Close the connections."""
-        with self._client_lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+        self._client.close()
+
+    def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Self:
+        """The same model; `consent` is asked for its calls, in place of that of the process.
+
+        Once `stopped` is set, by any thread, its connection is cut, and the call raises
+        `StoppedError`: a server stops reading a prompt whose caller is gone.
+        """
+        view = copy(self)
+        view._client, view._sockets = view._make_client(), []
+        view._stopped, view._consent = stopped or self._stopped, consent
+        return view
+
+    def _make_client(self) -> httpx.Client:
+        import httpx
+
+        client = (clients.local_client if self._local else clients.client)(timeout=self._timeout)
+        client.timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout))
+        weakref.finalize(self, client.close)
+        return client
 
     def count_tokens(self, text: str) -> int:
         """An estimate that is rather too high: 1 a character of Chinese, else bytes / 3.
@@ -143,37 +166,25 @@ class OpenAICompatibleModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
-        import httpx
-
-        with _closing(self._send(messages, options, stream=False)) as response:
-            try:
-                body = read(response, _REPLY_BYTES)
-            except httpx.TimeoutException as error:
-                raise self._errors.silent() from error
-            except httpx.HTTPError as error:
-                raise self._errors.cut(error) from error
+        with self._reading(self._send(messages, options, stream=False)) as response:
+            body = read(response, _REPLY_BYTES)
         reply = self._decode(body)
-        choice = self._choice(reply)
-        if choice is None:
-            raise self._errors.nonsense(tr("no choices"))
-        message = choice.get("message")
-        text = message.get("content") if isinstance(message, Mapping) else None
+        text = _at(reply, "choices", 0, "message", "content")
         if not isinstance(text, str):
-            raise self._errors.nonsense(tr("no text"))
+            raise self._errors.nonsense(body)
         thoughts = WithoutThoughts()
         # Where the chat template has opened the thought, only its end is in the reply.
         text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
         if self._guard is not None:
-            text = self._guard.restore(text, in_json=options.schema is not None)
-        usage = reply.get("usage")
-        usage = usage if isinstance(usage, Mapping) else {}
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+            text = self._guard.redactor.restore(text, in_json=options.schema is not None)
+        usage = _at(reply, "usage")
+        cached = _at(usage, "prompt_tokens_details", "cached_tokens")
+        finish = _at(reply, "choices", 0, "finish_reason")
         return Completion(
             text=text,
-            prompt_tokens=_count(usage.get("prompt_tokens"), self.count_prompt_tokens(messages)),
-            completion_tokens=_count(usage.get("completion_tokens"), self.count_tokens(text)),
-            finish_reason=_finish(choice),
+            prompt_tokens=_count(_at(usage, "prompt_tokens"), self.count_prompt_tokens(messages)),
+            completion_tokens=_count(_at(usage, "completion_tokens"), self.count_tokens(text)),
+            finish_reason="length" if finish == "length" else "stop",
             cached_prompt_tokens=_count(cached, 0),
         )
 
@@ -184,95 +195,61 @@ class OpenAICompatibleModel:
             yield from pieces
             return
         with closing(pieces):
-            yield from self._guard.restored(pieces)
+            yield from self._guard.redactor.restored(pieces)
 
     def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
-        import httpx
         import httpx_sse
 
         from localrag.egress.unpacking import TooLongError, bound
 
         thoughts = WithoutThoughts()
         finished = False
-        with _closing(self._send(messages, options, stream=True)) as response:
+        with self._reading(self._send(messages, options, stream=True)) as response:
             response.encoding = "utf-8"
             bound(response, _STREAM_BYTES)
             try:
                 for event in httpx_sse.EventSource(response).iter_sse():
+                    check_stopped(self._stopped)
                     if event.data.strip() == "[DONE]":
                         finished = True
                         break
                     if not event.data.strip():
                         continue
-                    choice = self._choice(self._decode(event.data.encode()))
-                    if choice is None:  # a piece that only reports usage
-                        continue
-                    delta = choice.get("delta")
-                    piece = delta.get("content") if isinstance(delta, Mapping) else None
+                    choice = _at(self._decode(event.data.encode()), "choices", 0)
+                    if not isinstance(choice, Mapping | None):
+                        raise self._errors.nonsense(event.data.encode())
+                    piece = _at(choice, "delta", "content")  # none where only usage is reported
                     if isinstance(piece, str) and (shown := thoughts.feed(piece)):
                         yield shown
-                    finished = finished or choice.get("finish_reason") is not None
-            except httpx.TimeoutException as error:
-                raise self._errors.silent() from error
+                    finished = finished or _at(choice, "finish_reason") is not None
             except TooLongError as error:
                 raise too_long(response, _STREAM_BYTES) from error
             except httpx_sse.SSEError as error:
-                raise self._errors.nonsense(
-                    tr("content type {kind}", kind=_content_type(response))
-                ) from error
-            except httpx.HTTPError as error:
-                raise self._errors.cut(error) from error
+                kind = response.headers.get("content-type", "-")
+                raise self._errors.nonsense(f"Content-Type: {kind}".encode()) from error
         if rest := thoughts.finish():
             yield rest
         if not finished:
-            raise self._errors.cut(tr("the stream ended early"))
+            raise self._errors.ended_early()
 
     # -- the request --------------------------------------------------------------
 
     def _send(
         self, messages: Sequence[Message], options: Options, *, stream: bool
     ) -> httpx.Response:
-        cleared: Cleared | None = None
+        sending: Sending | None = None
         if self._guard is not None:
-            cleared = self._guard.cleared(
+            messages, sending = self._guard.cleared(
                 messages,
+                host=self._host,
                 server=self._server,
                 model=self._model,
                 encrypted=self._url.startswith("https:"),
+                consent=self._consent or of_process(),
             )
-            messages = cleared.messages
-        payload = self._payload(messages, options, stream=stream)
-        if options.schema is None:
-            return self._send_patiently(payload, cleared)
-        strict = {"name": "reply", "strict": True, "schema": options.schema}
-        older = False
-        if not self._older_schema_form:
-            try:
-                return self._send_patiently(
-                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
-                    cleared,
-                )
-            except BackendError as error:
-                if error.values.get("status") not in (400, 422, 500):
-                    raise
-                older = "response_format" in str(error.values.get("reason"))
-        # llama-cpp-python and older llama.cpp servers know only this form.
-        response = self._send_patiently(
-            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
-            cleared,
-        )
-        # Where the server has named the form as its reason, it need not refuse every request.
-        self._older_schema_form = self._older_schema_form or older
-        return response
-
-    def _payload(
-        self, messages: Sequence[Message], options: Options, *, stream: bool
-    ) -> dict[str, object]:
         payload: dict[str, object] = {
             "model": self._model,
-            "messages": [
-                {"role": message.role, "content": message.content} for message in messages
-            ],
+            "messages": [asdict(message) for message in messages],
             "temperature": options.temperature,
             "stream": stream,
         }
@@ -282,10 +259,32 @@ class OpenAICompatibleModel:
             payload["stop"] = list(options.stop)
         if options.temperature > 0:  # some services refuse a seed, and greedy needs none
             payload["seed"] = options.seed
-        return payload
+        if options.schema is None:
+            return self._send_patiently(payload, sending)
+        strict = {"name": "reply", "strict": True, "schema": options.schema}
+        if not self._older_schema_form.is_set():
+            try:
+                return self._send_patiently(
+                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
+                    sending,
+                )
+            except BackendError as error:
+                if error.values.get("status") not in (400, 422, 500):
+                    raise
+                older = "response_format" in str(error.values.get("reason"))
+        else:
+            older = True
+        # llama-cpp-python and older llama.cpp servers know only this form.
+        response = self._send_patiently(
+            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
+            sending,
+        )
+        if older:  # where the server has named its reason, it need not refuse every request
+            self._older_schema_form.set()
+        return response
 
     def _send_patiently(
-        self, payload: Mapping[str, object], cleared: Cleared | None
+        self, payload: Mapping[str, object], sending: Sending | None
     ) -> httpx.Response:
         import tenacity
 
@@ -299,35 +298,34 @@ class OpenAICompatibleModel:
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(1 + self._retries),
             wait=wait,
+            sleep=tenacity.sleep_using_event(self._stopped),
             retry=tenacity.retry_if_exception_type(_Retry),
             reraise=True,
         )
         try:
-            return retrying(self._send_once, payload, cleared)
+            return retrying(self._send_once, payload, sending)
         except _Retry as last:
             raise last.error from last.__cause__
 
-    def _send_once(self, payload: Mapping[str, object], cleared: Cleared | None) -> httpx.Response:
+    def _send_once(self, payload: Mapping[str, object], sending: Sending | None) -> httpx.Response:
         """One request; the response has a good status and an unread body."""
         import httpx
 
-        client = self._open_client()
-        request = client.build_request("POST", self._url, json=payload)
+        check_stopped(self._stopped)
+        request = self._client.build_request("POST", self._url, json=payload)
         if self._key:  # in no local variable, which a traceback may show
             request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
-        received: Callable[[int, int | None], None] = _unlogged
-        if self._guard is not None and cleared is not None:
-            size = len(request.content)
-            received = self._guard.sending(
-                cleared, host=self._host, model=self._model, bytes_out=size
-            )
+        received = sending(len(request.content)) if sending else _unlogged
+        if self._sockets is not None:
+            received = self._cut_when_stopped(request, self._sockets, received)
         response: httpx.Response | None = None
         try:
             with network.allow([self._url]):
-                response = client.send(request, stream=True)
+                response = self._client.send(request, stream=True)
             response.extensions[_RECEIVED] = received
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
             _raise_blocked(error)
+            check_stopped(self._stopped)
             raise _Retry(self._errors.unreachable(error)) from error
         except httpx.TimeoutException as error:
             raise self._errors.silent() from error
@@ -340,14 +338,36 @@ class OpenAICompatibleModel:
             return response
         raise self._refusal(response)
 
+    def _cut_when_stopped(
+        self, request: httpx.Request, sockets: list[socket.socket], received: Received
+    ) -> Received:
+        """Watch over a request until what is returned is called."""
+        ended = threading.Event()
+
+        def connected(event: str, info: Mapping[str, Any]) -> None:
+            if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                sockets.append(info["return_value"].get_extra_info("socket"))
+
+        def watch() -> None:
+            while not ended.wait(_GLANCE_SECONDS):
+                for each in sockets if self._stopped.is_set() else ():
+                    with suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+
+        def end(size: int, status: int | None) -> None:
+            ended.set()
+            received(size, status)
+
+        request.extensions["trace"] = connected
+        threading.Thread(target=watch, daemon=True).start()
+        return end
+
     def _refusal(self, response: httpx.Response) -> LocalragError | _Retry:
         import httpx
 
-        with _closing(response):
-            try:
-                body = read(response, _ERROR_BYTES, cut=True)
-            except httpx.HTTPError:
-                body = b""
+        body = b""
+        with _closing(response), suppress(httpx.HTTPError):
+            body = read(response, _ERROR_BYTES, cut=True)
         refusal = self._errors.refused(response.status_code, body)
         # llama-cpp-python answers a form of schema that it does not know with status 500.
         passing = response.status_code >= 500 and b"response_format" not in body
@@ -355,39 +375,32 @@ class OpenAICompatibleModel:
             return _Retry(refusal, retry_after(response))
         return refusal
 
-    def _open_client(self) -> httpx.Client:
-        import httpx
-
-        with self._client_lock:
-            if self._client is None:
-                make = clients.local_client if self._local else clients.client
-                self._client = make(timeout=self._timeout)
-                weakref.finalize(self, self._client.close)
-                self._client.timeout = httpx.Timeout(
-                    self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)
-                )
-            return self._client
-
     # -- the reply ----------------------------------------------------------------
 
-    def _decode(self, body: bytes) -> Mapping[str, Any]:
+    @contextmanager
+    def _reading(self, response: httpx.Response) -> Iterator[httpx.Response]:
+        """As `_closing`, with what the HTTP library raises turned into our own errors."""
+        import httpx
+
+        with _closing(response):
+            try:
+                yield response
+            except httpx.TimeoutException as error:
+                raise self._errors.silent() from error
+            except httpx.HTTPError as error:
+                check_stopped(self._stopped)
+                raise self._errors.cut(error) from error
+
+    def _decode(self, body: bytes) -> object:
         try:
             reply = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise self._errors.nonsense(body.decode("utf-8", "replace")) from error
+            raise self._errors.nonsense(body) from error
         if not isinstance(reply, Mapping):
-            raise self._errors.nonsense(body.decode("utf-8", "replace"))
+            raise self._errors.nonsense(body)
         if reply.get("error"):
             raise self._errors.reported(body)
         return reply
-
-    def _choice(self, reply: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        choices = reply.get("choices")
-        if not isinstance(choices, list) or not choices:
-            return None
-        if not isinstance(choices[0], Mapping):
-            raise self._errors.nonsense(repr(choices[0]))
-        return choices[0]
 
 
 def _unlogged(_bytes_in: int, _status: int | None) -> None:
@@ -430,12 +443,14 @@ def _raise_blocked(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
-def _content_type(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")) or tr("(none)")
-
-
-def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    return "length" if choice.get("finish_reason") == "length" else "stop"
+def _at(found: Any, *path: str | int) -> Any:
+    """What stands at a path in JSON, or None."""
+    for key in path:
+        try:
+            found = found[key]
+        except (LookupError, TypeError):
+            return None
+    return found
 
 
 def _count(value: object, estimate: int) -> int:

@@ -21,12 +21,12 @@ from localrag.system.confinement import confine
 SECONDS = 60.0
 """For opening the vocabulary, which takes half a second."""
 
-PROGRAM = "from localrag.models.llms.llama_cpp.trial import main; main()"
+PROGRAM = "from localrag.models.llms.llama_cpp.probe import main; main()"
 _OPENED, _REFUSED = 0, 3
 _SAMPLE = "Which year? 哪一年？ 🙂\n\u0000\ufffd <|im_start|>"
 
 
-def try_open(path: Path, *, seconds: float = SECONDS, program: str = PROGRAM) -> None:
+def probe_gguf(path: Path, *, seconds: float = SECONDS, program: str = PROGRAM) -> None:
     """Open the vocabulary of a GGUF file in another process, and use it.
 
     Raises `ModelNotFoundError` or `ModelCorruptError`, also where that process is ended by
@@ -54,15 +54,15 @@ def try_open(path: Path, *, seconds: float = SECONDS, program: str = PROGRAM) ->
         )
 
 
-def try_open_once(path: Path, cache: Path) -> None:
-    """`try_open`, unless this file, as it is, has been opened before; `cache` remembers that."""
+def probe_once(path: Path, cache: Path) -> None:
+    """`probe_gguf`, unless this file, as it is, has been opened before; `cache` remembers that."""
     state = path.stat() if path.is_file() else None
     seen = [path.resolve(), state and (state.st_size, state.st_mtime_ns, state.st_ctime_ns)]
     key = hashlib.sha256(f"{seen} {version('llama-cpp-python')}".encode(errors="replace"))
     marker = cache / f"{key.hexdigest()[:24]}.opened"
     if marker.is_file():
         return
-    try_open(path)
+    probe_gguf(path)
     # A cache in a read-only place costs time at the next start, nothing else.
     with suppress(OSError):
         files.make_folder(marker.parent)

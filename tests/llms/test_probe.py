@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from localrag import local
+from localrag import factory
 from localrag.cli import doctor
 from localrag.config.settings import LlamaCppSettings, Settings
 from localrag.errors import ModelCorruptError
-from localrag.models.llms.llama_cpp import trial
-from localrag.models.llms.llama_cpp.trial import try_open, try_open_once
+from localrag.models.llms.llama_cpp import probe
+from localrag.models.llms.llama_cpp.probe import probe_gguf, probe_once
 from localrag.models.registry.store import ModelStore
 
 SMALL = "smollm2-135m-instruct-q4"
@@ -29,47 +29,47 @@ def gguf(tmp_path: Path) -> Path:
 
 def test_a_process_that_is_ended_by_the_file_becomes_an_error(gguf: Path) -> None:
     with pytest.raises(ModelCorruptError, match="for a trial ended with code"):
-        try_open(gguf, program="import os; os.abort()")
+        probe_gguf(gguf, program="import os; os.abort()")
 
 
 def test_a_process_that_does_not_end_becomes_an_error(gguf: Path) -> None:
     with pytest.raises(ModelCorruptError, match="within 1 s"):
-        try_open(gguf, seconds=1.0, program="import time; time.sleep(60)")
+        probe_gguf(gguf, seconds=1.0, program="import time; time.sleep(60)")
 
 
 def test_what_is_no_gguf_file_never_gets_there(tmp_path: Path) -> None:
     path = tmp_path / "page.gguf"
     path.write_text("<html>")
     with pytest.raises(ModelCorruptError, match="is not a GGUF"):
-        try_open(path, program="raise SystemExit(0)")
+        probe_gguf(path, program="raise SystemExit(0)")
 
 
 def test_a_refusal_of_llama_cpp_is_left_to_it(gguf: Path) -> None:
-    try_open(gguf)
+    probe_gguf(gguf)
 
 
 def test_a_file_is_tried_once_and_again_when_it_has_changed(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[Path] = []
-    monkeypatch.setattr(trial, "try_open", tried.append)
+    monkeypatch.setattr(probe, "probe_gguf", tried.append)
     for _ in range(2):
-        try_open_once(gguf, tmp_path / "cache")
+        probe_once(gguf, tmp_path / "cache")
     assert tried == [gguf]
     gguf.write_bytes(gguf.read_bytes() + b"x")
-    try_open_once(gguf, tmp_path / "cache")
+    probe_once(gguf, tmp_path / "cache")
     os.utime(gguf, ns=(1, 1))
-    try_open_once(gguf, tmp_path / "cache")
+    probe_once(gguf, tmp_path / "cache")
     assert len(tried) == 3
 
 
 def test_a_failed_trial_is_not_remembered(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial.processes, "run", _aborting)
+    monkeypatch.setattr(probe.processes, "run", _aborting)
     for _ in range(2):
         with pytest.raises(ModelCorruptError):
-            try_open_once(gguf, tmp_path / "cache")
+            probe_once(gguf, tmp_path / "cache")
 
 
 class _Aborted:
@@ -84,7 +84,7 @@ def _aborting(*_: object, **__: object) -> _Aborted:
 def test_models_of_ones_own_are_tried_before_they_are_loaded(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: str
 ) -> None:
-    monkeypatch.setattr(trial.processes, "run", _aborting)
+    monkeypatch.setattr(probe.processes, "run", _aborting)
     monkeypatch.setattr(
         "localrag.models.llms.llama_cpp.model.LlamaCppModel.__init__",
         lambda *_, **__: pytest.fail("loaded"),
@@ -93,7 +93,7 @@ def test_models_of_ones_own_are_tried_before_they_are_loaded(
     models = ModelStore(tmp_path / "models")
     chosen = LlamaCppSettings(model=str(gguf))
     load: dict[str, Callable[[], object]] = {
-        "answering": lambda: local.make_local_model(chosen, models, None, tmp_path),
+        "answering": lambda: factory.make_model(Settings(llm=chosen), models),
         "doctor": lambda: list(doctor._language_model(Settings(llm=chosen), models, False)),
     }
     with pytest.raises(ModelCorruptError, match="for a trial"):
@@ -105,8 +105,8 @@ def test_a_published_file_needs_no_trial(
     models_dir: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = models_dir(SMALL)
-    monkeypatch.setattr(trial, "try_open", lambda *_: pytest.fail("tried"))
-    assert local.model_file(SMALL, ModelStore(folder.parent), tmp_path).parent == folder
+    monkeypatch.setattr(probe, "probe_gguf", lambda *_: pytest.fail("tried"))
+    assert factory.model_file(SMALL, ModelStore(folder.parent)).parent == folder
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
@@ -115,7 +115,7 @@ def test_a_hostile_vocabulary_ends_the_trial_and_nothing_else(
 ) -> None:
     """A token that stands there twice: llama.cpp ends its process."""
     (good,) = models_dir(SMALL).glob("*.gguf")
-    try_open(good)
+    probe_gguf(good)
     with good.open("rb") as file:
         head = bytearray(file.read(4_000_000))
     place = head.index("Ġand".encode(), head.index(b"tokenizer.ggml.tokens"))
@@ -125,4 +125,4 @@ def test_a_hostile_vocabulary_ends_the_trial_and_nothing_else(
         file.write(head)
         file.truncate(good.stat().st_size)
     with pytest.raises(ModelCorruptError, match="for a trial ended with code"):
-        try_open(hostile)
+        probe_gguf(hostile)

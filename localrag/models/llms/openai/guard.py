@@ -7,13 +7,13 @@ that has not been through it: checked for private text, redacted, shown, confirm
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
-from localrag.egress import consent
 from localrag.egress.audit import AuditLog
-from localrag.egress.consent import Excerpt, Preview
+from localrag.egress.consent import Consent, Excerpt, Preview
 from localrag.egress.quotations import contains
 from localrag.egress.redaction import Redactor
 from localrag.errors import NetworkBlockedError
@@ -23,15 +23,11 @@ REMEMBERED = 1000
 """Passages that were handed out last, to say which of them a call sends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A passage that may be sent."""
+Received = Callable[[int, int | None], None]
+"""Takes how many bytes came back, and the status of HTTP if any."""
 
-    chunk_id: int
-    source: str
-    first_page: int
-    last_page: int
-    text: str
+Sending = Callable[[int], Received]
+"""Logs that so many bytes are about to go; raises `BackendError` where it cannot."""
 
 
 class Secrecy(Protocol):
@@ -46,18 +42,10 @@ class Secrecy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Messages that may go, and what the audit log says of them."""
-
-    messages: tuple[Message, ...]
-    passages: int
-    redactions: int
-
-
 class Guard:
     """Everything that goes to one hosted model goes through here. Several threads may use it.
 
+    What `redactor` took out has to be put back into what comes back.
     `confirm` asks before the first call of the run. `secrecy` None: there is no library whose
     texts could be told apart; then passages must not be private to begin with.
     """
@@ -71,25 +59,32 @@ class Guard:
         secrecy: Secrecy | None = None,
     ) -> None:
         self._audit = audit
-        self._redactor = redactor
+        self.redactor = redactor
         self._confirm = confirm
         self._secrecy = secrecy
-        self._offered: dict[int, Passage] = {}
+        self._offered: dict[int, Excerpt] = {}
         self._lock = threading.Lock()
 
-    def offer(self, passages: Iterable[Passage]) -> None:
-        """Take note of passages that the next calls may send; none of them is private."""
+    def offer(self, excerpts: Mapping[int, Excerpt]) -> None:
+        """Take note of passages, by chunk id, that the next calls may send; none is private."""
         with self._lock:
-            for passage in passages:
-                self._offered.pop(passage.chunk_id, None)
-                self._offered[passage.chunk_id] = passage
+            for chunk_id, excerpt in excerpts.items():
+                self._offered.pop(chunk_id, None)
+                self._offered[chunk_id] = excerpt
             for chunk_id in list(self._offered)[:-REMEMBERED]:
                 del self._offered[chunk_id]
 
     def cleared(
-        self, messages: Sequence[Message], *, server: str, model: str, encrypted: bool
-    ) -> Cleared:
-        """The messages as they may go; at the first call of the run somebody has said yes.
+        self,
+        messages: Sequence[Message],
+        *,
+        host: str,
+        server: str,
+        model: str,
+        encrypted: bool,
+        consent: Consent,
+    ) -> tuple[tuple[Message, ...], Sending]:
+        """The messages as they may go once `consent` has said yes, and what logs each attempt.
 
         Raises `NetworkBlockedError` where they quote a private document, or were not
         confirmed, and `ConfigError` where a redaction cannot be made.
@@ -108,47 +103,32 @@ class Guard:
                 model=model,
                 server=server,
             )
-        redacted = [self._redactor.redact(message.content) for message in messages]
+        redacted = [self.redactor.redact(message.content) for message in messages]
         clean = tuple(
             replace(message, content=content)
             for message, (content, _) in zip(messages, redacted, strict=True)
         )
-        redactions = sum(count for _, count in redacted)
         preview = Preview(
             server=server,
             model=model,
             encrypted=encrypted,
-            passages=tuple(
-                Excerpt(one.source, one.first_page, one.last_page, len(one.text)) for one in sent
-            ),
+            passages=tuple(sent),
             messages=clean,
-            redactions=redactions,
+            redactions=sum(count for _, count in redacted),
             withheld=secrecy.passages() if secrecy is not None else None,
         )
         consent.ensure(preview, confirm=self._confirm)
-        return Cleared(clean, len(sent), redactions)
-
-    def sending(
-        self, cleared: Cleared, *, host: str, model: str, bytes_out: int
-    ) -> Callable[[int, int | None], None]:
-        """Log what is about to go; returns what must be called with bytes received and status.
-
-        Raises `BackendError` where the log cannot be written.
-        """
-        call = self._audit.sending(
+        sending = partial(
+            self._audit.sending,
             host=host,
             model=model,
-            command=consent.command(),
-            bytes_out=bytes_out,
-            passages=cleared.passages,
-            redactions=cleared.redactions,
+            command=consent.command,
+            passages=len(sent),
+            redactions=preview.redactions,
         )
-        return lambda bytes_in, status: self._audit.received(call, bytes_in=bytes_in, status=status)
 
-    def restore(self, text: str, *, in_json: bool) -> str:
-        """A reply with what was redacted put back."""
-        return self._redactor.restore(text, in_json=in_json)
+        def attempt(bytes_out: int) -> Received:
+            call = sending(bytes_out=bytes_out)
+            return lambda size, status: self._audit.received(call, bytes_in=size, status=status)
 
-    def restored(self, pieces: Iterator[str]) -> Iterator[str]:
-        """The same for a reply in pieces."""
-        return self._redactor.restored(pieces)
+        return clean, attempt

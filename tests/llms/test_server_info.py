@@ -11,7 +11,7 @@ from http_server import Exchange, serving
 
 from localrag.config.settings import OpenAISettings, Settings
 from localrag.evaluator.pipeline import model_fingerprint
-from localrag.models.llms.openai.served import calls_at_once, served
+from localrag.models.llms.openai.server_info import parallel_calls, served_model
 
 
 @dataclass
@@ -56,10 +56,10 @@ def test_other_weights_at_the_same_address_have_another_fingerprint(server: List
 
 def test_of_several_models_the_one_that_is_named_counts(server: Listing) -> None:
     server.lists({"id": "a"}, {"id": "b"})
-    first = served(server.url, "b")
+    first = served_model(server.url, "b")
     server.lists({"id": "c"}, {"id": "b"})
-    assert served(server.url, "b") == first != ""
-    assert served(server.url, "default") == ""
+    assert served_model(server.url, "b") == first != ""
+    assert served_model(server.url, "default") == ""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_of_several_models_the_one_that_is_named_counts(server: Listing) -> None
 )
 def test_a_server_that_does_not_tell_is_no_error(server: Listing, body: bytes) -> None:
     server.body = body
-    assert served(server.url, "m") == ""
+    assert served_model(server.url, "m") == ""
 
 
 @pytest.mark.parametrize(
@@ -86,29 +86,29 @@ def test_no_more_calls_than_a_server_here_has_slots(
 ) -> None:
     server.lists({"id": "m"})
     server.properties = properties
-    assert calls_at_once(server.url) == at_once
+    assert parallel_calls(server.url) == at_once
 
 
 def test_calls_at_once_without_a_word_about_slots(server: Listing) -> None:
     server.lists({"id": "m", "owned_by": "me"})
-    assert calls_at_once(server.url) == 1
+    assert parallel_calls(server.url) == 1
     server.lists({"id": "m", "owned_by": "vllm"})
-    assert calls_at_once(server.url) == 4
+    assert parallel_calls(server.url) == 4
     server.status = 404
-    assert calls_at_once(server.url) == 1
-    assert calls_at_once("http://127.0.0.1:9/v1") == 1  # nobody listens
-    assert calls_at_once("https://models.invalid/v1") == 4  # elsewhere: not asked
-    assert calls_at_once("http://[/v1") == 4
+    assert parallel_calls(server.url) == 1
+    assert parallel_calls("http://127.0.0.1:9/v1") == 1  # nobody listens
+    assert parallel_calls("https://models.invalid/v1") == 4  # elsewhere: not asked
+    assert parallel_calls("http://[/v1") == 4
 
 
 def test_a_refusal_or_no_server_is_no_error(server: Listing) -> None:
     server.lists({"id": "m"})
     server.status = 401
-    assert served(server.url, "m") == ""
-    assert served("http://127.0.0.1:9/v1", "m") == ""
+    assert served_model(server.url, "m") == ""
+    assert served_model("http://127.0.0.1:9/v1", "m") == ""
 
 
 @pytest.mark.parametrize("url", ["https://judge.example/v1", "nonsense", "http://[", ""])
 def test_other_machines_are_not_asked(url: str) -> None:
     # The suite has no network: an attempt would be an error.
-    assert served(url, "m") == ""
+    assert served_model(url, "m") == ""

@@ -16,7 +16,7 @@ _SEVERAL = 4
 """Calls at once to a server that is known to read several together."""
 
 
-def served(base_url: str, model: str) -> str:
+def served_model(base_url: str, model: str) -> str:
     """The model behind that name as JSON, as far as the server tells: its id, size and shape.
 
     A server with a single model answers to every name. "" where nothing is told, and for hosts
@@ -30,7 +30,7 @@ def served(base_url: str, model: str) -> str:
     return json.dumps(told, sort_keys=True, ensure_ascii=False) if told else ""
 
 
-def calls_at_once(base_url: str) -> int:
+def parallel_calls(base_url: str) -> int:
     """How many calls the server is worth having under way.
 
     On this machine the slots of llama.cpp's server (`total_slots` of /props), several for vLLM,
