@@ -359,7 +359,7 @@ def _changed(section: S, **values: object) -> S:
         return msgspec.convert(msgspec.to_builtins(section) | given, type(section))
     except msgspec.ValidationError as error:
         raise UsageError(
-            "That cannot be asked for: {reason}.",
+            "This request is not possible: {reason}.",
             hint="See `localrag config` for what is allowed.",
             reason=error,
         ) from error

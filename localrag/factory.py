@@ -332,8 +332,8 @@ def make_retriever(
     if expansion == "hyde":
         if mode == "keyword":
             raise UsageError(
-                "HyDE writes a passage for the dense half of the search, which retrieval.mode "
-                "keyword leaves out.",
+                "HyDE writes a passage for the dense search, which retrieval.mode keyword "
+                "does not run.",
                 hint="Choose --mode hybrid or dense, or --expand multi-query.",
             )
         legs["dense"] = HydeRetriever(embedder, vectors, model().llm, on_step)
@@ -442,8 +442,9 @@ def _cross_encoders(name: str, models: ModelStore) -> list[Route]:
     if not found:
         raise ModelNotFoundError(
             "No cross-encoder has been pulled yet.",
-            hint="`localrag models pull ms-marco-minilm-l12-v2-int8` brings a small one for "
-            "English, `localrag models pull bge-reranker-v2-m3` a large one for both languages.",
+            hint="`localrag models pull ms-marco-minilm-l12-v2-int8` downloads a small one "
+            "for English, `localrag models pull bge-reranker-v2-m3` a large one for "
+            "both languages.",
         )
     return [
         Route(each, frozenset(languages), partial(_cross_encoder, path))

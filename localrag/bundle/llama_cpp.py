@@ -156,9 +156,9 @@ def _need_compiler() -> None:
     if os.environ.get("CXX") or any(map(processes.find, compilers)) or os.name == "nt":
         return
     raise BundleError(
-        "A C++ compiler is needed to build llama.cpp, and there is none.",
-        hint="Install one (`apt install g++`, `dnf install gcc-c++`, `xcode-select --install`), "
-        "or name a ready wheel of llama-cpp-python with --wheel.",
+        "Building llama.cpp needs a C++ compiler, and none is installed.",
+        hint="Install one (`apt install g++`, `dnf install gcc-c++`, `xcode-select "
+        "--install`), or name an existing wheel of llama-cpp-python with --wheel.",
     )
 
 
@@ -166,7 +166,7 @@ def _failed(lines: list[str]) -> BundleError:
     telling = [line.strip() for line in lines if re.search(r"\berror\b|FAILED", line, re.I)]
     return BundleError(
         "llama-cpp-python could not be built for every processor: {reason}.",
-        hint="Mend what the text names and run the same command again: it goes on from there. "
-        "A ready wheel can be named with --wheel.",
+        hint="Fix what the message names and run the same command again: it resumes where it "
+        "stopped. You can also name an existing wheel with --wheel.",
         reason=" / ".join(dict.fromkeys(telling[-6:] or lines[-3:]))[-800:].rstrip("."),
     )

@@ -39,8 +39,8 @@ def make(folder: Path) -> Path:
             return next(folder.glob(f"{_escaped(DISTRIBUTION)}-*.whl"))
         raise BundleError(
             "The wheel of localrag could not be built from {root}: {reason}.",
-            hint="Run `pip wheel --no-deps {root}` to see why; a wheel of localrag that is ready "
-            "can be named with --wheel.",
+            hint="Run `pip wheel --no-deps {root}` to see why, or name an existing wheel of "
+            "localrag with --wheel.",
             root=root,
             reason=failure_reason(lines),
         )
@@ -48,7 +48,8 @@ def make(folder: Path) -> Path:
         return repack(distribution(DISTRIBUTION), folder)
     except PackageNotFoundError as error:
         raise BundleError(
-            "localrag is neither installed nor run from its sources, so there is no wheel of it.",
+            "localrag is neither installed nor run from its sources, so no wheel of it can "
+            "be made.",
             hint="Name one with --wheel.",
         ) from error
 

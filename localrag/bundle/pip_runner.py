@@ -53,7 +53,7 @@ def run_pip(
     """Run pip as the user has configured it. Raises `BundleError` where there is none."""
     if find_spec("pip") is None:
         raise BundleError(
-            "pip is not installed for {python}, and bundles are made with it.",
+            "pip is not installed for {python}, and creating bundles needs it.",
             hint="Install it with: {python} -m ensurepip",
             python=sys.executable,
         )

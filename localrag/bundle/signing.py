@@ -61,8 +61,8 @@ def _unsigned(key: Path, done: processes.Ended) -> BundleError:
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return BundleError(
         "The bundle cannot be signed with {key}: {reason}.",
-        hint="Name a private key of OpenSSH, such as ~/.ssh/id_ed25519; "
-        "`ssh-keygen -t ed25519` makes one.",
+        hint="Name an OpenSSH private key, such as ~/.ssh/id_ed25519; `ssh-keygen -t "
+        "ed25519` creates one.",
         key=key,
         reason=(said[-1] if said else str(done.returncode)).rstrip("."),
     )

@@ -59,7 +59,7 @@ def need_room(place: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise BundleError(
-            "The bundle needs about {needed} MB in {folder}, and {free} MB are free there.",
+            "The bundle needs about {needed} MB in {folder}, but only {free} MB are free there.",
             hint="Free some space, or name a folder on another disk.",
             needed=needed // 1_000_000,
             folder=folder,

@@ -43,7 +43,7 @@ def chosen(name: str | None, python: str | None, accelerator: str | None) -> Tar
     found = re.fullmatch(r"3\.([0-9]{1,2})", version)
     if not found or int(found[1]) < OLDEST_MINOR:
         raise UsageError(
-            "{version} is no version of Python that localrag runs with.",
+            "localrag does not run on Python {version}.",
             hint="Give two numbers, 3.11 or newer: --python 3.12.",
             version=version,
         )
@@ -52,7 +52,7 @@ def chosen(name: str | None, python: str | None, accelerator: str | None) -> Tar
     if kind != "cpu" and kind != usual and (kind == "metal" or system == "macos"):
         raise UsageError(
             "{target} has no {accelerator}.",
-            hint="Leave --accelerator away, or choose cpu.",
+            hint="Omit --accelerator, or choose cpu.",
             target=f"{system}-{machine}",
             accelerator=kind,
         )

@@ -103,7 +103,7 @@ def read_wheel(path: Path) -> Wheel:
         wheel.requirements  # noqa: B018 - read now, so that a damaged one is named here
     except (InvalidWheelFilename, zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
         raise BundleError(
-            "{path} is not a wheel that can be read: {reason}.",
+            "{path} is not a readable wheel: {reason}.",
             hint="Delete it, or name another one, and run the same command again.",
             path=path,
             reason=error,

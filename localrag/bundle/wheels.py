@@ -122,7 +122,7 @@ class WheelCollector:
         if not self._fits(wheel):
             raise BundleError(
                 "{path} does not run on {target} with Python {python}.",
-                hint="Build or fetch that wheel for the machine that the bundle is for.",
+                hint="Build or download that wheel for the machine that the bundle is for.",
                 path=path,
                 target=self._target.name,
                 python=self._target.python,
@@ -141,7 +141,7 @@ class WheelCollector:
         """
         while missing := {n: need for n, need in self.needs().items() if n not in self.wheels}:
             self._fetch(missing)
-            self._notify(tr("{count} packages are here", count=len(self.wheels)))
+            self._notify(tr("{count} packages downloaded", count=len(self.wheels)))
         needs = self.needs()
         for name, need in needs.items():
             if not need.specifier.contains(self.wheels[name].version, prereleases=True):
@@ -157,7 +157,7 @@ class WheelCollector:
         if unused := sorted(self.wheels.keys() - needs.keys()):
             raise UsageError(
                 "Nothing in the bundle needs {names}.",
-                hint="Leave that --wheel away.",
+                hint="Omit that --wheel.",
                 names=", ".join(unused),
             )
         return [self.wheels[name] for name in sorted(self.wheels)]
@@ -190,7 +190,7 @@ class WheelCollector:
             if pinned and Version(self.wheels[name].version) != Version(pinned):
                 self._notify(
                     tr(
-                        "{name}: {found} instead of {tested}, which is not there for {target}",
+                        "{name}: {found} instead of {tested}, which is not available for {target}",
                         name=name,
                         found=self.wheels[name].version,
                         tested=pinned,
@@ -220,8 +220,8 @@ class WheelCollector:
         code, lines = self._pip(*command, "--index-url", TORCH_CPU_INDEX, wanted)
         if code:
             raise BundleError(
-                "{package} is neither where pip is told to look nor at {index}: {reason}.",
-                hint="Let that address through, or bring the wheel from there on a disk and name "
+                "{package} is neither where pip is configured to look nor at {index}: {reason}.",
+                hint="Allow that address, or bring the wheel from there on a disk and name "
                 "it with --wheel.",
                 package=wanted,
                 index=TORCH_CPU_INDEX,
@@ -285,8 +285,8 @@ class WheelCollector:
                 self.wheels[wheel.name] = wheel
         if absent := sorted(missing.keys() - self.wheels.keys()):
             raise BundleError(
-                "pip brought no wheel of {names}.",
-                hint="Run `pip download` for it by hand to see why.",
+                "pip found no wheel for {names}.",
+                hint="Run `pip download` for it manually to see why.",
                 names=", ".join(absent),
             )
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 INCOMPLETE = {
     "pages_without_text": (
-        "{name}: these pages are pictures or blank and cannot be searched: {pages}. "
-        "Text recognition (OCR) would add them."
+        "{name}: these pages are images or blank and cannot be searched: {pages}. Text "
+        "recognition (OCR) would make them searchable."
     ),
     "hidden_text_pages": (
-        "{name}: these pages hold text that no reader sees (invisible, white or tiny); it was "
-        "left out: {pages}."
+        "{name}: these pages contain text that readers cannot see (invisible, white or "
+        "tiny); it was left out: {pages}."
     ),
     "damaged_pages": "{name}: these pages are damaged and were left out: {pages}.",
 }
@@ -51,7 +51,9 @@ SHOWN = 5
     type=click.Path(),
     callback=no_empty_path,
 )
-@click.option("--prune", is_flag=True, help=tr("Remove files of these folders that are gone."))
+@click.option(
+    "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
+)
 @library_option
 @json_option
 def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> None:
@@ -124,10 +126,10 @@ def _print(report: AddReport, seconds: float) -> None:
     others = [one for one in report.skipped if isinstance(one, UnsupportedFileError)]
     named = [error.values.get("source", "") for error in others[:SHOWN]]
     _list(
-        tr("{count} files of other kinds were passed over:", count=len(others)),
+        tr("{count} files of other types were skipped:", count=len(others)),
         [*named, "…"] if len(others) > SHOWN else named,
     )
-    _list(tr("Passed over:"), [spoken(one) for one in report.skipped if one not in others])
+    _list(tr("Skipped:"), [spoken(one) for one in report.skipped if one not in others])
     _list(tr("Not readable:"), [spoken(one.error) for one in report.failed])
 
 

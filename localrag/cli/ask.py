@@ -63,7 +63,9 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
     callback=_seconds,
     help=tr("Self-RAG: the longest time for the answer, such as 30s or 2m."),
 )
-@click.option("--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder what was found."))
+@click.option(
+    "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder the search results.")
+)
 @expand_option
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))

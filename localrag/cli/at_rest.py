@@ -69,9 +69,9 @@ def advice() -> str:
 
 def _state(found: Protection) -> str:
     if found.encrypted is None:
-        return tr("cannot be told")
+        return tr("cannot be determined")
     if found.encrypted:
         if found.by == "none":
-            return tr("there is none")
+            return tr("none")
         return tr("encrypted ({by})", by=found.by)
     return tr("not encrypted")

@@ -47,33 +47,33 @@ def bench() -> None:
     "--queries-from",
     metavar=tr("DIR"),
     type=click.Path(path_type=Path),
-    help=tr("Take the questions of another set, such as the same ones in another language."),
+    help=tr("Use the questions of another set, such as the same ones in another language."),
 )
 @click.option(
     "--run",
     "names",
     multiple=True,
     type=click.Choice(RUNS),
-    help=tr("Only this run; may be given several times."),
+    help=tr("Only this run; may be repeated."),
 )
 @click.option(
     "--rerank",
     "rerankers",
     multiple=True,
     type=click.Choice(RERANKERS[1:]),
-    help=tr("Also the default with this reranker behind it; may be given several times."),
+    help=tr("Also the default followed by this reranker; may be repeated."),
 )
 @click.option(
     "--queries",
     metavar=tr("NUMBER"),
     type=click.IntRange(1),
-    help=tr("Only so many questions, taken evenly from all."),
+    help=tr("Use only this many questions, spread evenly over all."),
 )
 @click.option(
     "--plot",
     metavar=tr("FILE"),
     type=click.Path(path_type=Path, dir_okay=False),
-    help=tr("Write a picture of the result (SVG)."),
+    help=tr("Save a chart of the results (SVG)."),
 )
 @json_option
 def retrieval(

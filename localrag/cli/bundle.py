@@ -26,19 +26,19 @@ ACCELERATORS = ("cpu", "cuda", "metal")
 _PATH = click.Path(path_type=Path)
 _bundle = click.argument("place", metavar=tr("BUNDLE"), type=_PATH)
 _base = click.option(
-    "--base", type=_PATH, metavar=tr("BUNDLE"), help=tr("The bundle that this one builds upon.")
+    "--base", type=_PATH, metavar=tr("BUNDLE"), help=tr("The bundle that this one builds on.")
 )
 _key = click.option(
     "--key",
     type=_PATH,
     metavar=tr("FILE"),
-    help=tr("A public key of OpenSSH that must have signed the bundle."),
+    help=tr("The OpenSSH public key that must have signed the bundle."),
 )
 
 
 @click.group(
     subcommand_metavar=tr("COMMAND [ARGS]..."),
-    help=tr("Make, check and install bundles for machines without a network."),
+    help=tr("Create, check and install bundles for machines without a network."),
 )
 def bundle() -> None:
     """Group of the commands about bundles."""
@@ -46,8 +46,9 @@ def bundle() -> None:
 
 @bundle.command(
     help=tr(
-        "Put localrag, all it needs, its documents and models into a folder from which a machine "
-        "without a network can install them. Downloads through your own pip."
+        "Put localrag, everything it needs, its documentation and models into a folder from "
+        "which a machine without a network can install them. Downloads go through your own "
+        "pip."
     )
 )
 @click.argument(
@@ -57,20 +58,24 @@ def bundle() -> None:
     "--preset",
     type=click.Choice(["starter", "recommended", "none"]),
     default="starter",
-    help=tr("The models to put in, from this machine; without this, starter."),
-)
-@click.option("--model", "models", multiple=True, metavar=tr("MODEL"), help=tr("One more model."))
-@click.option("--accept-licence", is_flag=True, help=tr("Say yes to a non-commercial licence."))
-@click.option(
-    "--target", type=click.Choice(TARGETS), help=tr("The machine that it is for; else this one.")
+    help=tr("The models to include, from this machine; default: starter."),
 )
 @click.option(
-    "--python", metavar=tr("VERSION"), help=tr("The Python there, such as 3.12; else this one.")
+    "--model", "models", multiple=True, metavar=tr("MODEL"), help=tr("An additional model.")
+)
+@click.option("--accept-licence", is_flag=True, help=tr("Accept a non-commercial licence."))
+@click.option(
+    "--target", type=click.Choice(TARGETS), help=tr("The target machine; default: this one.")
+)
+@click.option(
+    "--python",
+    metavar=tr("VERSION"),
+    help=tr("The Python version there, such as 3.12; default: the one here."),
 )
 @click.option(
     "--accelerator",
     type=click.Choice(ACCELERATORS),
-    help=tr("What computes there; else cpu, and metal on Apple silicon."),
+    help=tr("What computes there; default: cpu, and metal on Apple silicon."),
 )
 @click.option(
     "--wheel",
@@ -78,15 +83,15 @@ def bundle() -> None:
     multiple=True,
     metavar=tr("PATH"),
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help=tr("A ready wheel to put in, such as llama-cpp-python for another system."),
+    help=tr("An existing wheel to include, such as llama-cpp-python for another system."),
 )
 @click.option(
     "--since",
     metavar=tr("BUNDLE"),
     type=click.Path(exists=True, path_type=Path),
-    help=tr("Leave out what this earlier bundle (or its manifest.json) holds."),
+    help=tr("Leave out what this earlier bundle (or its manifest.json) contains."),
 )
-@click.option("--archive", is_flag=True, help=tr("Make a .zip instead of a folder."))
+@click.option("--archive", is_flag=True, help=tr("Create a .zip instead of a folder."))
 @json_option
 def create(
     place: Path | None,
@@ -125,7 +130,12 @@ def create(
     made = creation.create(chosen.absolute(), request, store, cache_folder(), note)
     if made.without_licence:
         names = ", ".join(made.without_licence)
-        note(tr("These wheels hold no licence file; licences/INDEX.txt: {names}", names=names))
+        note(
+            tr(
+                "These wheels contain no licence file (see licences/INDEX.txt): {names}",
+                names=names,
+            )
+        )
     seconds = time.monotonic() - started
     if as_json:
         emit_json(
@@ -170,7 +180,7 @@ def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:
 
 
 @bundle.command(
-    help=tr("Check every file of a bundle, a folder or a .zip, and its signature; on any system.")
+    help=tr("Check every file of a bundle (a folder or a .zip) and its signature, on any system.")
 )
 @_bundle
 @_base
@@ -217,15 +227,15 @@ def verify(place: Path, base: Path | None, key: Path | None, as_json: bool) -> N
 
 @bundle.command(
     help=tr(
-        "Install localrag from a bundle into a folder of its own, as the bundle's install.py does: "
-        "without a network."
+        "Install localrag from a bundle into a folder of its own, without a network, as the "
+        "bundle's install.py does."
     )
 )
 @_bundle
 @click.option("--to", type=_PATH, metavar=tr("DIR"), help=tr("The folder to install into."))
 @_base
 @_key
-@click.option("--yes", is_flag=True, help=tr("Install without being asked."))
+@click.option("--yes", is_flag=True, help=tr("Install without asking."))
 def install(place: Path, to: Path | None, base: Path | None, key: Path | None, yes: bool) -> None:
     """Check, ask, install."""
     from localrag.bundle import packing
@@ -242,8 +252,8 @@ def install(place: Path, to: Path | None, base: Path | None, key: Path | None, y
 
 @bundle.command(
     help=tr(
-        "Sign a bundle, a folder or a .zip, with your own OpenSSH key. Who has the public key can "
-        "then check with --key that it comes from you."
+        "Sign a bundle (a folder or a .zip) with your own OpenSSH key. Anyone who has the "
+        "public key can then use --key to check that it comes from you."
     )
 )
 @_bundle
@@ -252,7 +262,7 @@ def install(place: Path, to: Path | None, base: Path | None, key: Path | None, y
     type=_PATH,
     required=True,
     metavar=tr("FILE"),
-    help=tr("A private key of OpenSSH, such as ~/.ssh/id_ed25519."),
+    help=tr("An OpenSSH private key, such as ~/.ssh/id_ed25519."),
 )
 def sign(place: Path, key: Path) -> None:
     """Check, then sign."""

@@ -10,7 +10,7 @@ from localrag.cli.output import emit_json, json_option, library_option, note, no
 from localrag.messages import tr
 
 
-@click.command(help=tr("Ask one question after the other; follow-ups are understood."))
+@click.command(help=tr("Ask a series of questions; follow-ups are understood."))
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
 @library_option
 @json_option
@@ -23,7 +23,7 @@ def chat(explain: bool, library: Path, as_json: bool) -> None:
 
     with LocalRAG.open(library, create=False, on_damage=note_rebuilding) as rag:
         history: tuple[Turn, ...] = ()
-        note(tr("Ask away; an empty line or Ctrl-D ends."))
+        note(tr("Ask away; an empty line or Ctrl-D exits."))
         while question := _read():
             searched = rag.standalone(question, history)
             if searched != question:

@@ -13,8 +13,8 @@ from localrag.messages import tr
 
 @click.command(
     help=tr(
-        "Look for damage: the catalogue, the vectors and the keywords, each by itself and against "
-        "each other. Exit code 1 if anything is damaged."
+        "Check the catalogue, the vectors and the keywords for damage, each on its own and "
+        "against each other. Exit code 1 if anything is damaged."
     )
 )
 @library_option

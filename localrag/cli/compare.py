@@ -65,7 +65,7 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     "file",
     metavar=tr("FILE"),
     type=click.Path(dir_okay=False, path_type=Path),
-    help=tr("With --modes: a file of questions, JSON, JSONL, CSV, or text with one a line."),
+    help=tr("With --modes: a file of questions (JSON, JSONL, CSV, or text with one per line)."),
 )
 @click.option(
     "--reference",
@@ -84,7 +84,7 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     "page",
     metavar=tr("FILE"),
     type=click.Path(dir_okay=False, path_type=Path),
-    help=tr("Write a page to look at in a browser."),
+    help=tr("Save a page to view in a browser."),
 )
 @library_option
 @json_option
@@ -103,7 +103,7 @@ def compare(
         raise click.UsageError(tr("Give a question, or --questions with a file of questions."))
     if file and (reference or not modes):
         raise click.UsageError(
-            tr("--questions needs --modes, and the reference answers stand in the file.")
+            tr("--questions needs --modes, and the reference answers go into the file.")
         )
     from localrag.system.files import check_output, write_output
 

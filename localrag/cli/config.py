@@ -64,8 +64,8 @@ def unset(key: str) -> None:
 
 @config.command(
     help=tr(
-        "Write localrag's prompts into a folder, to change their words; answer.prompts names the "
-        "folder."
+        "Write localrag's prompts into a folder so that you can change their wording; "
+        "answer.prompts names the folder."
     )
 )
 @click.argument("folder", metavar=tr("DIR"), type=click.Path(file_okay=False, path_type=Path))
@@ -77,8 +77,8 @@ def prompts(folder: Path) -> None:
         say(file)
     note(
         tr(
-            "Change what you want to change and delete the others, then run: "
-            "localrag config set answer.prompts {path}",
+            "Edit the ones you want to change and delete the others, then run: localrag "
+            "config set answer.prompts {path}",
             path=shlex.quote(str(folder.resolve())),
         )
     )

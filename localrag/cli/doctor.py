@@ -157,20 +157,27 @@ def _reading() -> Diagnosis:
     held = confinement.in_force()
     state: State = "warning" if sys.platform == "linux" else "ok"
     if held == {"files", "system calls"}:
-        text, state = tr("documents are read without a network and without other files"), "ok"
+        text, state = (
+            tr("documents are read without network access and without access to other files"),
+            "ok",
+        )
     elif sys.platform != "linux":
-        text = tr("documents are read with your own rights: only Linux can take them away")
+        text = tr(
+            "documents are read with all of your own permissions: only Linux can restrict them"
+        )
     elif "files" in held:
-        text = tr("documents are read without other files, but system calls are not limited")
+        text = tr(
+            "documents are read without access to other files, but system calls are not restricted"
+        )
     elif held:
         text = tr(
-            "documents are read without a network, but with the rights to your files: the kernel "
-            "has no Landlock (5.13 or newer), or it is switched off"
+            "documents are read without network access, but with access to your files: the "
+            "kernel has no Landlock (5.13 or newer), or it is disabled"
         )
     else:
         text = tr(
-            "documents are read with your own rights: the kernel has neither Landlock nor "
-            "seccomp, or they are switched off"
+            "documents are read with all of your own permissions: the kernel has neither "
+            "Landlock nor seccomp, or they are disabled"
         )
     return Diagnosis(tr("reading"), state, text)
 
@@ -233,7 +240,7 @@ def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
             if status.counts.chunks:
                 rag.search(_SAMPLE, k=1)
     except LibraryNotFoundError:
-        text = tr("none yet at {folder}; `localrag add PATH` makes one", folder=directory)
+        text = tr("none yet at {folder}; `localrag add PATH` creates one", folder=directory)
         yield Diagnosis(tr("library"), "ok", text)
         return
     text = tr(

@@ -34,7 +34,8 @@ class MetricName(click.Choice[str]):
             if value == metric.formerly:
                 note(
                     tr(
-                        "The metric {old} is called {new} now; its old name goes with 0.3.",
+                        "The metric {old} is now called {new}; the old name will be removed "
+                        "in 0.3.",
                         old=value,
                         new=name,
                     )
@@ -47,13 +48,13 @@ judge_option = click.option(
     "--judge",
     metavar=tr("FILE"),
     type=_FILE,
-    help=tr("Settings file whose language model judges; otherwise that of your settings."),
+    help=tr("Settings file whose language model acts as the judge; default: your own settings."),
 )
 cache_option = click.option(
     "--cache",
     metavar=tr("DIR"),
     type=_FOLDER,
-    help=tr("Folder that remembers answers and verdicts, so that none is paid for twice."),
+    help=tr("Folder that caches answers and verdicts, so that nothing is computed twice."),
 )
 
 
@@ -67,8 +68,8 @@ def eval() -> None:  # noqa: A001
 
 @eval.command(
     help=tr(
-        "Evaluate the answers to a data set's questions (JSON, JSONL or CSV). What it lacks of "
-        "answers and contexts is produced from the library."
+        "Evaluate the answers to the questions in a data set (JSON, JSONL or CSV). Missing "
+        "answers and contexts are produced from the library."
     )
 )
 @click.argument("dataset", metavar=tr("DATASET"), type=_FILE)
@@ -78,7 +79,7 @@ def eval() -> None:  # noqa: A001
     metavar=tr("FILE"),
     type=_FILE,
     multiple=True,
-    help=tr("Settings file to evaluate; may be given several times, to compare."),
+    help=tr("Settings file to evaluate; may be repeated, to compare configurations."),
 )
 @judge_option
 @click.option(
@@ -86,7 +87,7 @@ def eval() -> None:  # noqa: A001
     metavar=tr("PATH"),
     type=click.Path(exists=True, path_type=Path),
     multiple=True,
-    help=tr("Evaluate on these files in a library of its own for each configuration."),
+    help=tr("Evaluate on these files, with a separate library for each configuration."),
 )
 @click.option(
     "--metric",
@@ -94,7 +95,7 @@ def eval() -> None:  # noqa: A001
     metavar=tr("NAME"),
     type=MetricName(list(METRICS)),
     multiple=True,
-    help=tr("Only this metric; may be given several times: {names}.", names=", ".join(METRICS)),
+    help=tr("Only this metric; may be repeated: {names}.", names=", ".join(METRICS)),
 )
 @click.option("--no-judge", is_flag=True, help=tr("Only the metrics that need no judge."))
 @click.option("--no-reasons", is_flag=True, help=tr("Verdicts without reasons: faster."))
@@ -103,21 +104,21 @@ def eval() -> None:  # noqa: A001
     "count",
     metavar=tr("NUMBER"),
     type=click.IntRange(1),
-    help=tr("Only so many questions, taken evenly from all."),
+    help=tr("Use only this many questions, spread evenly over all."),
 )
 @click.option(
     "--html",
     "page",
     metavar=tr("FILE"),
     type=_FILE,
-    help=tr("Write a page to look at in a browser."),
+    help=tr("Save a page to view in a browser."),
 )
 @click.option(
     "--csv",
     "table",
     metavar=tr("FILE"),
     type=_FILE,
-    help=tr("Write every question's results as a table for a spreadsheet (CSV)."),
+    help=tr("Save every question's results as a table for spreadsheets (CSV)."),
 )
 @cache_option
 @library_option
@@ -173,8 +174,8 @@ def run(
 
 @eval.command(
     help=tr(
-        "Measure how far the judge can be trusted: its verdicts on a labelled set in Chinese and "
-        "English. Reports made afterwards carry the result."
+        "Measure how far the judge can be trusted, from its verdicts on a labelled set in "
+        "Chinese and English. Later reports include the result."
     )
 )
 @judge_option
@@ -189,7 +190,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     settings = settings_of(judge)
     with TimedBar() as bar, open_cache(cache) as kept:
         trust, path = Evaluator(Path(), kept, tell=_telling(bar)).calibrate(settings)
-    note(tr("Kept in {path}; reports of this judge carry it.", path=path))
+    note(tr("Saved in {path}; reports by this judge include it.", path=path))
     if as_json:
         emit_json(trust_json(trust))
     else:
@@ -218,14 +219,14 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     "--unanswerable",
     metavar=tr("NUMBER"),
     type=click.IntRange(0),
-    help=tr("How many of them without an answer in the documents; otherwise one of five."),
+    help=tr("How many of them have no answer in the documents; default: one in five."),
 )
 @click.option(
     "--output",
     "-o",
     metavar=tr("FILE"),
     type=_FILE,
-    help=tr("Write the questions there; otherwise they are printed."),
+    help=tr("Write the questions to this file; default: print them."),
 )
 @judge_option
 @cache_option
@@ -246,8 +247,8 @@ def make(
 
     if output is not None and output.exists():
         raise UsageError(
-            "{path} exists already.",
-            hint="It may hold your edits: name another file, or remove it first.",
+            "{path} already exists.",
+            hint="It may contain your edits: name another file, or remove it first.",
             path=output,
         )
     _check_outputs((), output)
@@ -271,15 +272,15 @@ def make(
     if made.total() < count:
         note(
             tr(
-                "Fewer drafts passed the check than were wanted: {made} of {wanted} with an answer "
-                "in the documents, {without} of {none} without one.",
+                "Fewer drafts than requested passed the check: {made} of {wanted} with an "
+                "answer in the documents, {without} of {none} without one.",
                 made=made[True],
                 wanted=count - none,
                 without=made[False],
                 none=none,
             )
         )
-    note(tr("Drafts by a model: read and mend each before you rely on it."))
+    note(tr("Drafted by a model: check and correct each one before you rely on it."))
 
 
 def _telling(bar: TimedBar) -> Tell:

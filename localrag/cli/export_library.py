@@ -22,8 +22,8 @@ def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Pa
 @click.command(
     "export",
     help=tr(
-        "Write a library to one new file, with all texts and vectors. `localrag import` makes a "
-        "library of it on another machine, without embedding again."
+        "Save a library, with all its text and vectors, to one new file. `localrag import` "
+        "recreates it on another machine without embedding anything again."
     ),
 )
 @click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
@@ -61,7 +61,7 @@ def export_library(archive: Path, library: Path, as_json: bool) -> None:
     )
     say(
         tr(
-            "Asking it there needs the embedding model {name}.",
+            "To ask it there you need the embedding model {name}.",
             name=manifest.embedding_name,
         )
     )

@@ -45,7 +45,7 @@ def _ask(_: Preview) -> bool:
 def _show_summary(preview: Preview) -> None:
     note(tr("To be sent to {model} at {server}, which is not this machine:", **_named(preview)))
     if not preview.encrypted:
-        note(tr("  unencrypted: whoever is on the way can read it"))
+        note(tr("  unencrypted: anyone along the way can read it"))
     note(
         tr(
             "  {characters} characters: instructions, your question, and {count} passages",

@@ -15,8 +15,8 @@ from localrag.messages import tr
 @click.command(
     "import",
     help=tr(
-        "Make a library of a file that `localrag export` wrote, in a folder without one. Nothing "
-        "is embedded again."
+        "Recreate a library from a file that `localrag export` wrote, in a folder that has "
+        "none. Nothing is embedded again."
     ),
 )
 @click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
@@ -78,7 +78,7 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
         )
     )
     if missing:
-        note(tr("Asking it needs its embedding model: localrag models pull {name}", name=wanted))
+        note(tr("To ask it you need its embedding model: localrag models pull {name}", name=wanted))
     if wanted != settings.embedding.model:
         note(
             tr(

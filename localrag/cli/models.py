@@ -48,7 +48,7 @@ def _store() -> ModelStore:
     return ModelStore(default_models_dir())
 
 
-@models.command("list", help=tr("Show the models that can be had, and which are here."))
+@models.command("list", help=tr("List the available models and show which are installed."))
 @json_option
 def list_models(as_json: bool) -> None:
     """Print all models with task, licence, size and state."""
@@ -88,13 +88,15 @@ def list_models(as_json: bool) -> None:
     note(tr("Models folder: {folder}", folder=store.folder))
 
 
-@models.command(help=tr("Download models or presets (starter, recommended), or take over a copy."))
+@models.command(
+    help=tr("Download models or presets (starter, recommended), or use copies that you bring.")
+)
 @click.argument("names", nargs=-1, required=True, metavar=tr("MODEL..."))
-@click.option("--accept-licence", is_flag=True, help=tr("Say yes to a non-commercial licence."))
+@click.option("--accept-licence", is_flag=True, help=tr("Accept a non-commercial licence."))
 @click.option(
     "--source",
     type=click.Choice(["package", "huggingface", "modelscope"]),
-    help=tr("Look in this source only."),
+    help=tr("Download from this source only."),
 )
 @click.option(
     "--from",
@@ -156,7 +158,7 @@ def pull(
             say(path)
 
 
-@models.command(help=tr("Hash the files of models anew and compare."))
+@models.command(help=tr("Recompute the hashes of model files and compare them."))
 @click.argument("names", nargs=-1, metavar=tr("[MODEL...]"))
 @json_option
 @click.pass_context
@@ -189,7 +191,7 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
 @click.option(
     "--task",
     type=click.Choice(["llm", "embedding", "reranker"]),
-    help=tr("What the model is for, where its files do not show it."),
+    help=tr("What the model is for, if its files do not tell."),
 )
 @json_option
 def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
@@ -242,9 +244,9 @@ def _state(state: str) -> str:
     # Written out, so that a script which collects the texts sees each of them.
     words = {
         "installed": tr("installed"),
-        "unchecked": tr("here, unchecked"),
-        "partial": tr("partly here"),
-        "missing": tr("not here"),
+        "unchecked": tr("present, unchecked"),
+        "partial": tr("incomplete"),
+        "missing": tr("not installed"),
         "registered": tr("your own"),
     }
     return words[state]
@@ -327,6 +329,6 @@ def _words(event: Event) -> str:
                 reason=event.fault and spoken(event.fault),
             )
         case "done":
-            return tr("{model}: complete and checked", model=event.model)
+            return tr("{model}: complete and verified", model=event.model)
         case _:
             return ""

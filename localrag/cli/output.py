@@ -75,8 +75,7 @@ def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...])
     if not all(path.strip() for path in value):
         raise UsageError(
             "One of the paths is empty.",
-            hint="Perhaps a variable of the shell is not set. The current folder is written as a "
-            "dot.",
+            hint="Perhaps a shell variable is not set. For the current folder, give a dot.",
         )
     return value
 
@@ -184,8 +183,8 @@ def note_rebuilding(path: Path) -> None:
 def rebuilding(path: Path) -> str:
     """That an index is not used as it is."""
     return tr(
-        "{name} was damaged, or not made under this account by this version; it is being "
-        "built anew from the catalogue.",
+        "{name} is damaged, or was not made by this version under this account; it is being "
+        "rebuilt from the catalogue.",
         name=path.name,
     )
 

@@ -26,7 +26,7 @@ PROGRAM = "from localrag.cli.proving import main; main()"
 
 @click.command(
     name="prove-offline",
-    short_help=tr("Watch the network while localrag works, and report every attempt."),
+    short_help=tr("Watch the network while localrag works, and report every attempt to connect."),
     help=tr(
         "Add, search, ask and evaluate on sample documents with the network watched, and report "
         "every attempt to connect. Exit code 1 if there was one, if a stage could not run, or if a "
@@ -79,7 +79,7 @@ def watched() -> dict[str, Any]:
             )
             proof.stages.append(Stage("process", problem=problem))
         elif not told:
-            problem = tr("The watched process ended without a whole report of this run.")
+            problem = tr("The watched process ended without a complete report of this run.")
             proof.stages.append(Stage("process", problem=problem))
         seen = {stage.name for stage in proof.stages}
         missing = [name for name in STAGES if name not in seen]
@@ -121,25 +121,25 @@ def _print(proof: dict[str, Any]) -> None:
     if proof["isolation"]:
         say(
             tr(
-                "Watched: every socket of Python. A network of its own cannot be had here "
-                "({reason}), so that C code and child processes go unseen.",
+                "Watched: every Python socket. A separate network is not available here "
+                "({reason}), so C code and child processes go unseen.",
                 reason=proof["isolation"],
             )
         )
     else:
         say(
             tr(
-                "Watched: every socket of Python, and, in a network of its own with loopback "
-                "only, everything else."
+                "Watched: every Python socket and, in a separate network with loopback only, "
+                "everything else."
             )
         )
     for stage in proof["stages"]:
-        state = stage["problem"] or tr("ran through")
+        state = stage["problem"] or tr("completed")
         say(f"  {stage['name']:<10}{stage['seconds']:8.1f} s  {state}")
     for line in _local(proof["loopback"]):
         say(line)
     for name in proof["unseen"]:
-        say(tr("A process was started that nobody watched: {name}", name=name))
+        say(tr("A process was started that was not watched: {name}", name=name))
     for one in proof["attempts"]:
         say(_attempt(one))
     if proof["attempts"]:

@@ -13,8 +13,8 @@ from localrag.messages import tr
 
 @click.command(
     help=tr(
-        "Build the search indexes anew; after a change of embedding model or chunking, cut and "
-        "embed every document anew, from the text in the library."
+        "Rebuild the search indexes; after a change of embedding model or chunking, split "
+        "and embed every document again from the text in the library."
     )
 )
 @library_option
@@ -40,7 +40,8 @@ def rebuild(library: Path, as_json: bool) -> None:
     elif report.committed:
         say(
             tr(
-                "{documents} documents cut and embedded anew, {chunks} passages; {seconds:.1f} s.",
+                "{documents} documents split and embedded again, {chunks} passages; "
+                "{seconds:.1f} s.",
                 documents=len(report.committed),
                 chunks=status.counts.chunks,
                 seconds=seconds,
@@ -49,7 +50,7 @@ def rebuild(library: Path, as_json: bool) -> None:
     else:
         say(
             tr(
-                "Indexes built anew over {chunks} passages; {seconds:.1f} s.",
+                "Indexes rebuilt over {chunks} passages; {seconds:.1f} s.",
                 chunks=status.counts.chunks,
                 seconds=seconds,
             )

@@ -10,7 +10,7 @@ from localrag.cli.output import emit_json, json_option, library_option, no_empty
 from localrag.messages import spoken, tr
 
 
-@click.command(help=tr("Take files, or all files below a folder, out of the library."))
+@click.command(help=tr("Remove files, or all files in a folder, from the library."))
 @click.argument(
     "sources",
     nargs=-1,
@@ -47,14 +47,15 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
         note(spoken(removal.fault))
         note(
             tr(
-                "What was removed is found no more, but some of its text stays in the library's "
-                "files until this can be finished: by the next command that opens the library."
+                "What was removed can no longer be found, but some of its text stays in the "
+                "library's files until the next command that opens the library finishes the "
+                "removal."
             )
         )
     elif not removal.purged:
         note(
             tr(
-                "Another process is reading the library: some removed text stays in its log until "
-                "the next change after that process has ended."
+                "Another process is reading the library: some removed text stays in the log "
+                "until the first change after that process ends."
             )
         )

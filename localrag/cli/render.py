@@ -104,15 +104,15 @@ def print_evidence(console: Console, answer: Answer) -> None:
     elif _said(answer, "out_of_time"):
         console.print(Text(tr("Allow more time with --budget."), style="yellow"))
     elif answer.metrics and not _was_refused(answer):
-        warning = tr("Written without your documents: nothing in them bears this out.")
+        warning = tr("Written without your documents: nothing in them supports this.")
         if answer.metrics.retrieval_needed:
             warning = tr(
                 "Your documents do not seem to contain the answer; this was written without "
-                "them, and nothing bears it out."
+                "them, and nothing supports it."
             )
         console.print(Text(warning, style="yellow"))
     elif answer.contexts:
-        warning = tr("No passage bears this out; it is not grounded in your documents.")
+        warning = tr("No passage supports this; it is not grounded in your documents.")
         if not answer.grounded and _was_refused(answer):
             warning = tr("Not answered from your documents. The closest passages were:")
             console.print(Text(warning, style="yellow"))
@@ -123,7 +123,8 @@ def print_evidence(console: Console, answer: Answer) -> None:
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
     if answer.citations and not answer.grounded:
         warning = tr(
-            "What was left out stands beside a quotation and is about the question: read it there."
+            "What was left out is next to a quotation and concerns the question: read it in "
+            "the document."
         )
         console.print(Text(warning, style="yellow"))
     console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))

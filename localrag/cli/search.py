@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 @click.option(
     "--mode", type=click.Choice(["hybrid", "dense", "keyword"]), help=tr("How to search.")
 )
-@click.option("--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder what was found."))
+@click.option(
+    "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder the search results.")
+)
 @expand_option
 @filter_options
-@click.option("--explain", is_flag=True, help=tr("Show the rank that each half gave."))
+@click.option("--explain", is_flag=True, help=tr("Show the rank in each of the two searches."))
 @library_option
 @json_option
 def search(

@@ -109,7 +109,7 @@ def _overview(found: LibraryStatus, encryption: str) -> Table:
         table.add_row(tr("Index {name}", name=name), state)
     if found.without_modes:
         table.add_row(
-            tr("Open to"), tr("everybody who can read the drive ({kind})", kind=found.without_modes)
+            tr("Open to"), tr("anyone who can read the drive ({kind})", kind=found.without_modes)
         )
     elif found.shared:
         table.add_row(tr("Open to"), tr("its group, whose key you have accepted"))

@@ -26,7 +26,7 @@ _ALLOWED = {
     "FloatType ge le": "{key} must be a number from {ge:g} to {le:g}, but {origin} says {given}.",
     "FloatType gt": "{key} must be a number above {gt:g}, but {origin} says {given}.",
     "VarTupleType": (
-        '{key} must be a list of texts such as ["one", "two"], but {origin} says {given}.'
+        '{key} must be a list of strings such as ["one", "two"], but {origin} says {given}.'
     ),
     "StructType": "{key} is a section with settings of its own, but {origin} says {given}.",
     "UnionType": "{key} is a section with settings of its own, but {origin} says {given}.",
@@ -53,7 +53,7 @@ def explain(
         known = tag + [field.encode_name for field in struct.fields] if struct else []
         return ConfigError(
             "{origin} names the setting {key}, which does not exist.",
-            hint="Known there: {names}.",
+            hint="Valid names here: {names}.",
             origin=origin,
             key=".".join([*path, unknown[1]]),
             names=", ".join(known),

@@ -347,7 +347,7 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
         raise explain(error, complete, Settings, origin) from error
     except UnicodeEncodeError as error:  # a variable whose bytes are not text
         raise ConfigError(
-            "{origin}: the value holds bytes that are not UTF-8.",
+            "{origin}: the value contains bytes that are not UTF-8.",
             hint="Set it again, or remove it.",
             origin=origin,
         ) from error

@@ -114,10 +114,10 @@ class SentenceChunker:
     ) -> None:
         if max_tokens < SMALLEST_MAX_TOKENS or target_tokens < 1 or overlap_sentences < 0:
             raise ConfigError(
-                "Chunks of {target} tokens (at most {maximum}) that share {overlap} sentences "
-                "cannot be made.",
-                hint="The target must be at least 1, the maximum at least 16, "
-                "the shared sentences at least 0.",
+                "Chunks of {target} tokens (at most {maximum}) that overlap by {overlap} "
+                "sentences are not possible.",
+                hint="The target must be at least 1, the maximum at least 16 and the overlap "
+                "at least 0.",
                 target=target_tokens,
                 maximum=max_tokens,
                 overlap=overlap_sentences,

@@ -91,8 +91,8 @@ def decode(file: SourceFile) -> str:
         return data.decode(wide, errors="replace")
     if _is_binary(data):
         raise UnsupportedFileError(
-            "{source} is not a text file: it holds binary data.",
-            hint="Save it as one of these and add that file: {suffixes}.",
+            "{source} is not a text file: it contains binary data.",
+            hint="Save it as one of these types and add that file: {suffixes}.",
             source=file.source,
             suffixes=" ".join(suffixes()),
         )

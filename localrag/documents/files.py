@@ -56,7 +56,7 @@ def parse_file(
         data = read_bytes(path)
     if not data:
         raise EmptyFileError(
-            "{source} is empty: it has no bytes.",
+            "{source} is empty (0 bytes).",
             hint="Copy or download the file again.",
             source=str(path),
         )
@@ -86,7 +86,7 @@ def read_bytes(path: Path) -> bytes:
                 size = len(data)
             if size > SIZE_LIMIT:
                 raise UnsupportedFileError(
-                    "{source} has {size} MB, more than the limit of {limit} MB.",
+                    "{source} is {size} MB in size, above the limit of {limit} MB.",
                     hint="Split it into parts, for example with `qpdf --split-pages=500`.",
                     source=str(path),
                     size=-(-size // 2**20),
@@ -104,7 +104,7 @@ def _without_waiting(name: str, flags: int) -> int:
 def _unsupported(path: Path) -> UnsupportedFileError:
     return UnsupportedFileError(
         "{source} is not a type of file that can be read.",
-        hint="Save it as one of these and add that file: {suffixes}.",
+        hint="Save it as one of these types and add that file: {suffixes}.",
         source=str(path),
         suffixes=" ".join(suffixes()),
     )
@@ -188,7 +188,8 @@ def _lies_below(real: str, roots: Collection[str]) -> bool:
 
 def _leads_out(path: Path, real: str) -> ParsingError:
     return ParsingError(
-        "{source} is a link that leads out of what is added, to {target}; it was not followed.",
+        "{source} is a link to {target}, which is outside what is being added; it was not "
+        "followed.",
         hint="To add what is there, name it: localrag add {source}",
         source=str(path),
         target=real,
@@ -198,7 +199,7 @@ def _leads_out(path: Path, real: str) -> ParsingError:
 def _no_reading(path: Path) -> ParsingError:
     return ParsingError(
         "{source} is a pipe, a socket or a device; it was not opened.",
-        hint="Copy what comes from it into a file, and add that.",
+        hint="Save its output to a file and add that.",
         source=str(path),
     )
 

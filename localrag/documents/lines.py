@@ -258,7 +258,7 @@ def build(
 def empty(source: str) -> EmptyFileError:
     """The error for a file without any text."""
     return EmptyFileError(
-        "{source} is empty: it holds no text.",
+        "{source} is empty: it contains no text.",
         hint="Copy or download the file again.",
         source=source,
     )

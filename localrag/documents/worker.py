@@ -133,15 +133,18 @@ class ParsingProcess:
                 heard = now
             if now - heard > silence or now - started > limits.longest:
                 raise ParsingError(
-                    "{source} was given up: nothing came of reading it for {seconds} s.",
+                    "Gave up on {source}: reading it made no progress for {seconds} s.",
                     hint="It may be damaged, or made to hang programs. Open it in the program "
                     "it was made with, save it again, and add that file.",
                     seconds=int(min(now - heard, limits.longest)),
                 )
             if running.memory() > memory:
                 raise ParsingError(
-                    "{source} was given up: reading it takes more than {limit} MB of memory.",
-                    hint="It may be made to fill the memory. Split it into parts, or leave it out.",
+                    "Gave up on {source}: reading it takes more than {limit} MB of memory.",
+                    hint=(
+                        "It may be designed to exhaust memory. Split it into parts, or "
+                        "leave it out."
+                    ),
                     limit=memory // 2**20,
                 )
 
@@ -235,7 +238,7 @@ def _decoded(message: bytes) -> _Reply:
 
 def _crash(code: int) -> ParsingError:
     return ParsingError(
-        "{source} was given up: the process that reads it crashed (exit code {code}).",
+        "Gave up on {source}: the process that was reading it crashed (exit code {code}).",
         hint="It may be damaged, or made to crash programs. Open it in the program it was made "
         "with, save it again, and add that file.",
         code=code,

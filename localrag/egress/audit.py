@@ -108,7 +108,7 @@ class AuditLog:
         return BackendError(
             "The log of calls to hosted models cannot be written at {path}: {reason}. Without it "
             "nothing is sent.",
-            hint="Make room on that disk, or let localrag write to that folder.",
+            hint="Free space on that disk, or let localrag write to that folder.",
             path=self.path,
             reason=error,
         )

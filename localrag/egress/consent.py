@@ -82,7 +82,7 @@ class Consent:
             if known is None:
                 if confirm and self._ask is None:
                     raise NetworkBlockedError(
-                        "Nothing was sent to {model} at {server}: nobody is here to confirm it.",
+                        "Nothing was sent to {model} at {server}: there is nobody to confirm it.",
                         hint="Confirm it in a terminal, or beforehand with `localrag --yes ...` or "
                         "`localrag config set hosted.confirm false`.",
                         model=preview.model,
@@ -92,9 +92,9 @@ class Consent:
                 self._answers[key] = known
         if not known:
             raise NetworkBlockedError(
-                "Nothing was sent to {model} at {server}, as you wished.",
-                hint="Label what must never go there with `hosted.private`, or use a model on this "
-                "machine.",
+                "Nothing was sent to {model} at {server}, as you decided.",
+                hint="List what must never go there under `hosted.private`, or use a model "
+                "on this machine.",
                 model=preview.model,
                 server=preview.server,
             )

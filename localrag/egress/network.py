@@ -314,17 +314,17 @@ def _refuse(event: str, host: str, port: int | None) -> NoReturn:
     _write_down(attempt._asdict())
     if attempt.local:
         raise NetworkBlockedError(
-            "{caller} tried to reach {host} on this machine and was stopped: it may pass on what "
-            "it is sent, and the settings do not name it.",
-            hint="Only the server of `llm.base_url` may be reached; programs name others with "
-            "localrag.offline(allow=[...]).",
+            "{caller} tried to reach {host} on this machine and was blocked: the settings do "
+            "not name it, and it could forward what it receives.",
+            hint="Only the server in `llm.base_url` may be reached; programs can allow "
+            "others with localrag.offline(allow=[...]).",
             caller=attempt.caller,
             host=attempt.address,
         )
     raise NetworkBlockedError(
-        "{caller} tried to reach {host} and was stopped: localrag stays on this machine.",
-        hint="Only `localrag models pull` may connect, and a hosted model where "
-        "allow_network = true.",
+        "{caller} tried to reach {host} and was blocked: localrag stays on this machine.",
+        hint="Only `localrag models pull` may connect, and hosted models when allow_network "
+        "= true.",
         caller=attempt.caller,
         host=host,
     )

@@ -55,7 +55,7 @@ class CallCache:
                 stack.pop_all()
         except (OSError, sqlite3.DatabaseError) as error:
             raise UsageError(
-                "{path} cannot be used to remember the judge's verdicts: {reason}.",
+                "{path} cannot be used to cache the judge's verdicts: {reason}.",
                 hint="Remove the file, or name another folder with --cache.",
                 path=path,
                 reason=error,

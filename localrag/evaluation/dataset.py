@@ -21,8 +21,8 @@ from localrag.errors import UsageError
 S = TypeVar("S")
 
 HINT = (
-    "A data set is a JSON, JSONL or CSV file with a question a row; answer, contexts (a list), "
-    "reference, has_answer, source and page may stand beside it."
+    "A data set is a JSON, JSONL or CSV file with one question per row, optionally with "
+    "answer, contexts (a list), reference, has_answer, source and page."
 )
 _QUESTION = ("question", "user_input", "query")
 _ANSWER = ("answer", "response")
@@ -77,8 +77,8 @@ def read_dataset(path: Path) -> list[Sample]:
         sample = _sample(path, number, row)
         if sample.id in seen:
             raise UsageError(
-                'Row {number} of {path} has the id "{id}" again.',
-                hint="Every id may stand there once.",
+                'Row {number} of {path} repeats the id "{id}".',
+                hint="Each id may appear only once.",
                 number=number,
                 path=path,
                 id=sample.id,
@@ -86,7 +86,7 @@ def read_dataset(path: Path) -> list[Sample]:
         seen.add(sample.id)
         samples.append(sample)
     if not samples:
-        raise UsageError("{path} holds no question.", hint=HINT, path=path)
+        raise UsageError("{path} contains no questions.", hint=HINT, path=path)
     return samples
 
 
@@ -136,7 +136,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             json.dumps(row, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:  # half of a surrogate pair, as "\\ud83d" by itself
             raise UsageError(
-                "Row {number} of {path} is no valid Unicode.", hint=HINT, number=number, path=path
+                "Row {number} of {path} is not valid Unicode.", hint=HINT, number=number, path=path
             ) from error
         yield row if isinstance(row, dict) else {}
 
@@ -194,7 +194,7 @@ def _contexts(path: Path, number: int, value: Any) -> tuple[Context, ...]:
         value = _listed(value)
     if not isinstance(value, list | tuple):
         raise UsageError(
-            "The contexts in row {number} of {path} are no list.",
+            "The contexts in row {number} of {path} are not a list.",
             hint=HINT,
             number=number,
             path=path,

@@ -228,8 +228,8 @@ class Evaluator:
         built = {(s.embedding.model, factory.chunking_fingerprint(s)) for _, s in configurations}
         if len(built) > 1:
             raise UsageError(
-                "The configurations differ in chunking or embedding model, and a library has one "
-                "of each.",
+                "The configurations differ in chunking or embedding model, but a library has "
+                "only one of each.",
                 hint="Name the documents with --documents: each configuration gets a library of "
                 "its own.",
             )
@@ -329,15 +329,15 @@ def chosen_metrics(names: Sequence[str], *, judged: bool) -> list[str]:
     if unknown := [name for name in chosen if name not in METRICS]:
         raise UsageError(
             "There is no metric {name}.",
-            hint="There are: {names}.",
+            hint="Available: {names}.",
             name=unknown[0],
             names=", ".join(METRICS),
         )
     left = [name for name in chosen if judged or "judge" not in METRICS[name].needs]
     if not left:
         raise UsageError(
-            "Nothing is left to measure: {metrics} need a judge.",
-            hint="Leave out --no-judge, or choose other metrics.",
+            "There is nothing to measure: {metrics} need a judge.",
+            hint="Omit --no-judge, or choose other metrics.",
             metrics=", ".join(chosen),
         )
     return left

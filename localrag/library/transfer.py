@@ -84,7 +84,7 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     if not archive.parent.is_dir():
         raise UsageError(
             "There is no folder {path}.",
-            hint="Make it first, or name a file in another folder.",
+            hint="Create it first, or name a file in another folder.",
             path=archive.parent,
         )
     directory = require_library(directory)
@@ -113,7 +113,7 @@ def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
 
 def _there_already(archive: Path) -> UsageError:
     return UsageError(
-        "There is a file {path} already.", hint="Give the export a new name.", path=archive
+        "The file {path} already exists.", hint="Give the export a new name.", path=archive
     )
 
 
@@ -204,7 +204,7 @@ def import_library(
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
             raise LibraryError(
-                "The import cannot go on: {reason}.",
+                "The import cannot continue: {reason}.",
                 hint="Check the free disk space and whether you may write to that folder.",
                 reason=error,
             ) from error
@@ -212,7 +212,7 @@ def import_library(
     for finding in check_library(directory, indexes).findings:
         if finding.damage:
             raise LibraryError(
-                "The library was imported, and its check finds: {text}",
+                "The library was imported, but the check found: {text}",
                 hint="Run `localrag check` to see what is damaged and how to repair it.",
                 text=describe(finding),
             )
@@ -262,7 +262,8 @@ def _fill(
     directory = library.directory
     if library.counts().documents:
         raise LibraryError(
-            "The library {directory} holds documents, which an import would mix with others.",
+            "The library {directory} already contains documents; an import would mix them "
+            "with others.",
             hint="Import into a folder of its own: --library NEW_FOLDER.",
             directory=directory,
         )
@@ -295,10 +296,12 @@ def _fill(
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(packed.filename, LibraryError("it holds other files than a library's"))
+        raise _damaged(
+            packed.filename, LibraryError("it contains files that do not belong to a library")
+        )
     by_name = {info.filename: info for info in infos}
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
-        reason = LibraryError("it is packed in a way that localrag never does")
+        reason = LibraryError("it is packed in a way that localrag never uses")
         raise _damaged(packed.filename, reason)
     raw = packed.read(MANIFEST)
     try:
@@ -306,7 +309,7 @@ def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
         if version > FORMAT:
             raise LibraryMismatchError(
                 "{path} has format {found}; this localrag reads format {known}.",
-                hint="Update localrag, or export the library with this version.",
+                hint="Update localrag, or export the library with the version used here.",
                 path=packed.filename,
                 found=version,
                 known=FORMAT,
@@ -316,7 +319,8 @@ def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
         raise _damaged(packed.filename, error) from error
     if manifest.bytes != by_name[CATALOGUE].file_size:
         raise _damaged(
-            packed.filename, LibraryError("its catalogue is not of the size that it says")
+            packed.filename,
+            LibraryError("its catalogue does not have the size given in the manifest"),
         )
     return manifest
 
@@ -342,13 +346,14 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
         raise _damaged(
-            packed.filename, LibraryError("its catalogue has not the SHA-256 that it says")
+            packed.filename,
+            LibraryError("its catalogue does not match the SHA-256 in the manifest"),
         )
     # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
             raise _damaged(
-                packed.filename, LibraryError("it is not written as an export writes it")
+                packed.filename, LibraryError("it is not in the form that an export has")
             )
 
 
@@ -359,7 +364,7 @@ def _need_space(directory: Path, needed: int) -> None:
     free = shutil.disk_usage(there).free
     if free < needed:
         raise LibraryError(
-            "The import needs {needed:.0f} MB in {directory}, and {free:.0f} MB are free.",
+            "The import needs {needed:.0f} MB in {directory}, but only {free:.0f} MB are free.",
             hint="Free some space, or name a folder on another disk with --library.",
             needed=needed / 1e6,
             free=free / 1e6,
@@ -369,8 +374,8 @@ def _need_space(directory: Path, needed: int) -> None:
 
 def _damaged(archive: object, reason: object) -> LibraryDamagedError:
     return LibraryDamagedError(
-        "{path} is no exported library, or is damaged: {reason}.",
-        hint="Copy it again from where it was made, or export the library anew.",
+        "{path} is not an exported library, or is damaged: {reason}.",
+        hint="Copy it again from where it was created, or export the library again.",
         path=archive,
         reason=reason,
     )

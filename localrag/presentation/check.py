@@ -8,31 +8,35 @@ from localrag.types import Finding
 
 _TEXTS = {
     "catalogue structure": "catalogue.sqlite is damaged: {reason}.",
-    "catalogue dangling": "catalogue.sqlite: {count} rows of {table} belong to nothing in "
-    "{parent}.",
-    "catalogue settings": "catalogue.sqlite does not say what it must of “{key}”.",
-    "catalogue foreign": "catalogue.sqlite holds a setting that is not localrag's: “{key}”.",
-    "catalogue values": "catalogue.sqlite holds {count} values that cannot have been stored.",
-    "catalogue no-source": "The document {name} belongs to no file any more, and is not shown.",
-    "catalogue content": "{name}: what is stored of its text is not what was stored.",
-    "catalogue sources": "{name}: the files it was added from are not those stored.",
-    "catalogue passages": "{name}: its passages or vectors are not what was stored.",
-    "files foreign": "{count} states of the language model in kv were not made under this "
-    "account, were made by an earlier version, or were altered.",
-    "files network-drive": "The library lies on a network drive ({kind}). SQLite keeps its files "
-    "in order there for one computer at a time: two that use the library at once can damage it.",
-    "files no-modes": "The library lies on a file system without owners ({kind}): everybody who "
-    "can read the drive can read the library.",
-    "files leftover": "{name} was left by a process that was ended while it wrote.",
+    "catalogue dangling": "catalogue.sqlite: {count} rows in {table} refer to nothing in {parent}.",
+    "catalogue settings": "catalogue.sqlite has no valid value for “{key}”.",
+    "catalogue foreign": "catalogue.sqlite contains a setting that is not localrag's: “{key}”.",
+    "catalogue values": (
+        "catalogue.sqlite contains {count} values that localrag cannot have stored."
+    ),
+    "catalogue no-source": "The document {name} no longer belongs to any file and is not shown.",
+    "catalogue content": "{name}: its stored text was altered after it was added.",
+    "catalogue sources": "{name}: the record of the files it was added from was altered.",
+    "catalogue passages": (
+        "{name}: its stored passages or vectors were altered after they were added."
+    ),
+    "files foreign": "{count} saved states of the language model in kv were made under "
+    "another account or by an earlier version, or have been altered.",
+    "files network-drive": "The library is on a network drive ({kind}). There SQLite is safe "
+    "for one computer at a time: two that use the library at once can "
+    "damage it.",
+    "files no-modes": "The library is on a file system without file ownership ({kind}): "
+    "anyone who can read the drive can read the library.",
+    "files leftover": "{name} was left behind by a process that was killed while writing.",
     "index foreign": "{Name} was not made under this account, or by an earlier version.",
     "index unreadable": "{Name} is damaged: {reason}.",
-    "index missing": "There is no file of {name}, or one of other settings.",
+    "index missing": "The file of {name} is missing, or was built with other settings.",
     "index other-state": "{Name} belongs to another state of the catalogue.",
     "index behind": "{Name} is {count} changes behind the catalogue.",
-    "index ids": "In {name}, {lost} passages of the catalogue are missing, {foreign} are not in "
-    "the catalogue, and {twice} stand there twice.",
-    "index values": "{count} vectors of {name} differ from those of the catalogue.",
-    "index terms": "The terms of {count} passages in {name} are not those of their text.",
+    "index ids": "In {name}, {lost} passages of the catalogue are missing, {foreign} are not "
+    "in the catalogue, and {twice} are duplicated.",
+    "index values": "{count} vectors in {name} differ from those in the catalogue.",
+    "index terms": "For {count} passages, the terms in {name} do not match the text.",
 }
 
 _REPAIRS = {
@@ -42,23 +46,22 @@ _REPAIRS = {
     "again.",
     "catalogue values": "Restore the folder from a backup, or delete it and add the documents "
     "again.",
-    "catalogue foreign": "Take it over by `localrag export` and `localrag import`, which leave "
-    "it behind.",
+    "catalogue foreign": "Run `localrag export` and `localrag import`, which leave it behind.",
     "catalogue no-source": "Add its file again with `localrag add`.",
-    "catalogue content": "Take it out with `localrag remove`, then add the file again.",
-    "catalogue sources": "Take it out with `localrag remove`, then add the file again.",
-    "catalogue passages": "Run `localrag rebuild`, which cuts and embeds everything anew.",
-    "files foreign": "Nothing need be done: they are never used.",
+    "catalogue content": "Remove it with `localrag remove`, then add the file again.",
+    "catalogue sources": "Remove it with `localrag remove`, then add the file again.",
+    "catalogue passages": "Run `localrag rebuild`, which splits and embeds everything again.",
+    "files foreign": "No action is needed: they are never used.",
     "files network-drive": "Keep it on a disk of this computer, or use it from one computer at a "
     "time.",
     "files no-modes": "Keep the drive to yourself, or encrypt it.",
-    "files leftover": "Nothing need be done: the next change of the library deletes it.",
-    "index foreign": "Nothing need be done: it is not used, and the next search makes one from "
-    "the catalogue.",
-    "index missing": "The next search builds it anew; `localrag rebuild` does so now.",
-    "index other-state": "If the catalogue was restored from a backup, this is expected. The next "
-    "search builds the index anew; `localrag rebuild` does so now.",
-    "index behind": "Nothing need be done: the next search catches up.",
+    "files leftover": "No action is needed: the next change to the library deletes it.",
+    "index foreign": "No action is needed: it is not used, and the next search builds a new "
+    "one from the catalogue.",
+    "index missing": "The next search rebuilds it; `localrag rebuild` does so now.",
+    "index other-state": "If the catalogue was restored from a backup, this is expected. The "
+    "next search rebuilds the index; `localrag rebuild` does so now.",
+    "index behind": "No action is needed: the next search catches up.",
 }
 """Of what is not here, all can be derived from what is sound."""
 

@@ -132,14 +132,15 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
     """A comparison of rerankers on one question."""
     (one,) = comparison.questions
     lines = graded(one.found, one.language) if one.found else ()
-    care = tr("Graded by the language model: read it with care.")
+    care = tr("Graded by the language model: treat it with care.")
     section = Section(tr("Compared with the reference answer"), (*lines, care))
     return Shown(
         comparison,
         heading=tr("One question, several orders of passages"),
         kicker=tr("judged by {name}", name=comparison.judge) if lines else "",
         lead=tr(
-            "{count} passages found once, in {seconds:.2f} s; each way reorders the same ones.",
+            "{count} passages, searched once in {seconds:.2f} s; each reranker reorders the "
+            "same ones.",
             count=len(one.candidates),
             seconds=one.search_seconds,
         ),
@@ -249,8 +250,8 @@ def times(way: Output) -> str:
     seconds = way.rerank.seconds if way.rerank else 0.0
     if way.same_answer_as:
         return tr(
-            "reranking {rerank:.1f} s; same passages in the same order as “{other}”, so the "
-            "same answer",
+            "reranking {rerank:.1f} s; the same passages in the same order as “{other}”, "
+            "hence the same answer",
             rerank=seconds,
             other=way.same_answer_as,
         )
@@ -284,7 +285,7 @@ def decisions_line(answer: Answer) -> str:
     if told["count"]:
         line += tr("; answers graded: {count}, best score {best_score:.1f}", **told)
     if not metrics.used_retrieval:
-        line += tr("; none held, so not from the documents")
+        line += tr("; none was supported, so not from the documents")
     elif answer.support:
         line += tr("; {full} of {all} sentences fully supported", **told)
     return line
@@ -412,23 +413,23 @@ def _result(facts: Facts, own: int, say: Say) -> Iterator[str]:
         )
     if any(mine.answerable.values()):
         yield say(
-            "Questions that the documents answer: {count}. Refused all the same: Self-RAG "
+            "Questions that the documents answer: {count}. Refused nevertheless: Self-RAG "
             "{own}, the standard way {other}. Answered, but not from the documents: Self-RAG "
             "{own_marked}, the standard way {other_marked}.",
             **_outcomes(mine.answerable, other.answerable),
         )
     if facts.overall.count < FEW:
-        yield say("So few questions show a direction, no more.")
+        yield say("With so few questions, this shows no more than a tendency.")
 
 
 def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
     numbers, reasons = facts.better[way], facts.reasons[way]
     if not numbers:
-        yield say("At none of these questions.")
+        yield say("On none of these questions.")
         return
     comma = say(", ")
     yield say(
-        "At {count} of {all} questions (number {numbers}).",
+        "On {count} of {all} questions (number {numbers}).",
         count=len(numbers),
         all=facts.overall.count,
         numbers=comma.join(map(str, numbers)),
@@ -448,7 +449,7 @@ def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
     ]
     if judged:
         points = comma.join(judged)
-        yield say("By the judge's verdicts on {points}.", points=points)
+        yield say("The judge found it better in {points}.", points=points)
 
 
 def _contributed(facts: Facts, say: Say) -> Iterator[str]:
@@ -457,7 +458,9 @@ def _contributed(facts: Facts, say: Say) -> Iterator[str]:
         "Retrieval decision: documents not needed for {not_needed} of {all} questions.", **told
     )
     if told["not_needed_wrongly"]:
-        yield say("That was wrong for {not_needed_wrongly}: the documents hold the answer.", **told)
+        yield say(
+            "That was wrong for {not_needed_wrongly}: the documents contain the answer.", **told
+        )
     if told["passages"]:
         yield say(
             "Relevance: {relevant} of {passages} passages were kept; the answers were written "

@@ -117,7 +117,7 @@ def remarks(report: Report) -> list[str]:
     for metrics, pairs in alike.items():
         said.append(
             tr(
-                "Not ranked by {metrics}, for the difference there is within chance: {pairs}.",
+                "Not ranked by {metrics}, because the differences are within chance: {pairs}.",
                 metrics=tr(", ").join(map(metric_title, metrics)),
                 pairs=tr("; ").join(tr("{one} and {other}", one=a, other=b) for a, b in pairs),
             )
@@ -125,8 +125,8 @@ def remarks(report: Report) -> list[str]:
     if len(report.runs) > 2 and found:
         said.append(
             tr(
-                "With so many pairs some would differ by chance: the intervals of differences are "
-                "widened for that (Bonferroni)."
+                "With so many pairs, some would differ by chance: the intervals of the "
+                "differences are widened accordingly (Bonferroni)."
             )
         )
     return said
@@ -179,30 +179,30 @@ def explain(cause: Cause) -> tuple[str, str]:
     """The cause in words, and what to try, in the reader's language."""
     causes: dict[Cause, tuple[str, str]] = {
         "invented": (
-            tr("The documents do not hold the answer, and one was given all the same."),
+            tr("The documents do not contain the answer, yet one was given."),
             tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
         ),
         "retrieval missed": (
-            tr("The passages lack what the reference answer says: the search missed it."),
+            tr("The passages lack what the reference answer says: the search did not find it."),
             tr(
                 "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
                 "an embedding model that is better in this language."
             ),
         ),
         "retrieval noisy": (
-            tr("The useful passages stand behind useless ones."),
+            tr("Useful passages rank below useless ones."),
             tr("Try a reranker, or another fusion (retrieval.fusion)."),
         ),
         "refused": (
-            tr("The passages seem to hold the answer, and none was given."),
+            tr("The passages seem to contain the answer, yet none was given."),
             tr("Lower answer.min_answerable, or try a larger language model."),
         ),
         "unfaithful": (
-            tr("The passages were good; the answer says things that they do not say."),
+            tr("The passages were good, but the answer says things that they do not."),
             tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
         ),
         "irrelevant": (
-            tr("The answer does not speak to the question, or evades it."),
+            tr("The answer does not address the question, or evades it."),
             tr("Try another prompt (answer.prompts), or a larger language model."),
         ),
     }
@@ -214,8 +214,8 @@ def event_text(event: events.Event) -> str:
     match event:
         case events.Estimated(questions, configurations, seconds):
             return tr(
-                "{count} question(s), {runs} configuration(s): about {time}; what an earlier run "
-                "has paid for is not done again.",
+                "{count} question(s), {runs} configuration(s): about {time}; results of "
+                "earlier runs are reused.",
                 count=questions,
                 runs=configurations,
                 time=duration(seconds),
@@ -238,13 +238,13 @@ def event_text(event: events.Event) -> str:
             return tr("Not read: {path}", path=source)
         case events.CutOtherwise():
             return tr(
-                "The library was cut with other settings of [chunking]: it is evaluated as it is. "
-                "`localrag rebuild` cuts it anew."
+                "The library was split with other [chunking] settings and is evaluated as it "
+                "is. `localrag rebuild` splits it again."
             )
         case events.IndexDamaged(path):
             return tr(
-                "{name} was damaged, or not made under this account by this version; it is being "
-                "built anew from the catalogue.",
+                "{name} is damaged, or was not made by this version under this account; it "
+                "is being rebuilt from the catalogue.",
                 name=path.name,
             )
     return note_text(event)
@@ -259,7 +259,7 @@ def not_calibrated() -> str:
 
 def counts(one: Summary) -> str:
     """Of how many questions a mean is."""
-    return tr("{scored} scored, {unreadable} unreadable, {undefined} not defined", **asdict(one))
+    return tr("{scored} scored, {unreadable} unreadable, {undefined} not applicable", **asdict(one))
 
 
 def value(score: Score) -> str:

@@ -116,11 +116,15 @@ def _decision(step: Step, say: Say) -> str:
 def _expansion(step: Step, say: Say) -> str:
     match step.values:
         case {"failed": reason}:
-            return say("the model failed, the question alone is searched: {reason}", reason=reason)
+            return say(
+                "the model failed, only the question itself is searched: {reason}", reason=reason
+            )
         case {"queries": (*queries,)}:
-            return " | ".join(queries) or say("no usable rewriting: the question alone is searched")
+            return " | ".join(queries) or say(
+                "no usable rewriting: only the question itself is searched"
+            )
     return str(step.values["passage"]) or say(
-        "no passage was written: the question alone is searched"
+        "no passage was written: only the question itself is searched"
     )
 
 
@@ -154,11 +158,11 @@ def _fallback(kind: StepKind, say: Say) -> str:
     """What counts where a grade could not be read."""
     match kind:
         case "retrieval decision":
-            return say("the reply could not be read, the documents are searched")
+            return say("the reply could not be read, so the documents are searched")
         case "relevance":
-            return say("the reply could not be read, the similarity was taken")
+            return say("the reply could not be read, so the similarity was used")
         case "support of a sentence":
-            return say("the reply could not be read, it counts as not supported")
+            return say("the reply could not be read, so it counts as not supported")
         case "utility":
-            return say("the reply could not be read, 3 was taken")
+            return say("the reply could not be read, so 3 was used")
     return say("the reply could not be read")

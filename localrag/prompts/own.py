@@ -17,7 +17,9 @@ of the settings were measured with their words."""
 
 LANGUAGES: tuple[PromptLanguage, ...] = ("en", "zh")
 
-_HINT = "`localrag config prompts FOLDER` writes localrag's prompts into a folder, to start from."
+_HINT = (
+    "`localrag config prompts FOLDER` writes localrag's prompts into a folder as a starting point."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,15 @@ def read_wording(folder: Path) -> Wording:
         for file in sorted((folder / language).glob("*.txt")):
             if file.stem not in OWN:
                 raise ConfigError(
-                    "{path} is no prompt that can be replaced (answer.prompts).",
-                    hint="These can be: {names}.",
+                    "{path} is not a prompt that can be replaced (answer.prompts).",
+                    hint="These can be replaced: {names}.",
                     path=file,
                     names=", ".join(OWN),
                 )
             own[file.stem, language] = _read(file, template(file.stem, language))
     if not own:
         raise ConfigError(
-            "{path} holds no prompt: neither en/NAME.txt nor zh/NAME.txt (answer.prompts).",
+            "{path} contains no prompts: neither en/NAME.txt nor zh/NAME.txt (answer.prompts).",
             hint=_HINT,
             path=folder,
         )
@@ -71,8 +73,8 @@ def write_prompts(folder: Path) -> list[Path]:
     for file in files:
         if file.exists():
             raise ConfigError(
-                "{path} exists already.",
-                hint="It may hold your changes: name another folder, or remove it first.",
+                "{path} already exists.",
+                hint="It may contain your changes: name another folder, or remove it first.",
                 path=file,
             )
     try:
@@ -82,7 +84,7 @@ def write_prompts(folder: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(
             "The prompts cannot be written to {path}: {reason}.",
-            hint="Name a folder that you may write to.",
+            hint="Name a folder that you are allowed to write to.",
             path=folder,
             reason=error.strerror,
         ) from error
@@ -103,14 +105,16 @@ def _read(file: Path, shipped: str) -> str:
     except ValueError as error:  # not UTF-8, or a brace that opens nothing
         raise ConfigError(
             "The prompt {path} cannot be read: {reason}.",
-            hint="It must be UTF-8; a brace that is no placeholder stands twice: {{{{ and }}}}.",
+            hint=(
+                "It must be UTF-8; write a brace that is not a placeholder twice: {{{{ and }}}}."
+            ),
             path=file,
             reason=error,
         ) from error
     wanted = _placeholders(shipped)
     if not text or placeholders != wanted:
         raise ConfigError(
-            "The prompt {path} must have these placeholders and no other: {names}.",
+            "The prompt {path} must have these placeholders and no others: {names}.",
             hint=_HINT,
             path=file,
             names=", ".join(f"{{{name}}}" for name in sorted(wanted)) or "-",

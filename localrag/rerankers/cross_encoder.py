@@ -32,8 +32,9 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
         if not (path / "config.json").is_file():
             raise ModelError(
                 "{path} is not a cross-encoder folder: it lacks {missing}.",
-                hint="Name the folder that holds config.json and the weights"
-                " (model.safetensors or pytorch_model.bin), or model.onnx with tokenizer.json.",
+                hint="Name the folder that contains config.json and the weights "
+                "(model.safetensors or pytorch_model.bin), or model.onnx with "
+                "tokenizer.json.",
                 path=str(path),
                 missing="config.json",
             )
@@ -43,8 +44,7 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
         labels = self._model.num_labels
         if labels != 1:
             raise ModelError(
-                "{path} is not a reranker: it sorts into {labels} classes instead of giving one "
-                "score.",
+                "{path} is not a reranker: it predicts {labels} classes instead of one score.",
                 hint="Choose a cross-encoder that was trained for ranking, such as bge-reranker.",
                 path=str(path),
                 labels=labels,

@@ -41,10 +41,10 @@ class OnnxCrossEncoder(CrossEncoderReranker):
         shape = self._session.get_outputs()[0].shape
         if not set(self._inputs) <= set(_KNOWN_INPUTS) or len(shape) != 2 or shape[1] != 1:
             raise ModelError(
-                "{path} is an ONNX model, but not a cross-encoder: its inputs are {inputs}, its "
-                "output has the shape {shape}.",
-                hint="A cross-encoder takes input_ids of a question with a passage and gives one "
-                "number.",
+                "{path} is an ONNX model, but not a cross-encoder: its inputs are {inputs}, "
+                "and its output has the shape {shape}.",
+                hint="A cross-encoder takes the input_ids of a question with a passage and "
+                "returns one number.",
                 path=str(path / "model.onnx"),
                 inputs=", ".join(self._inputs),
                 shape=str(shape),

@@ -115,7 +115,7 @@ def _read_dictionary(path: Path) -> dict[str, int | None]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             "The user dictionary {path} cannot be read: {reason}.",
-            hint="Give a UTF-8 text file with one word a line, or remove the setting.",
+            hint="Provide a UTF-8 text file with one word per line, or remove the setting.",
             path=path,
             reason=error,
         ) from error

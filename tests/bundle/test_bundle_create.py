@@ -135,7 +135,7 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     assert b"install.py" in files["README.txt"]
     assert "安装".encode() in files["README.zh-CN.txt"]
     assert {"docs/README.md", "docs/docs/guide.zh-CN.md", "docs/LICENSE"} <= files.keys()
-    assert said[0] == "Fetching the packages"
+    assert said[0] == "Downloading the packages"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where files have modes")

@@ -254,7 +254,7 @@ def test_a_delta_and_its_base(bundle: Path, tmp_path: Path) -> None:
     assert verify(delta).base is None
     assert verify(delta, bundle).base is not None
     assert verify(delta, zipped(bundle, tmp_path / "base.zip")).base is not None
-    assert "is not the bundle that this one builds upon" in problem(delta, base=new)
+    assert "is not the bundle that this one builds on" in problem(delta, base=new)
     assert "This bundle is whole" in problem(bundle, base=new)
     (bundle / "models/tiny/model.gguf").write_bytes(b"other")
     assert "models/tiny/model.gguf (not of its size)" in problem(delta, base=bundle)

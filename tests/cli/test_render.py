@@ -89,7 +89,7 @@ def shown(printed: Console) -> str:
         (
             "expand",
             {"queries": ()},
-            "no usable rewriting: the question alone is searched",
+            "no usable rewriting: only the question itself is searched",
             "查询扩展|没有可用的改写",
         ),
         ("filter", {"allowed": 2, "total": 9}, "2 of 9 passages", "筛选|9 个段落中的 2 个"),
@@ -121,7 +121,7 @@ def shown(printed: Console) -> str:
         (
             "relevance",
             {"passage": 3, "relevant": False, "unread": True},
-            "passage 3 irrelevant (the reply could not be read, the similarity was taken)",
+            "passage 3 irrelevant (the reply could not be read, so the similarity was used)",
             "相关性|段落 3 不相关（回复无法识别，改用相似度）",
         ),
         (
@@ -135,13 +135,13 @@ def shown(printed: Console) -> str:
         (
             "support of a sentence",
             {"rating": "no support", "unread": True},
-            "no support (the reply could not be read, it counts as not supported)",
+            "no support (the reply could not be read, so it counts as not supported)",
             "单句支持度|不支持（回复无法识别，按不支持计）",
         ),
         (
             "utility",
             {"unread": True},
-            "useful, 1 to 5 (the reply could not be read, 3 was taken)",
+            "useful, 1 to 5 (the reply could not be read, so 3 was used)",
             "有用程度|有用程度，1 到 5（回复无法识别，按 3 分计）",
         ),
         ("choose", {"answer": 2}, "answer 2", "选择|第 2 个回答"),

@@ -509,7 +509,7 @@ def test_the_page_is_one_file_with_everything_in_it(
     assert page.tags.count("svg") == 2  # no seconds are known, so no plot of them
     assert text.count("<details") == 8 + len(bad_cases(runs[0]))
     assert "$" not in text
-    assert ("Bad cases first" if language == "en" else "先看差的") in text
+    assert ("Worst cases first" if language == "en" else "先看差的") in text
     assert ("not supported" if language == "en" else "没有依据") in text
 
 

@@ -384,7 +384,7 @@ def test_a_stop_from_another_thread_hangs_up_within_half_a_second(
 ) -> None:
     reading, hung_up = threading.Event(), threading.Event()
 
-    def read_long(handler: BaseHTTPRequestHandler) -> None:
+    def read_long(handler: Exchange) -> None:
         if begun:
             events(delta("One"))(handler)
             handler.wfile.flush()

@@ -246,7 +246,7 @@ def test_the_command_line(
             raise result.exception
         return result.exit_code, result.stdout, result.stderr
 
-    assert "not here" in run("list")[1]
+    assert "not installed" in run("list")[1]
     code, out, err = run("pull", "toy")
     assert (code, out) == (0, f"{tmp_path / 'm' / 'toy'}\n")
     assert "licence MIT; 0.5 MB" in err.replace("524.3 kB", "0.5 MB")

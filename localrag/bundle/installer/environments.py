@@ -51,8 +51,8 @@ def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
     except processes.FailedError:
         raise BundleError(
             "This Python cannot make an environment with pip.",
-            hint="On Debian and Ubuntu install the package python{wanted}-venv, or use a bundle "
-            "that holds pip.",
+            hint="On Debian and Ubuntu install the package python{wanted}-venv, or use a "
+            "bundle that includes pip.",
             wanted=target.python,
         ) from None
     program = ["-m", "pip"] if pip is None else [str(pip / "pip")]
@@ -65,7 +65,7 @@ def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
             "The packages cannot be installed: {reason}",
             hint="Free some space, or name a folder on another disk with --to."
             if full
-            else "What was installed before is as it was.",
+            else "The previous installation was left unchanged.",
             reason=failure_reason(said.splitlines()),
         )
 
@@ -75,8 +75,8 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
     code, said = _run(environment, "-m", "localrag", "--version")
     if code or version not in said:
         raise BundleError(
-            "What was installed does not start: {reason}",
-            hint="Copy the bundle again from where it was made.",
+            "The installed program does not start: {reason}",
+            hint="Copy the bundle again from where it was created.",
             reason=failure_reason(said.splitlines()),
         )
     for name in sorted(_NATIVE.keys() & set(distributions)):
@@ -84,13 +84,15 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
         if code in _ILLEGAL_INSTRUCTION:
             raise BundleError(
                 "{name} uses instructions that this processor does not have.",
-                hint="Make the bundle anew with a package of {name} that runs on every processor.",
+                hint=(
+                    "Create the bundle again with a package of {name} that runs on every processor."
+                ),
                 name=name,
             )
         if code:
             raise BundleError(
                 "The package {name} does not run here: {reason}",
-                hint="Copy the bundle again, or make one for this machine.",
+                hint="Copy the bundle again, or create one for this machine.",
                 name=name,
                 reason=failure_reason(said.splitlines()),
             )

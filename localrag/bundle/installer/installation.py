@@ -56,27 +56,27 @@ class Installer:
             self._checked.holder(file)
         if not _OWN & self._distributions():
             raise BundleError(
-                "The bundle holds no package of localrag.",
-                hint="Copy the bundle again from where it was made.",
+                "The bundle contains no package of localrag.",
+                hint="Copy the bundle again from where it was created.",
             )
         bundle = self._checked.bundle
         if isinstance(bundle, Folder) and self._to.is_relative_to(bundle.path.resolve()):
             raise BundleError(
-                "{folder} lies in the bundle, which must stay as it is.",
+                "{folder} is inside the bundle, which must not be changed.",
                 hint="Name another folder with --to.",
                 folder=self._to,
             )
         if not (self._to / RECORD).is_file() and self._holds_other_things():
             raise BundleError(
-                "{folder} holds other things and no installation of localrag.",
-                hint="Name an empty or a new folder with --to.",
+                "{folder} contains other files, but no installation of localrag.",
+                hint="Name an empty or new folder with --to.",
                 folder=self._to,
             )
         size = self._size()
         disk = next(one for one in (self._to, *self._to.parents) if one.exists())
         if (free := shutil.disk_usage(disk).free) < size + _MARGIN:
             raise BundleError(
-                "The installation needs {needed} in {folder}, and {free} are free.",
+                "The installation needs {needed} in {folder}, but only {free} are free.",
                 hint="Free some space, or name a folder on another disk with --to.",
                 needed=megabytes(size + _MARGIN),
                 free=megabytes(free),
@@ -129,7 +129,7 @@ class Installer:
             except DAMAGED as error:
                 raise BundleError(
                     "The package {name} cannot be read: {reason}.",
-                    hint="Copy the bundle again from where it was made.",
+                    hint="Copy the bundle again from where it was created.",
                     name=Path(file.path).name,
                     reason=error,
                 ) from None
@@ -180,7 +180,9 @@ class Installer:
             path.unlink(missing_ok=True)
             raise BundleError(
                 "{name} changed while it was read.",
-                hint="Check the disk or stick that the bundle lies on, and copy the bundle again.",
+                hint=(
+                    "Check the disk or USB stick that the bundle is on, and copy the bundle again."
+                ),
                 name=file.path,
             )
 
@@ -298,7 +300,7 @@ def alone(folder: Path) -> Iterator[None]:
         except (BlockingIOError, PermissionError):
             raise BundleError(
                 "Another installation into {folder} is running.",
-                hint="Wait until it has finished, or stop it.",
+                hint="Wait until it finishes, or stop it.",
                 folder=folder,
             ) from None
         yield

@@ -35,16 +35,17 @@ def check_machine(manifest: Manifest) -> None:
     if (system, machine) != (manifest.target.system, manifest.target.machine):
         raise BundleError(
             "The bundle is for {wanted}; this machine, or its Python, is {found}.",
-            hint="Make one with `localrag bundle create` that has this machine as its target.",
+            hint="Create one for this machine with `localrag bundle create`.",
             wanted=manifest.target.name,
             found=f"{system}-{machine}",
         )
     if python != manifest.target.python:
         raise BundleError(
             "The bundle is for Python {wanted}; this is Python {found} ({path}).",
-            hint="Install Python {wanted}: python.org has installers for Windows and macOS that "
-            "can travel on the same stick, on Linux the package is python{wanted}. Then run "
-            "install.py with it. Or make a bundle for this one: `localrag bundle create --python`.",
+            hint="Install Python {wanted}: python.org has installers for Windows and macOS "
+            "that can travel on the same USB stick; on Linux the package is "
+            "python{wanted}. Then run install.py with it. Or create a bundle for this "
+            "Python: `localrag bundle create --python`.",
             wanted=manifest.target.python,
             found=python,
             path=sys.executable,

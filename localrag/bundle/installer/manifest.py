@@ -136,7 +136,7 @@ def parse(raw: bytes, place: object = MANIFEST) -> Manifest:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BundleError(
             "{path} is not the manifest of a bundle, or is damaged: {reason}.",
-            hint="Copy the bundle again from where it was made, or create it anew.",
+            hint="Copy the bundle again from where it was created, or create a new one.",
             path=place,
             reason=(str(error) or type(error).__name__)[:200],
         ) from error
@@ -150,7 +150,7 @@ def _parse(raw: bytes) -> Manifest:
     if found > FORMAT:
         raise BundleError(
             "The bundle has format {found}; this localrag reads format {known}.",
-            hint="Use the install.py that lies in the bundle, or a localrag of its version.",
+            hint="Use the install.py in the bundle, or the localrag version that created it.",
             found=found,
             known=FORMAT,
         )

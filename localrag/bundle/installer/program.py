@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], program: Path) -> int:
             )
         )
     except (KeyboardInterrupt, EOFError):
-        _say(tr("Stopped. Run it again to go on."), error=True)
+        _say(tr("Stopped. Run it again to continue."), error=True)
         return 130
     return 1
 
@@ -62,13 +62,13 @@ def _options(arguments: Sequence[str], here: Path) -> argparse.Namespace:
 
     place = {"type": _path, "metavar": "PATH"}
     to = Path.home() / "localrag"
-    where = tr("the bundle's folder or .zip; without it, where this file lies")
+    where = tr("the bundle's folder or .zip; default: where this file is")
     add("bundle", where, nargs="?", default=here, type=_path)
-    add("--to", tr("where to install; without it, {folder}", folder=to), default=to, **place)
-    add("--base", tr("the bundle that this one builds upon"), **place)
-    add("--key", tr("a public key of OpenSSH that must have signed the bundle"), **place)
+    add("--to", tr("where to install; default: {folder}", folder=to), default=to, **place)
+    add("--base", tr("the bundle that this one builds on"), **place)
+    add("--key", tr("the OpenSSH public key that must have signed the bundle"), **place)
     add("--verify-only", tr("check only, install nothing"), action="store_true")
-    add("--yes", tr("install without being asked"), action="store_true")
+    add("--yes", tr("install without asking"), action="store_true")
     return parser.parse_args(arguments)
 
 
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str], program: Path) -
         return 0
     version, wanted = checked.manifest.localrag, checked.manifest.target.python
     if this_machine()[2] != wanted and (command := pythons.find([wanted])):
-        _say(tr("Going on with {python}.", python=" ".join(command)))
+        _say(tr("Continuing with {python}.", python=" ".join(command)))
         return pythons.hand_over(command, str(program), list(arguments))
     to = options.to.resolve()
     installer = Installer(checked, to, _say)
@@ -114,8 +114,8 @@ def _report(checked: CheckedBundle, seconds: float) -> None:
     manifest = checked.manifest
     _say(
         tr(
-            "Every file is as it was made: {count} files, {size}, localrag {version} for {target}, "
-            "Python {python}; {seconds:.1f} s.",
+            "All files are unchanged: {count} files, {size}, localrag {version} for "
+            "{target}, Python {python}; {seconds:.1f} s.",
             count=len(checked.looked_at),
             size=megabytes(sum(file.bytes for file in checked.looked_at)),
             version=manifest.localrag,
@@ -127,8 +127,7 @@ def _report(checked: CheckedBundle, seconds: float) -> None:
     if left := len(manifest.files) - len(checked.looked_at):
         _say(
             tr(
-                "{count} files lie in the bundle that this one builds upon, and were not looked "
-                "at.",
+                "{count} files are in the bundle that this one builds on, and were not checked.",
                 count=left,
             )
         )
@@ -142,9 +141,7 @@ def _report(checked: CheckedBundle, seconds: float) -> None:
 
 def _agreed(version: str, folder: Path, size: int) -> bool:
     if not sys.stdin or not sys.stdin.isatty():
-        raise BundleError(
-            "Nobody is there to ask.", hint="Add --yes to install without being asked."
-        )
+        raise BundleError("There is nobody to ask.", hint="Add --yes to install without asking.")
     question = tr(
         "Install localrag {version} into {folder} ({size})? [Y/n] ",
         version=version,

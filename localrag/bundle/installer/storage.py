@@ -77,8 +77,10 @@ class Archive:
             outside = not info.filename.startswith(top) or top.count("/") > 1
             if outside or path_fault(info.filename) or name in self._infos:
                 raise BundleError(
-                    "The archive holds a file of a name that no bundle has: {name}.",
-                    hint="Do not use it: it was not made by localrag, or was changed since.",
+                    "The archive contains a file with a name that no bundle has: {name}.",
+                    hint=(
+                        "Do not use it: it was not created by localrag, or has been changed since."
+                    ),
                     name=info.filename[:200],
                 )
             if stat.S_ISLNK(info.external_attr >> 16):
@@ -122,8 +124,8 @@ def open_bundle(path: Path) -> Bundle:
         return Archive(path)
     except DAMAGED as error:
         raise BundleError(
-            "{path} is not an archive that can be read: {reason}.",
-            hint="Copy the bundle again from where it was made.",
+            "{path} is not a readable archive: {reason}.",
+            hint="Copy the bundle again from where it was created.",
             path=path,
             reason=error,
         ) from None
@@ -135,7 +137,7 @@ def manifest_bytes(bundle: Bundle) -> bytes:
         return small_file(bundle, MANIFEST, _MANIFEST_LIMIT)
     except FileNotFoundError:
         raise BundleError(
-            "{path} holds no {name}: it is no bundle, or one that was not finished.",
+            "{path} contains no {name}: it is not a bundle, or it was never finished.",
             hint="Name the bundle's folder or .zip.",
             path=bundle.path,
             name=MANIFEST,
@@ -175,15 +177,15 @@ def _is_litter(name: str) -> bool:
 
 def _linked(name: str) -> BundleError:
     return BundleError(
-        "{name} is a link or a device; a bundle holds plain files only.",
-        hint="Do not use it: it was not made by localrag, or was changed since.",
+        "{name} is a link or a device; a bundle contains only regular files.",
+        hint="Do not use it: it was not created by localrag, or has been changed since.",
         name=name,
     )
 
 
 def _unusual(name: str) -> BundleError:
     return BundleError(
-        "The archive packs {name} in a way that localrag never does.",
-        hint="Do not use it: it was not made by localrag, or was changed since.",
+        "The archive packs {name} in a way that localrag never uses.",
+        hint="Do not use it: it was not created by localrag, or has been changed since.",
         name=name,
     )

@@ -54,7 +54,7 @@ class CheckedBundle:
             return self.bundle
         if self.base is None:
             raise BundleError(
-                "This bundle holds only what changed since another one.",
+                "This bundle contains only what changed since another one.",
                 hint="Name that one too: --base OLD_BUNDLE.",
             )
         return self.base
@@ -89,8 +89,8 @@ def verify(path: Path, base: Path | None = None, key: Path | None = None) -> Che
         }
         shown = [tr("{name} ({fault})", name=name, fault=said[fault]) for name, fault in faults[:6]]
         raise BundleError(
-            "The bundle is not as it was made: {files}{more}.",
-            hint="Copy it again from where it was made; nothing was installed.",
+            "The bundle was changed after it was created: {files}{more}.",
+            hint="Copy it again from where it was created; nothing was installed.",
             files=tr(", ").join(shown),
             more=tr(" and {count} more", count=len(faults) - 6) if len(faults) > 6 else "",
             faults=faults,
@@ -116,8 +116,8 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
     """
     if not signature:
         raise BundleError(
-            "The bundle is not signed, and --key asks for a signature.",
-            hint="Do not install it, unless you know from elsewhere who made it.",
+            "The bundle is not signed, but --key requires a signature.",
+            hint="Do not install it unless you know by other means who created it.",
         )
     program, public = find_ssh_keygen(), _public_keys(key)
     with tempfile.TemporaryDirectory() as scratch:
@@ -136,8 +136,8 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
     said = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode:
         raise BundleError(
-            "The bundle's signature is not one of the key {key}: {reason}",
-            hint="Do not install it: it comes from somebody else, or was changed since.",
+            "The bundle was not signed with the key {key}: {reason}",
+            hint="Do not install it: it comes from somebody else, or has been changed since.",
             key=key,
             reason=said[-300:],
         )
@@ -146,12 +146,12 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
 
 def _open_base(manifest: Manifest, path: Path) -> Bundle:
     if manifest.base is None:
-        raise BundleError("This bundle is whole.", hint="Leave --base out.")
+        raise BundleError("This bundle is complete.", hint="Omit --base.")
     base = open_bundle(path)
     if hashlib.sha256(manifest_bytes(base)).hexdigest() != manifest.base:
         raise BundleError(
-            "{path} is not the bundle that this one builds upon.",
-            hint="Name the bundle that it was made against with --base.",
+            "{path} is not the bundle that this one builds on.",
+            hint="Name the bundle that it was created from with --base.",
             path=path,
         )
     return base
@@ -188,7 +188,7 @@ def _public_keys(path: Path) -> list[str]:
     keys = [re.match(r"\s*([A-Za-z0-9@.-]{1,80} AAAA[A-Za-z0-9+/=]+)(\s|$)", one) for one in wanted]
     if not keys or None in keys:
         raise BundleError(
-            "{path} is no public key of OpenSSH.",
+            "{path} is not an OpenSSH public key.",
             hint="Name a public key, such as id_ed25519.pub.",
             path=path,
         )

@@ -78,7 +78,7 @@ def read(file: SourceFile) -> Document:
     lines = list(_Walk().lines(tree.body)) if tree.body is not None else []
     if not lines:
         raise EmptyFileError(
-            "{source} holds no text besides scripts and navigation.",
+            "{source} contains no text other than scripts and navigation.",
             hint="If a browser shows text, print the page to PDF and add that file.",
             source=file.source,
         )

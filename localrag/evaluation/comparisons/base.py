@@ -18,7 +18,7 @@ from localrag.text.language import Language, answer_language
 from localrag.types import Answer, ScoredChunk, Step
 
 JUDGE = "judge"
-_HINT = "Give a text file with one question a line, or JSON, JSONL or CSV."
+_HINT = "Give a text file with one question per line, or JSON, JSONL or CSV."
 Found = TypeVar("Found")
 """What a judge finds: a grade of one variant, or a verdict on two."""
 
@@ -171,5 +171,5 @@ def read_questions(path: Path) -> list[Asked]:
     lines = read_text(path).split("\n")
     questions = [Asked(line.strip()) for line in lines if line.strip()]
     if not questions:
-        raise UsageError("There is no question in {path}.", hint=_HINT, path=path)
+        raise UsageError("There are no questions in {path}.", hint=_HINT, path=path)
     return questions

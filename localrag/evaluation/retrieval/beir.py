@@ -98,8 +98,8 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             )
         if str(key) in seen:
             raise UsageError(
-                'Line {number} of {path} has the id "{key}" again.',
-                hint="Every id may stand there once.",
+                'Line {number} of {path} repeats the id "{key}".',
+                hint="Each id may appear only once.",
                 number=number,
                 path=path,
                 key=key,

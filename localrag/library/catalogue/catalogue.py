@@ -183,7 +183,7 @@ class Catalogue:
     def _expect_unchanged(self, before: tuple[tuple[int, int], ...]) -> None:
         if self._seen() != before:
             raise LibraryError(
-                "The catalogue {path} was changed by somebody else while it was read.",
+                "The catalogue {path} was changed by another program while it was being read.",
                 hint="Run the same command again.",
                 path=self.path,
             )
@@ -246,7 +246,8 @@ class Catalogue:
                 raise self._damaged(error) from error
             if self._read_only:  # an open log, say, that came along without its index
                 raise LibraryError(
-                    "The catalogue {path} cannot be read where nothing can be written: {reason}.",
+                    "The catalogue {path} cannot be read without writing next to it, which "
+                    "is not possible: {reason}.",
                     hint="Copy the folder to a disk of your own and open the library there.",
                     path=self.path,
                     reason=error,
@@ -266,7 +267,7 @@ class Catalogue:
     def _damaged(self, error: Exception) -> LibraryDamagedError:
         reason: object = error
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
-            reason = LibraryError("its pages lead to more than a file of its size can hold")
+            reason = LibraryError("its pages refer to more data than a file of its size can hold")
         return LibraryDamagedError(
             "The catalogue {path} is damaged: {reason}.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",

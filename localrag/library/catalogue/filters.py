@@ -64,14 +64,14 @@ class Filter:
                 )
         if self.language not in (None, *get_args(FilterLanguage)):
             raise UsageError(
-                "Documents cannot be chosen by the language {given}.",
+                "Documents cannot be filtered by the language {given}.",
                 hint="Choose from: {known}.",
                 given=self.language,
                 known=", ".join(get_args(FilterLanguage)),
             )
         if not all(self.sources) or isinstance(self.sources, str):
             raise UsageError(
-                "Files to search in must be given as a tuple of names that are not empty.",
+                "Files to search in must be given as a tuple of non-empty names.",
                 hint="Name a file as `localrag status` lists it.",
             )
         if self.pages is not None:
@@ -79,7 +79,10 @@ class Filter:
             if first < 1 or (last is not None and last < first):
                 raise UsageError(
                     "There are no pages from {first} to {last}.",
-                    hint="Pages count from 1, and the first comes before the last: 3-10, 7 or 3-.",
+                    hint=(
+                        "Pages are numbered from 1, and the first must not come after the "
+                        "last: 3-10, 7 or 3-."
+                    ),
                     first=first,
                     last="" if last is None else last,
                 )
@@ -94,8 +97,8 @@ class Filter:
                 ) from error
         if self.since and self.until and _from(self.since) >= _before(self.until):
             raise UsageError(
-                "Nothing was added both since {since} and until {until}.",
-                hint="Give a first day that is not after the last.",
+                "No day lies both on or after {since} and on or before {until}.",
+                hint="The first day must not be after the last.",
                 since=self.since,
                 until=self.until,
             )

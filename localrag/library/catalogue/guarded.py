@@ -104,7 +104,7 @@ class GuardedConnection(sqlite3.Connection):
             if keys:
                 key = row[:keys]
                 if last is not None and key <= last:
-                    raise damaged_rows(LibraryError("rows that stand there twice"))
+                    raise damaged_rows(LibraryError("duplicate rows"))
                 last = key
             for place in wide:
                 size += len(row[place])
@@ -112,7 +112,9 @@ class GuardedConnection(sqlite3.Connection):
                 most = _BYTES + _BYTES_PER_BYTE * self._size()
                 if size > most:
                     raise damaged_rows(
-                        LibraryError("its pages lead to more than a file of its size can hold")
+                        LibraryError(
+                            "its pages refer to more data than a file of its size can hold"
+                        )
                     )
             yield row
 
@@ -157,7 +159,7 @@ def connect(
     """
     journal = path.with_name(f"{path.name}-journal")
     if names_other_files(journal):
-        raise altered(journal, LibraryError("it names files outside the library"))
+        raise altered(journal, LibraryError("it refers to files outside the library"))
     options = {"write": "rw", "read": "ro", "immutable": "ro&immutable=1"}
     where: Path | str = path.absolute()
     if mode != "new":
@@ -292,9 +294,9 @@ def _expect_little_empty(path: Path, file: BinaryIO) -> None:
 def altered(path: object, reason: LibraryError) -> LibraryDamagedError:
     """What a reader is told of a file that localrag has not written like this."""
     return LibraryDamagedError(
-        "{path} is not as localrag makes it: {reason}.",
+        "{path} is not as localrag creates it: {reason}.",
         hint="This library came from elsewhere or was altered. Ask for an export of it "
-        "(`localrag export`) and take that over with `localrag import`.",
+        "(`localrag export`) and bring that in with `localrag import`.",
         path=path,
         reason=reason,
     )
@@ -303,7 +305,7 @@ def altered(path: object, reason: LibraryError) -> LibraryDamagedError:
 def damaged_rows(reason: object) -> LibraryDamagedError:
     """What a reader is told of a row that cannot have been stored."""
     return LibraryDamagedError(
-        "The catalogue of the library holds what cannot have been stored: {reason}.",
+        "The library's catalogue contains values that localrag cannot have stored: {reason}.",
         hint="Run `localrag check` to see what is damaged and how to repair it.",
         reason=reason,
     )

@@ -147,7 +147,8 @@ def expect_known(version: int, application: int, path: object) -> None:
         )
     if version > len(MIGRATIONS):
         raise LibraryMismatchError(
-            "{path} has schema {found}, but this version of localrag knows schemas up to {known}.",
+            "{path} has schema version {found}, but this version of localrag supports "
+            "versions up to {known}.",
             hint="Update localrag, or use the version that wrote the library.",
             path=path,
             found=version,

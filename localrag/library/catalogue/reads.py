@@ -102,7 +102,7 @@ class Snapshot:
         fingerprint, name, width = map(self.meta, ("embedding", "embedding_name", "dimension"))
         if fingerprint is None or not isinstance(width, int) or not 0 < width <= _WIDEST:
             raise LibraryDamagedError(
-                "The library does not say which embedding model it was built with.",
+                "The library does not record which embedding model it was built with.",
                 hint="Restore the folder from a backup, or delete it and add the documents again.",
             )
         return EmbeddingIdentity(str(fingerprint), str(name), width)

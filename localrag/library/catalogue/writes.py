@@ -226,7 +226,7 @@ class Transaction(Snapshot):
                 self._sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
-        raise damaged_rows(LibraryError("rows that belong to nothing"))
+        raise damaged_rows(LibraryError("rows that belong to no document"))
 
     def copy_from(self, source: Snapshot) -> None:
         """Copy every row of another catalogue, under a new epoch: what follows begins anew.

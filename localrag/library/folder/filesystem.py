@@ -80,8 +80,8 @@ def _mount(place: Path) -> tuple[str, str, bool]:
 def not_writable(directory: Path) -> LibraryError:
     """What a caller is told who wants to change a library that can only be read."""
     return LibraryError(
-        "The library {directory} can only be read: its medium is write-protected, or you may not "
-        "write to that folder.",
+        "The library {directory} is read-only: its medium is write-protected, or you are not "
+        "allowed to write to that folder.",
         hint="Searching and asking work there. To change it, copy the folder to a disk of your "
         "own.",
         directory=directory,

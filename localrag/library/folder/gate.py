@@ -82,7 +82,7 @@ def _expect_our_own(directory: Path) -> None:
             wrong = LibraryError("a file that has another name elsewhere (a hard link)")
             raise _refused(directory, name, wrong)
     if names_other_files(directory / JOURNAL):
-        raise _refused(directory, JOURNAL, LibraryError("a journal that leads to another file"))
+        raise _refused(directory, JOURNAL, LibraryError("a journal that points to another file"))
 
 
 def parts(directory: Path) -> list[Path]:
@@ -269,10 +269,10 @@ def names_other_files(journal: Path) -> bool:
 
 def _refused(directory: Path, name: str, wrong: LibraryError) -> LibraryError:
     return LibraryError(
-        "In the library {directory}, {name} is {wrong}; localrag makes no such thing. The library "
-        "came from elsewhere, or was changed.",
-        hint="Do not use this folder as it is. Have the library exported where it was made "
-        "(`localrag export`), and take it over with `localrag import`.",
+        "In the library {directory}, {name} is {wrong}, which localrag never creates. The "
+        "library came from elsewhere or was tampered with.",
+        hint="Do not use this folder as it is. Have the library exported where it was "
+        "created (`localrag export`), then bring it in with `localrag import`.",
         directory=directory,
         name=name,
         wrong=wrong,

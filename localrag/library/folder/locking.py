@@ -87,7 +87,7 @@ class WriteLock:
                 raise LibraryLockedError(
                     "Another process is writing to the library {directory}: process {pid} on "
                     "{host}, {command}, since {since}.",
-                    hint="Wait until it has finished, or stop it; reading goes on meanwhile.",
+                    hint="Wait until it finishes, or stop it; you can still search meanwhile.",
                     directory=self._path.parent,
                     **asdict(self.holder() or UNKNOWN),
                 ) from None

@@ -26,7 +26,7 @@ def enter_library(directory: Path, *, create: bool) -> Path:
         return directory
     if any((directory / name).is_file() for name in (VECTORS, f"{KEYWORDS}/{POINTER}")):
         raise LibraryDamagedError(
-            "{path} is missing or empty; all texts of the library were in it.",
+            "{path} is missing or empty; it held all of the library's text.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",
             path=path,
         )
@@ -58,8 +58,8 @@ def may_create(directory: Path, *, create: bool) -> None:
     )
     if foreign and create:
         raise LibraryError(
-            "The folder {directory} holds other files and no library.",
-            hint="Name an empty or a new folder with --library.",
+            "The folder {directory} contains other files but no library.",
+            hint="Name an empty or new folder with --library.",
             directory=directory,
         )
     if not create:

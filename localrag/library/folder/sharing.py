@@ -48,7 +48,7 @@ def share(directory: Path, group: str) -> None:
     except KeyError:
         raise UsageError(
             "There is no group {name} on this machine.",
-            hint="See your groups with `id`; an administrator makes one with `groupadd`.",
+            hint="List your groups with `id`; an administrator can create one with `groupadd`.",
             name=group,
         ) from None
     directory = require_library(directory)
@@ -81,8 +81,8 @@ def accept(directory: Path) -> str:
     key = seals.read_key(directory / gate.KEY)
     if key is None:
         raise UsageError(
-            "The library {directory} has no key of a group, or you may not read it.",
-            hint="Its owner opens it to a group with `localrag share GROUP`.",
+            "The library {directory} has no group key, or you are not allowed to read it.",
+            hint="Its owner can share it with `localrag share GROUP`.",
             directory=directory,
         )
     with in_our_words(directory):
@@ -118,6 +118,6 @@ def _begin_anew(directory: Path) -> None:
 
 def _no_groups() -> LibraryError:
     return LibraryError(
-        "Folders are not shared by groups of this kind on Windows.",
-        hint="Give the folder's rights to others in its properties.",
+        "Windows does not share folders through groups of this kind.",
+        hint="Give others access in the folder's properties.",
     )

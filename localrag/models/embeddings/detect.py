@@ -30,9 +30,10 @@ def kind_of(path: Path) -> Kind:
     if (path / "config.json").is_file() and weight_files(path):
         return "sentence-transformers"
     raise ModelError(
-        "{path} holds no embedding model that localrag can run.",
-        hint="Wanted is a sentence-transformers folder (config.json with model.safetensors or"
-        " pytorch_model.bin), or an ONNX folder (model.onnx with tokenizer.json).",
+        "{path} contains no embedding model that localrag can run.",
+        hint="localrag needs a sentence-transformers folder (config.json with "
+        "model.safetensors or pytorch_model.bin) or an ONNX folder (model.onnx with "
+        "tokenizer.json).",
         path=str(path),
     )
 

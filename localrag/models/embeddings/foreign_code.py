@@ -45,14 +45,14 @@ def refuse_foreign_code(folder: Path) -> None:
             continue
         if path.stat().st_size > LARGEST:
             raise ModelError(
-                "{path} is larger than any file that describes a model.",
-                hint="Fetch the model from where it was published.",
+                "{path} is larger than any file describing a model should be.",
+                hint="Download the model from where it was published.",
                 path=path,
             )
         for name in _named(read_json(path, Any)):
             raise ModelError(
-                "{path} wants code to be run that comes with the model or from elsewhere: {name}.",
-                hint="localrag never runs code of a model. Choose a model that needs none.",
+                "{path} asks to run code that comes with the model or from elsewhere: {name}.",
+                hint="localrag never runs a model's code. Choose a model that needs none.",
                 path=path,
                 name=name,
             )

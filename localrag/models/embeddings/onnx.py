@@ -50,9 +50,12 @@ class OnnxEmbedder:
             or output.shape[-1] < 2
         ):
             raise ModelError(
-                "{path} is an ONNX model, but not an embedding model:"
-                " its inputs are {inputs}, its output has the shape {shape}.",
-                hint="An embedding model takes input_ids and gives one vector a token or a text.",
+                "{path} is an ONNX model, but not an embedding model: its inputs are "
+                "{inputs}, and its output has the shape {shape}.",
+                hint=(
+                    "An embedding model takes input_ids and returns one vector per token or "
+                    "per text."
+                ),
                 path=str(path / "model.onnx"),
                 inputs=", ".join(self._inputs),
                 shape=str(output.shape),

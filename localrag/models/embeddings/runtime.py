@@ -129,7 +129,8 @@ def extension_operators() -> Path:
             if path.suffix in (".so", ".pyd"):
                 return path
     raise ModelError(
-        "The starter embedding model needs the package onnxruntime-extensions, which is missing.",
+        "The starter embedding model needs the package onnxruntime-extensions, which is not "
+        "installed.",
         hint="Install it: pip install onnxruntime-extensions",
     )
 

@@ -54,8 +54,8 @@ class SentenceTransformerEmbedder:
         if not (path / "config.json").is_file() or not self._weights:
             raise ModelError(
                 "{path} is not a sentence-transformers folder: it lacks {missing}.",
-                hint="Name the folder that holds config.json and the weights"
-                " (model.safetensors or pytorch_model.bin).",
+                hint="Name the folder that contains config.json and the weights "
+                "(model.safetensors or pytorch_model.bin).",
                 path=str(path),
                 missing="model.safetensors" if not self._weights else "config.json",
             )

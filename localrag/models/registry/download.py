@@ -250,7 +250,7 @@ def _exchange(
             here = here.join(response.headers.get("Location", ""))
     except TooLongError as error:
         raise SourceFailedError(
-            "the page of {host} has more than {size} bytes", host=here.host, size=LARGEST_PAGE
+            "the page from {host} has more than {size} bytes", host=here.host, size=LARGEST_PAGE
         ) from error
     except httpx.DecodingError as error:
         raise SourceFailedError(

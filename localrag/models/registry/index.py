@@ -48,7 +48,7 @@ def find(package: str, settings: PipSettings, downloader: Downloader) -> Wheel:
         links = _page(place, downloader, reasons) if local is None else _folder(local)
         if wheel := _choose(links, name, version):
             return wheel
-    reasons.append(SourceFailedError("no index has a wheel of {package}", package=package))
+    reasons.append(SourceFailedError("no index has a wheel for {package}", package=package))
     raise joined(reasons)
 
 

@@ -93,7 +93,7 @@ class Job:
         if fault := expected.fault(partial):
             partial.unlink()
             raise SourceFailedError(
-                "{file} is not the published one: {fault}", file=file.path, fault=fault
+                "{file} is not the published file: {fault}", file=file.path, fault=fault
             )
         self.take(file, partial)
 

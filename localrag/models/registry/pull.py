@@ -104,8 +104,8 @@ def _choose(spec: ModelSpec, name: str | None, folder: Path | None) -> list[Sour
     chosen = [source for source in spec.sources if name in (None, source_name(source))]
     if not chosen:
         raise ModelDownloadError(
-            "{model} cannot be had from {source}; it can from: {known}.",
-            hint="Choose one of these with --source, or leave --source away.",
+            "{model} is not available from {source}; it is from: {known}.",
+            hint="Choose one of these with --source, or omit --source.",
             model=spec.id,
             source=name,
             known=", ".join(source_name(source) for source in spec.sources),
@@ -165,7 +165,7 @@ def _unwritable(folder: Path, error: OSError) -> ModelDownloadError:
     if error.errno == errno.ENOSPC:
         return ModelDownloadError(
             "The disk of {folder} is full; what was downloaded so far is kept.",
-            hint="Free some space and run the same command again: it goes on from there.",
+            hint="Free some space and run the same command again: it resumes where it stopped.",
             folder=folder,
         )
     return ModelDownloadError(

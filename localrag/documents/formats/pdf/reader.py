@@ -88,14 +88,14 @@ def _corrupt(source: str, error: Exception) -> CorruptFileError:
 def _read(document: Any, file: SourceFile) -> Document:
     if not document.is_pdf:  # MuPDF looks at the bytes and opens pictures and archives too
         raise CorruptFileError(
-            "{source} is not a PDF file, whatever its name says.",
-            hint="Save it as one of these and add that file: {suffixes}.",
+            "{source} is not a PDF file, despite its name.",
+            hint="Save it as one of these types and add that file: {suffixes}.",
             source=file.source,
             suffixes=" ".join(suffixes()),
         )
     if document.needs_pass:
         raise EncryptedFileError(
-            "{source} is protected with a password, so its text cannot be read.",
+            "{source} is password-protected, so its text cannot be read.",
             hint=(
                 "Remove the password, for example with "
                 "`qpdf --decrypt --password=... in.pdf out.pdf`, and add the new file."
@@ -166,7 +166,7 @@ def _has_pictures(document: Any) -> bool:
 def _no_text(document: Any, source: str) -> EmptyFileError | ImageOnlyFileError:
     if _has_pictures(document):
         return ImageOnlyFileError(
-            "{source} holds only pictures of text (a scan): none of its {pages} pages has text.",
+            "{source} contains only images of text (a scan): none of its {pages} pages has text.",
             hint=(
                 "Run text recognition first, for example "
                 "`ocrmypdf -l chi_sim+eng in.pdf out.pdf`, and add the new file."
@@ -175,8 +175,8 @@ def _no_text(document: Any, source: str) -> EmptyFileError | ImageOnlyFileError:
             pages=document.page_count,
         )
     return EmptyFileError(
-        "{source} holds no text: its pages ({pages}) are blank or drawings only.",
-        hint="Check in a PDF reader that it is the file you meant.",
+        "{source} contains no text: its pages ({pages}) are blank or show only drawings.",
+        hint="Open it in a PDF reader to check that it is the file you meant.",
         source=source,
         pages=document.page_count,
     )

@@ -88,8 +88,8 @@ class LlamaContext:
         if not model:
             raise BackendError(
                 "llama.cpp cannot load {path}: {reason}",
-                hint="The file may be damaged, too large for the memory of this machine, "
-                "or of a kind that this llama.cpp does not know. `localrag models verify` "
+                hint="The file may be damaged, too large for this machine's memory, or of a "
+                "type that this llama.cpp does not support. `localrag models verify` "
                 "checks the file; a smaller model or fewer GPU layers need less memory.",
                 path=path,
                 reason=native.log_reason(),

@@ -107,15 +107,15 @@ def check_gguf(path: Path) -> None:
         if head[:4] != b"GGUF":
             raise ModelCorruptError(
                 "{path} is not a GGUF model: it begins with {start}.",
-                hint="Choose a file that ends in .gguf, or fetch the model again.",
+                hint="Choose a file that ends in .gguf, or download the model again.",
                 path=path,
                 start=repr(head[:4].decode("latin-1")),
             )
         version = int.from_bytes(head[4:8], "little")
         if version not in (2, 3):
             raise ModelCorruptError(
-                "{path} is a GGUF file of version {version}; versions 2 and 3 can be read.",
-                hint="Fetch a current conversion of this model.",
+                "{path} is a GGUF version {version} file; versions 2 and 3 are supported.",
+                hint="Download a newer conversion of this model.",
                 path=path,
                 version=version,
             )
@@ -126,7 +126,9 @@ def check_gguf(path: Path) -> None:
                 _walk(reader)
         except _Malformed as error:
             raise ModelCorruptError(
-                "{path} is damaged or cut short: its header points outside the file.",
-                hint="Fetch the model again; `localrag models verify` checks the copies you have.",
+                "{path} is damaged or incomplete: its header points outside the file.",
+                hint=(
+                    "Download the model again; `localrag models verify` checks the files you have."
+                ),
                 path=path,
             ) from error

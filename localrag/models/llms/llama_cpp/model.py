@@ -208,7 +208,7 @@ class LlamaCppModel:
         with other questions: its state is kept in memory and not read again.
         """
         if not choices or len(set(choices)) != len(choices) or not all(choices):
-            raise UsageError("There must be choices, all different and none of them empty.")
+            raise UsageError("Choices must be given, all different and none of them empty.")
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         paths = [tuple(self._context.tokenize(choice)) for choice in choices]

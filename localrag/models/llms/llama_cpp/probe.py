@@ -38,17 +38,17 @@ def probe_gguf(path: Path, *, seconds: float = SECONDS, program: str = PROGRAM) 
         code = processes.run(command, processes.LOCALRAG, seconds=seconds).returncode
     except processes.TimedOutError as error:
         raise ModelCorruptError(
-            "{path} was given up: llama.cpp did not open its vocabulary within {seconds:.0f} s.",
-            hint="It may be damaged, or made to hang programs. Fetch the model from where it was "
-            "published.",
+            "Gave up on {path}: llama.cpp did not open its vocabulary within {seconds:.0f} s.",
+            hint="It may be damaged, or designed to hang programs. Download the model from "
+            "where it was published.",
             path=path,
             seconds=seconds,
         ) from error
     if code not in (_OPENED, _REFUSED):
         raise ModelCorruptError(
-            "{path} was given up: the process that opened it for a trial ended with code {code}.",
-            hint="It may be damaged, or made to crash programs. Fetch the model from where it was "
-            "published.",
+            "Gave up on {path}: the process that opened it on trial ended with code {code}.",
+            hint="It may be damaged, or designed to crash programs. Download the model from "
+            "where it was published.",
             path=path,
             code=code,
         )

@@ -44,11 +44,11 @@ class ServerErrors:
             )
         return BackendError(
             "The language model server {server} refused the request (status {status}): {reason}",
-            hint="Check the API key in the environment and what it is allowed to do."
+            hint="Check the API key in the environment and its permissions."
             if status in (401, 403)
             else "Check the base URL (it usually ends in /v1) and the name of the model."
             if status == 404 or 300 <= status < 400
-            else "See what the server says; its documentation lists what it accepts.",
+            else "See the server's message; its documentation lists what it accepts.",
             server=self._server,
             status=status,
             reason=reason,
@@ -102,7 +102,7 @@ class ServerErrors:
     def nonsense(self, what: bytes) -> BackendError:
         """The reply is not of this protocol."""
         return BackendError(
-            "{server} sent something that is no chat completion: {what}",
+            "{server} sent something that is not a chat completion: {what}",
             hint="Check that the base URL is that of an OpenAI-compatible server "
             "(it usually ends in /v1).",
             server=self._server,

@@ -96,8 +96,7 @@ class Guard:
         secrecy = self._secrecy
         if secrecy is not None and secrecy.quoted(text, [passage.text for passage in sent]):
             raise NetworkBlockedError(
-                "Nothing was sent to {model} at {server}: the text quotes a document that is "
-                "labelled private.",
+                "Nothing was sent to {model} at {server}: the text quotes a private document.",
                 hint="Ask without quoting it, or use a model on this machine. `hosted.private` "
                 "in the settings says what is private.",
                 model=model,

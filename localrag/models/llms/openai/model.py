@@ -97,7 +97,7 @@ class OpenAICompatibleModel:
         key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
-                "The API key for {server} holds characters that no key has.",
+                "The API key for {server} contains invalid characters.",
                 hint="Set the key's environment variable again.",
                 server=self._server,
             )
@@ -426,8 +426,8 @@ def _address(base_url: str) -> tuple[str, str, str]:
         host = None
     if not host or parts.scheme not in ("http", "https") or parts.username or parts.query:
         raise ConfigError(
-            "The base URL of the language model must look like http://localhost:8080/v1 "
-            "and hold no user name or query.",
+            "The base URL of the language model must look like http://localhost:8080/v1 and "
+            "contain no user name or query.",
             hint="Correct `base_url` in the [llm] section of the settings.",
         )
     server = host if port is None else f"{host}:{port}"
