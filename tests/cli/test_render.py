@@ -302,10 +302,10 @@ def test_the_reader_is_told_in_chinese() -> None:
 def test_citations_that_prove_nothing_are_called_so() -> None:
     printed = console()
     print_evidence(printed, replace(LEFT_OUT, grounded=False))
-    assert "stands beside a quotation" in shown(printed)
+    assert "is next to a quotation" in shown(printed)
     printed = console()
     print_evidence(printed, LEFT_OUT)
-    assert "stands beside a quotation" not in shown(printed)
+    assert "is next to a quotation" not in shown(printed)
 
 
 def test_json_holds_what_was_left_out() -> None:
