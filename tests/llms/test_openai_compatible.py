@@ -384,16 +384,16 @@ def test_a_stop_from_another_thread_hangs_up_within_half_a_second(
 ) -> None:
     reading, hung_up = threading.Event(), threading.Event()
 
-    def read_long(handler: Exchange) -> None:
+    def read_long(exchange: Exchange) -> None:
         if begun:
-            events(delta("One"))(handler)
-            handler.wfile.flush()
+            events(delta("One"))(exchange)
         reading.set()
-        handler.connection.settimeout(10)
-        if handler.connection.recv(1) == b"":
+        exchange.connection.settimeout(10)
+        if exchange.connection.recv(1) == b"":
             hung_up.set()
 
-    stopped, at = threading.Event(), []
+    stopped = threading.Event()
+    at: list[float] = []
 
     def stop() -> None:
         reading.wait(10)
