@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from localrag import hosted
 from localrag.config.settings import (
@@ -133,9 +133,14 @@ def indexes_of(
     tokenizer: Tokenizer, engine: Literal["tantivy", "rank-bm25"] = "tantivy"
 ) -> Indexes:
     """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
-    keywords: Callable[[], KeywordIndex] = RankBm25Keywords
-    if engine == "tantivy":
-        keywords = partial(TantivyKeywords, lambda: tokenizer.fingerprint)
+    keywords: Callable[[], KeywordIndex]
+    match engine:
+        case "tantivy":
+            keywords = partial(TantivyKeywords, lambda: tokenizer.fingerprint)
+        case "rank-bm25":
+            keywords = RankBm25Keywords
+        case _:
+            assert_never(engine)
     return Indexes(FaissVectors, keywords, tokenizer, passage_text)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag import factory
+from localrag import factory, prompts
 from localrag.config.settings import Settings, load_settings
 from localrag.errors import ConfigError
 from localrag.prompts import render, template
@@ -38,7 +38,7 @@ def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
     assert len(written) == len(OWN) * len(LANGUAGES)
     wording = read_wording(tmp_path / "mine")
     assert all(text == template(name, language) for (name, language), text in wording.own.items())
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_prompts(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
@@ -50,9 +50,9 @@ def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
     [
         ("relevance", "Is it?", "can be replaced"),
         ("anwser", "Answer.", "can be replaced"),
-        ("answer", "Answer {question}.", "placeholders and no other: -"),
+        ("answer", "Answer {question}.", "placeholders and no others: -"),
         ("answer", " \n", "placeholders"),
-        ("answer_or_refuse", "Answer.", "placeholders and no other: {refusal}"),
+        ("answer_or_refuse", "Answer.", "placeholders and no others: {refusal}"),
         ("write_from_passages", "{question.__class__}", "placeholders"),
         ("write_from_passages", "{question!r:>9}", "placeholders"),
         ("answer", "Answer {", "cannot be read"),
@@ -70,7 +70,7 @@ def test_what_cannot_be_used_is_named(
 
 def test_a_folder_without_prompts_is_named(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ConfigError, match="holds no prompt"):
+        with pytest.raises(ConfigError, match="contains no prompts"):
             read_wording(folder)
 
 
@@ -103,5 +103,11 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert f"answer.prompts '{tmp_path / 'my own'}'" in " ".join(spaced.stderr.split())
     again = localrag("prompts", tmp_path / "mine")
     assert again.returncode != 0
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     assert "Traceback" not in again.stderr
+
+
+def test_every_prompt_is_there_in_both_languages() -> None:
+    folder = Path(prompts.__file__).parent
+    english, chinese = ({path.name for path in (folder / each).iterdir()} for each in ("en", "zh"))
+    assert english == chinese

@@ -20,6 +20,7 @@ from typing import IO
 
 import msgspec
 
+from localrag import errors
 from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
 from localrag.documents.lines import storable, storable_text
 from localrag.egress import network
@@ -54,7 +55,7 @@ class _Refused(msgspec.Struct, array_like=True):
     kind: str
     message: str
     hint: str
-    values: dict[str, str]
+    values: dict[str, str | int | float]
 
 
 class _Reply(msgspec.Struct, array_like=True):
@@ -246,8 +247,9 @@ def _crash(code: int) -> ParsingError:
 
 
 def _raised(refused: _Refused) -> ParsingError:
-    kinds = {kind.__name__: kind for kind in ParsingError.__subclasses__()}
-    kind = kinds.get(refused.kind, ParsingError)
+    kind = getattr(errors, refused.kind, None)
+    if not (isinstance(kind, type) and issubclass(kind, ParsingError)):
+        kind = ParsingError
     return kind(refused.message, hint=refused.hint, **refused.values)
 
 
@@ -283,7 +285,10 @@ def _answer(request: _Request, data: bytes, page_done: Callable[[], None]) -> _R
     try:
         document = parse_file(Path(os.fsdecode(request.name)), data, request.options, page_done)
     except ParsingError as error:
-        values = {name: storable_text(str(value)) for name, value in error.values.items()}
+        values = {
+            name: value if isinstance(value, int | float) else storable_text(str(value))
+            for name, value in error.values.items()
+        }
         refused = _Refused(type(error).__name__, error.message, error.hint, values)
         return _Reply(refused=refused)
     except MemoryError:

@@ -310,9 +310,9 @@ def test_a_wheel_for_a_newer_system_is_named(bundle: Path, there: Path) -> None:
 def test_a_folder_with_other_things_is_left_alone(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
-    assert "holds other things" in prepare(bundle, tmp_path / "full")
-    assert "holds other things" in prepare(bundle, tmp_path / "full" / "letter.txt")
-    assert "lies in the bundle" in prepare(bundle, bundle / "there")
+    assert "contains other files" in prepare(bundle, tmp_path / "full")
+    assert "contains other files" in prepare(bundle, tmp_path / "full" / "letter.txt")
+    assert "is inside the bundle" in prepare(bundle, bundle / "there")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["letter.txt"]
 
 

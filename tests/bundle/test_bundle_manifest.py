@@ -168,7 +168,7 @@ def test_a_later_format_says_what_to_use() -> None:
 
 
 def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="not finished"):
+    with pytest.raises(BundleError, match="never finished"):
         read_manifest(tmp_path)
     with pytest.raises(BundleError, match=r"folder or \.zip"):
         read_manifest(tmp_path / "none.zip")

@@ -174,9 +174,9 @@ def test_a_newer_format_says_which_installer_to_use(bundle: Path) -> None:
 
 def test_no_bundle(tmp_path: Path) -> None:
     assert "There is no bundle" in problem(tmp_path / "nothing")
-    assert "holds no manifest.json" in problem(tmp_path)
+    assert "contains no manifest.json" in problem(tmp_path)
     (tmp_path / "file.zip").write_bytes(b"PK\x03\x04 rubbish")
-    assert "not an archive that can be read" in problem(tmp_path / "file.zip")
+    assert "not a readable archive" in problem(tmp_path / "file.zip")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where anybody may make links")
@@ -219,7 +219,7 @@ def test_an_archive_that_holds_a_name_twice(tmp_path: Path) -> None:
 
 def test_bombs_are_refused_before_they_unfold(bundle: Path, tmp_path: Path) -> None:
     place = archive(tmp_path / "a.zip", ("manifest.json", b"{}"), ("x", bytes(300 << 20)))
-    assert "in a way that localrag never does" in problem(place)
+    assert "in a way that localrag never uses" in problem(place)
     # Files that lie over each other: the directory names the same bytes again and again.
     place = archive(tmp_path / "b.zip", ("manifest.json", b"{}"), ("x", os.urandom(50_000)))
     with zipfile.ZipFile(place, "a") as packed:
@@ -231,7 +231,7 @@ def test_bombs_are_refused_before_they_unfold(bundle: Path, tmp_path: Path) -> N
             packed.filelist.append(other)
             packed.NameToInfo[other.filename] = other
         packed._didModify = True  # type: ignore[attr-defined]
-    assert "in a way that localrag never does" in problem(place)
+    assert "in a way that localrag never uses" in problem(place)
 
 
 def test_a_flipped_bit_in_an_archive(bundle: Path, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_delta_and_its_base(bundle: Path, tmp_path: Path) -> None:
     assert verify(delta, bundle).base is not None
     assert verify(delta, zipped(bundle, tmp_path / "base.zip")).base is not None
     assert "is not the bundle that this one builds on" in problem(delta, base=new)
-    assert "This bundle is whole" in problem(bundle, base=new)
+    assert "This bundle is complete" in problem(bundle, base=new)
     (bundle / "models/tiny/model.gguf").write_bytes(b"other")
     assert "models/tiny/model.gguf (not of its size)" in problem(delta, base=bundle)
 

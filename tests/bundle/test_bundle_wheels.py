@@ -150,7 +150,7 @@ def test_a_tested_version_that_was_not_built_for_the_target_gives_way(tmp_path: 
     gathering._notify = said.append
     versions_got = {each.name: each.version for each in gathering.complete()}
     assert (versions_got["one"], versions_got["jieba"]) == ("1.9", "0.42")
-    assert "one: 1.9 instead of 2.0, which is not there for windows-x86_64" in said
+    assert "one: 1.9 instead of 2.0, which is not available for windows-x86_64" in said
 
 
 def test_what_must_be_compiled_elsewhere_says_how(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_file_that_is_no_wheel_is_named(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=str(path)):
         read_wheel(path)
     path.rename(tmp_path / "one.whl")
-    with pytest.raises(BundleError, match=r"one\.whl is not a wheel"):
+    with pytest.raises(BundleError, match=r"one\.whl is not a readable wheel"):
         read_wheel(tmp_path / "one.whl")
 
 
@@ -393,9 +393,9 @@ def test_an_interrupt_ends_the_program_and_what_it_started() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((None, "3.10", None), "3.10 is no version"),
-        ((None, "3", None), "3 is no version"),
-        ((None, "3.x", None), "3.x is no version"),
+        ((None, "3.10", None), "run on Python 3.10"),
+        ((None, "3", None), "run on Python 3"),
+        ((None, "3.x", None), "run on Python 3.x"),
         (("linux-x86_64", None, "metal"), "linux-x86_64 has no metal"),
         (("macos-arm64", None, "cuda"), "macos-arm64 has no cuda"),
     ],

@@ -52,7 +52,7 @@ def test_links_that_were_not_followed_are_named_with_the_reason(
     report = AddReport(skipped=tuple(skipped))
     _print(report, 0.1)
     said = capsys.readouterr().err
-    assert "1 files of other kinds" in said
+    assert "1 files of other types" in said
     assert "notes is a link that leads out of what is added" in said
     assert f"localrag add {folder / 'notes'}" in said.replace("\n", "")
     assert any("leads out" in one for one in report_json(report, 0.1)["skipped"])
@@ -91,7 +91,7 @@ def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
     else:
         assert "1 documents" in result.stdout
         assert "No space left" in result.stderr
-        assert "by the next command that opens the library" in result.stderr.replace("\n", " ")
+        assert "until the next command that opens the library" in result.stderr.replace("\n", " ")
     with opened(tmp_path / "library") as library:
         assert library.counts().documents == 0
         with library._catalogue.read() as snapshot:

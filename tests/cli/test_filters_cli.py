@@ -111,7 +111,7 @@ def test_a_filter_that_leaves_nothing_is_said_without_a_language_model(library: 
         (("--until", "2026-13-01"), "--until is not a date: 2026-13-01."),
         (("--until", "9999-12-31"), "9999-12-31"),
         (("--since", "2026-02-01", "--until", "2026-01-01"), "2026-02-01"),
-        (("--source", ""), "not empty"),
+        (("--source", ""), "non-empty"),
         (("--type", "docx"), "docx"),
     ],
 )
@@ -155,7 +155,7 @@ def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list
 
     refused = localrag(*question, "--expand", "hyde", "--mode", "keyword", **variables)
     assert refused.returncode == 2
-    assert "dense half" in refused.stderr
+    assert "dense search" in refused.stderr
     assert len(prompts) == 2
 
 
@@ -172,4 +172,4 @@ def test_a_server_that_is_away_leaves_the_plain_search(library: str) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["hits"] == plain["hits"]
-    assert "the question alone is searched" in found["trace"][0]["decision"]
+    assert "only the question itself is searched" in found["trace"][0]["decision"]

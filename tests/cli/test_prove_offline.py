@@ -170,20 +170,22 @@ proof = {"nonce": nonce, "stages": [{"name": name} for name in STAGES]}
 @pytest.mark.parametrize(
     ("program", "problem"),
     [
-        pytest.param("", "whole report", id="no report"),
-        pytest.param("Path(report).write_text('')", "whole report", id="empty"),
-        pytest.param("Path(report).write_text('{}')", "whole report", id="nothing in it"),
+        pytest.param("", "complete report", id="no report"),
+        pytest.param("Path(report).write_text('')", "complete report", id="empty"),
+        pytest.param("Path(report).write_text('{}')", "complete report", id="nothing in it"),
         pytest.param(
-            WHOLE + "Path(report).write_text(json.dumps(proof)[:-30])", "whole report", id="cut off"
+            WHOLE + "Path(report).write_text(json.dumps(proof)[:-30])",
+            "complete report",
+            id="cut off",
         ),
         pytest.param(
             WHOLE + "proof['nonce'] = '0' * 32; Path(report).write_text(json.dumps(proof))",
-            "whole report",
+            "complete report",
             id="of another run",
         ),
         pytest.param(
             WHOLE + "del proof['nonce']; Path(report).write_text(json.dumps(proof))",
-            "whole report",
+            "complete report",
             id="of nobody",
         ),
         pytest.param(
@@ -203,7 +205,7 @@ proof = {"nonce": nonce, "stages": [{"name": name} for name in STAGES]}
         ),
         pytest.param(
             WHOLE + "proof['unseen'] = ['helper']; Path(report).write_text(json.dumps(proof))",
-            "nobody watched: helper",
+            "that was not watched: helper",
             id="a process unwatched",
         ),
     ],

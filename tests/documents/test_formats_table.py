@@ -114,7 +114,7 @@ def test_a_format_brings_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None
     hasty = replace(text, limits=table.Limits(longest=0.0))
     monkeypatch.setattr(table, "FORMATS", (hasty,))
     process = ParsingProcess(program="import time; time.sleep(2)\n" + PROGRAM)
-    with pytest.raises(ParsingError, match=r"a\.txt was given up"):
+    with pytest.raises(ParsingError, match=r"Gave up on .*a\.txt"):
         process(Path("a.txt"), b"text")
     process.close()
 
@@ -123,3 +123,17 @@ def test_what_can_be_set_about_reading_reaches_the_readers() -> None:
     assert set(ParsingSettings.__struct_fields__) == {
         each.name for each in fields(table.ParseOptions)
     }
+
+
+def test_errors_of_readers_keep_their_class_and_the_kinds_of_their_values() -> None:
+    program = (
+        "from localrag.documents import files, worker\n"
+        "from localrag.errors import CorruptFileError\n"
+        "def refuse(*_, **__):\n"
+        "    raise CorruptFileError('{source}: {size:.1f} MB', hint='', source='a', size=1.25)\n"
+        "files.parse_file = refuse\nworker.main()\n"
+    )
+    process = ParsingProcess(program=program)
+    with pytest.raises(CorruptFileError, match=r"a: 1\.2 MB"):
+        process(Path("a.txt"), b"text")
+    process.close()

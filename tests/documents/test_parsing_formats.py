@@ -147,7 +147,7 @@ def test_html_nested_without_end() -> None:
 
 
 def test_html_without_text() -> None:
-    with pytest.raises(EmptyFileError, match="besides scripts"):
+    with pytest.raises(EmptyFileError, match="other than scripts"):
         parse_file(Path("a.html"), b"<html><script>render()</script><nav>menu</nav></html>")
 
 

@@ -33,7 +33,7 @@ def test_folders_are_told_apart_by_their_files(tmp_path: Path) -> None:
 def test_other_folders_are_refused_with_what_is_wanted(
     tmp_path: Path, names: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ModelError, match=r"holds no embedding model.*Wanted is"):
+    with pytest.raises(ModelError, match=r"contains no embedding model.*localrag needs"):
         kind_of(make(tmp_path, *names))
 
 

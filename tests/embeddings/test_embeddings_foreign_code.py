@@ -43,7 +43,7 @@ def write(folder: Path, name: str, value: object) -> Path:
 )
 def test_what_names_other_code_is_refused(tmp_path: Path, name: str, value: object) -> None:
     path = write(tmp_path, name, value)
-    with pytest.raises(ModelError, match="wants code to be run") as caught:
+    with pytest.raises(ModelError, match="asks to run code") as caught:
         refuse_foreign_code(tmp_path)
     assert caught.value.values["path"] == path
 
@@ -80,7 +80,7 @@ def test_it_is_refused_before_a_library_opens_the_folder(
         monkeypatch.setattr(sentence_transformers, name, lambda *_, **__: pytest.fail("opened"))
     write(tmp_path, "config.json", REMOTE)
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match="wants code to be run"):
+    with pytest.raises(ModelError, match="asks to run code"):
         opens(tmp_path)
 
 

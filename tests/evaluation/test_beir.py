@@ -72,7 +72,7 @@ def test_a_sample_is_spread_over_all_questions(tmp_path: Path) -> None:
         ("corpus.jsonl", b'{"id": "p1", "text": "a"}\nnot json\n', r"Line 2 of .*corpus\.jsonl"),
         ("corpus.jsonl", b'{"id": "p1"}\n', r"Line 1 of .*corpus\.jsonl is not a JSON object"),
         ("corpus.jsonl", b'["p1"]\n', r"Line 1 of .*corpus\.jsonl is not a JSON object"),
-        ("queries.jsonl", b'{"id": "q", "text": "a"}\n' * 2, r'Line 2 .* has the id "q" again'),
+        ("queries.jsonl", b'{"id": "q", "text": "a"}\n' * 2, r'Line 2 .* repeats the id "q"'),
         ("qrels.tsv", None, r"qrels\.tsv cannot be read"),
         ("qrels.tsv", b"q1\tp1\t1\nq2 p2 1\n", r"Line 2 of .*qrels\.tsv is not query id"),
         ("qrels.tsv", b"q1\tp9\t1\n", r"No question of .* has a relevant passage"),

@@ -91,7 +91,7 @@ def test_contexts_may_say_where_they_come_from(tmp_path: Path) -> None:
         ("a.json", "[", "not valid JSON"),
         ("a.jsonl", "", "no question"),
         ("a.csv", "question\n", "no question"),
-        ("a.jsonl", '{"id": 1, "question": "q"}\n{"id": 1, "question": "r"}', "again"),
+        ("a.jsonl", '{"id": 1, "question": "q"}\n{"id": 1, "question": "r"}', "repeats the id"),
     ],
 )
 def test_what_is_wrong_is_named(name: str, text: str, said: str, tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def rows_of(folder: Path, *rows: str) -> list[Sample]:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ('{"question": "q", "contexts": 5}', "no list"),
-        ('{"question": "q", "contexts": {"a": "b"}}', "no list"),
-        ('{"question": "q\\ud83d"}', "no valid Unicode"),
+        ('{"question": "q", "contexts": 5}', "not a list"),
+        ('{"question": "q", "contexts": {"a": "b"}}', "not a list"),
+        ('{"question": "q\\ud83d"}', "not valid Unicode"),
     ],
 )
 def test_a_row_that_cannot_be_is_named(row: str, said: str, tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
 def test_a_place_where_nothing_can_be_kept_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "calls.sqlite"):
-        with pytest.raises(UsageError, match="cannot be used to remember"):
+        with pytest.raises(UsageError, match="cannot be used to cache"):
             CallCache(path)
 
 
@@ -398,7 +398,7 @@ def test_of_several_runs_those_within_chance_are_named_together(
         f"faithfulness: best is better than {name}" for name in "abc"
     }
     assert unranked == (
-        "Not ranked by faithfulness, for the difference there is within chance: "
+        "Not ranked by faithfulness, because the differences are within chance: "
         "a and b; a and c; b and c."
     )
     assert "Bonferroni" in widened

@@ -306,7 +306,7 @@ def test_the_analysis_says_what_was_measured() -> None:
     assert "Self-RAG took 2.5 times as long" in result
     assert "do not answer: 1. Said so: Self-RAG 1, the standard way 0." in result
     assert "could not be read, or did not fit: 1." in result
-    assert "direction" in result
+    assert "tendency" in result
     assert "At 2 of 4 questions (number 1, 2)." in better
     assert "the documents lack the answer" in better
     assert "completeness (1)" in better
@@ -346,4 +346,4 @@ def test_decisions_in_one_line() -> None:
         "1 of 1 sentences fully supported"
     )
     failed = self_rag("Two.", ratings=("no support",), used=False)
-    assert decisions_line(failed).endswith("none held, so not from the documents")
+    assert decisions_line(failed).endswith("none was supported, so not from the documents")

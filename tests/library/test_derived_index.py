@@ -230,7 +230,9 @@ def test_what_is_kept_opens_at_the_state_that_it_names(kind: Kind, at: Storage) 
     assert again.search(kind.content(4), 99) == index.search(kind.content(4), 99)
 
 
-on_disk = pytest.mark.parametrize("kind", ["faiss", "tantivy"], indirect=True)
+on_disk = pytest.mark.parametrize(
+    "kind", [name for name, kind in KINDS.items() if kind.make().persistent], indirect=True
+)
 
 
 @on_disk

@@ -156,7 +156,7 @@ def group_here() -> str:
 
 def refused(library: Path, canary: Path, out: Path, operation: str, match: str = "") -> None:
     before, inside = state(canary), {path.name for path in library.rglob("*")}
-    with pytest.raises(LibraryError, match=match or "makes no such thing"):
+    with pytest.raises(LibraryError, match=match or "never creates"):
         OPERATIONS[operation](library, out)
     assert state(canary) == before
     assert {path.name for path in library.rglob("*")} == inside
@@ -265,7 +265,7 @@ def test_sqlite_deletes_no_file_that_a_journal_names(
     library: Path, canary: Path, tmp_path: Path, operation: str
 ) -> None:
     journal_that_deletes(library / "catalogue.sqlite-journal", canary / "precious")
-    refused(library, canary, tmp_path, operation, "journal that leads")
+    refused(library, canary, tmp_path, operation, "journal that points")
 
 
 def test_a_journal_of_our_own_is_recovered(library: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_library_that_the_user_reaches_over_a_link(library: Path, tmp_path: Pa
 
 def test_a_folder_of_other_things_is_called_that(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/")
-    with pytest.raises(LibraryError, match="holds other files and no library"):
+    with pytest.raises(LibraryError, match="contains other files but no library"):
         open_library(tmp_path)
 
 

@@ -93,7 +93,7 @@ def test_another_schema_than_ours_is_not_opened(folder: Path, script: str) -> No
 def test_what_it_says_of_another_schema(folder: Path) -> None:
     with sql(folder) as connection:
         connection.execute("CREATE TRIGGER t DELETE ON blocks BEGIN SELECT 1; END")
-    with pytest.raises(LibraryDamagedError, match="not as localrag makes it") as raised:
+    with pytest.raises(LibraryDamagedError, match="not as localrag creates it") as raised:
         use(folder)
     assert "localrag import" in raised.value.hint
 

@@ -239,14 +239,14 @@ def refused(archive: Path, directory: Path) -> str:
         ("PRAGMA application_id = 7", "a database of another program"),
         ("PRAGMA user_version = 0", "its tables are not those"),
         ("PRAGMA user_version = 99", "has schema 99"),
-        ("PRAGMA journal_mode = WAL", "not written as an export writes it"),
-        ("UPDATE blocks SET text = 'other'", "what is stored of its text is not what was stored"),
-        ("DELETE FROM embeddings", "its passages or vectors"),
+        ("PRAGMA journal_mode = WAL", "not in the form that an export has"),
+        ("UPDATE blocks SET text = 'other'", "its stored text was altered after it was added"),
+        ("DELETE FROM embeddings", "its stored passages or vectors"),
         ("UPDATE meta SET value = 'x' WHERE key = 'dimension'", "dimension"),
-        ("UPDATE meta SET value = 7 WHERE key = 'dimension'", "its passages or vectors"),
-        ("DELETE FROM meta", "does not say what it must"),
+        ("UPDATE meta SET value = 7 WHERE key = 'dimension'", "its stored passages or vectors"),
+        ("DELETE FROM meta", "has no valid value"),
         ("DELETE FROM documents WHERE number = 1", "belong to nothing"),
-        ("DELETE FROM sources", "belongs to no file"),
+        ("DELETE FROM sources", "no longer belongs to any file"),
     ],
 )
 def test_a_catalogue_that_is_not_as_exported(
@@ -282,7 +282,7 @@ def test_values_that_no_document_has_though_the_checksums_fit(
             store_checksums(catalogue, number)
 
     said = refused(altered(archive, tmp_path / "x.zip", alter), tmp_path / "there")
-    assert "is no exported library, or is damaged" in said
+    assert "is not an exported library, or is damaged" in said
 
 
 def test_settings_in_it_are_not_taken_over(archive: Path, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_name_in_the_archive_that_is_no_text(tmp_path: Path) -> None:
     with zipfile.ZipFile(named, "w") as new:
         new.writestr("\u00e9.txt", "x")
     named.write_bytes(named.read_bytes().replace(b"\xc3\xa9", b"\x98\xa9"))
-    with pytest.raises(LibraryDamagedError, match="is no exported library"):
+    with pytest.raises(LibraryDamagedError, match="is not an exported library"):
         bring(named, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
@@ -524,7 +524,7 @@ def test_a_manifest_that_is_nested_without_end(archive: Path, tmp_path: Path, wh
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
         packed.writestr("manifest.json", f'{{"{where}": {"[" * 100_000}{"]" * 100_000}}}')
         packed.writestr("catalogue.sqlite", catalogue)
-    assert "is no exported library" in refused(tmp_path / "x.zip", tmp_path / "there")
+    assert "is not an exported library" in refused(tmp_path / "x.zip", tmp_path / "there")
 
 
 # An import that fails takes away what it made, and nothing else
@@ -554,7 +554,7 @@ def test_who_waits_to_write_keeps_the_library(
         assert waiting.wait(30)
 
     failing(monkeypatch, meanwhile)
-    with pytest.raises(LibraryError, match="cannot go on"):
+    with pytest.raises(LibraryError, match="cannot continue"):
         bring(archive, there)
     other.join()
     with open_library(there, create=False) as one:
@@ -566,7 +566,7 @@ def test_a_folder_that_was_there_stays(
 ) -> None:
     (tmp_path / "there").mkdir()
     failing(monkeypatch, lambda: None)
-    with pytest.raises(LibraryError, match="cannot go on"):
+    with pytest.raises(LibraryError, match="cannot continue"):
         bring(archive, tmp_path / "there")
     assert list((tmp_path / "there").iterdir()) == []
 
@@ -576,7 +576,7 @@ def test_files_that_came_meanwhile_stay(
 ) -> None:
     letter = tmp_path / "there" / "letter.txt"
     failing(monkeypatch, lambda: letter.write_text("mine"))
-    with pytest.raises(LibraryError, match="cannot go on"):
+    with pytest.raises(LibraryError, match="cannot continue"):
         bring(archive, tmp_path / "there")
     assert list((tmp_path / "there").iterdir()) == [letter]
 
@@ -589,7 +589,7 @@ def test_what_is_complete_stays_though_its_indexes_fail(
 
     with monkeypatch.context() as disk:
         disk.setattr(transfer.Library, "sync", full)
-        with pytest.raises(LibraryError, match="cannot go on"):
+        with pytest.raises(LibraryError, match="cannot continue"):
             bring(archive, tmp_path / "there")
     assert answers(tmp_path / "there") == answers(library)
 

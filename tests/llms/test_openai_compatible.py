@@ -219,9 +219,9 @@ def test_a_closed_stream_closes_the_connection(server: Server) -> None:
 @pytest.mark.parametrize(
     ("respond", "message"),
     [
-        (events(b"data: {oops\n\n", b""), "no chat completion"),
-        (events(b'data: "text"\n\n', b""), "no chat completion"),
-        (events(b'data: {"choices": [3]}\n\n', b""), "no chat completion"),
+        (events(b"data: {oops\n\n", b""), "not a chat completion"),
+        (events(b'data: "text"\n\n', b""), "not a chat completion"),
+        (events(b'data: {"choices": [3]}\n\n', b""), "not a chat completion"),
         (events(delta("x"), kind="text/html"), "Content-Type: text/html"),
         (events(b'data: {"error": {"message": "out of memory"}}\n\n', b""), "out of memory"),
         (error(500, "boom"), "boom"),
@@ -304,14 +304,14 @@ def test_a_prompt_that_is_too_long_for_the_server(server: Server) -> None:
 @pytest.mark.parametrize(
     ("respond", "message"),
     [
-        (body(b"<html>Sign in</html>", kind="text/html"), "no chat completion: <html>Sign in"),
-        (body(b'{"choices": ['), "no chat completion"),
-        (body(b"[]"), "no chat completion"),
-        (body(b'{"choices": []}'), "no chat completion: {'choices': "),
-        (body(b'{"choices": [{"message": {"content": null}}]}'), "no chat completion"),
-        (body(b'{"choices": "none"}'), "no chat completion"),
-        (body(b""), "no chat completion: -"),
-        (body(b"\xff\xfe\x00"), "no chat completion"),
+        (body(b"<html>Sign in</html>", kind="text/html"), "not a chat completion: <html>Sign in"),
+        (body(b'{"choices": ['), "not a chat completion"),
+        (body(b"[]"), "not a chat completion"),
+        (body(b'{"choices": []}'), "not a chat completion: {'choices': "),
+        (body(b'{"choices": [{"message": {"content": null}}]}'), "not a chat completion"),
+        (body(b'{"choices": "none"}'), "not a chat completion"),
+        (body(b""), "not a chat completion: -"),
+        (body(b"\xff\xfe\x00"), "not a chat completion"),
         (body(b'{"error": {"message": "no such model"}}'), "no such model"),
     ],
 )

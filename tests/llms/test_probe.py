@@ -28,7 +28,7 @@ def gguf(tmp_path: Path) -> Path:
 
 
 def test_a_process_that_is_ended_by_the_file_becomes_an_error(gguf: Path) -> None:
-    with pytest.raises(ModelCorruptError, match="for a trial ended with code"):
+    with pytest.raises(ModelCorruptError, match="on trial ended with code"):
         probe_gguf(gguf, program="import os; os.abort()")
 
 
@@ -96,7 +96,7 @@ def test_models_of_ones_own_are_tried_before_they_are_loaded(
         "answering": lambda: factory.make_model(Settings(llm=chosen), models),
         "doctor": lambda: list(doctor._language_model(Settings(llm=chosen), models, False)),
     }
-    with pytest.raises(ModelCorruptError, match="for a trial"):
+    with pytest.raises(ModelCorruptError, match="on trial"):
         load[loads]()
 
 
@@ -124,5 +124,5 @@ def test_a_hostile_vocabulary_ends_the_trial_and_nothing_else(
     with hostile.open("wb") as file:
         file.write(head)
         file.truncate(good.stat().st_size)
-    with pytest.raises(ModelCorruptError, match="for a trial ended with code"):
+    with pytest.raises(ModelCorruptError, match="on trial ended with code"):
         probe_gguf(hostile)

@@ -72,7 +72,7 @@ def test_a_model_of_no_use_leaves_the_plain_search_and_a_note(reply: str | Excep
     hits = MultiQueryRetriever(inner, ScriptedLLM([reply]), steps.append).retrieve(QUESTION, 9)
     assert hits == plain
     (step,) = steps
-    assert "the question alone is searched" in decision(step, "en")
+    assert "only the question itself is searched" in decision(step, "en")
     if isinstance(reply, Exception):
         assert "The server is away." in decision(step, "en")
 
@@ -147,4 +147,4 @@ def test_hyde_without_a_passage_is_plain_dense_search(
     steps: list[Step] = []
     hits = HydeRetriever(embedder, store, ScriptedLLM([reply]), steps.append).retrieve("tea", 3)
     assert hits == store.search(embedder.embed_queries(["tea"])[0], 3)
-    assert "the question alone is searched" in decision(steps[0], "en")
+    assert "only the question itself is searched" in decision(steps[0], "en")
