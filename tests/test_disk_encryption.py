@@ -285,7 +285,10 @@ def test_doctor_and_status_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }
     finding = _encryption(tmp_path / "library")
     assert finding.state == "warning"
-    assert "library: encrypted (LUKS); models: not encrypted; cache: cannot be told" in finding.text
+    assert (
+        "library: encrypted (LUKS); models: not encrypted; cache: cannot be determined"
+        in finding.text
+    )
     assert at_rest.advice() in finding.text
     answers["models"] = answers["cache"] = answers[Path(at_rest.tempfile.gettempdir()).name] = True
     finding = _encryption(tmp_path / "library")

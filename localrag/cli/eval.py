@@ -257,18 +257,18 @@ def make(
     made = Counter[bool]()
     with TimedBar() as bar, open_cache(cache) as kept, ExitStack() as stack:
         evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
-        file: TextIOWrapper | None = None
+        file = None
+        if output is not None:
+            opened = TextIOWrapper(create_file(output), encoding="utf-8", newline="\n")
+            file = stack.enter_context(opened)
         for one in evaluator.draft(settings, answerable=count - none, unanswerable=none):
             made[one.answerable] += 1
             line = as_json(one.row())
-            if output is None:
+            if file is None:
                 say(line)
-                continue
-            if file is None:  # not before there is something to keep
-                opened = TextIOWrapper(create_file(output), encoding="utf-8", newline="\n")
-                file = stack.enter_context(opened)
-            file.write(line + "\n")
-            file.flush()
+            else:
+                file.write(line + "\n")
+                file.flush()
     if made.total() < count:
         note(
             tr(

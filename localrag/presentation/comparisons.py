@@ -436,12 +436,12 @@ def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
     )
     if reasons["honest"]:
         yield say(
-            "By saying that the documents lack the answer, or that it is not from them, where "
-            "the other did not: {honest}.",
+            "It said that the documents lack the answer, or that its answer is not from "
+            "them, and the other did not: {honest}.",
             **reasons,
         )
     if reasons["found"]:
-        yield say("By answering from the documents, where the other did not: {found}.", **reasons)
+        yield say("It answered from the documents, and the other did not: {found}.", **reasons)
     judged = [
         say("{name} ({count})", name=criterion_name(criterion, say), count=reasons[criterion])
         for criterion in CRITERIA

@@ -307,10 +307,10 @@ def test_the_analysis_says_what_was_measured() -> None:
     assert "do not answer: 1. Said so: Self-RAG 1, the standard way 0." in result
     assert "could not be read, or did not fit: 1." in result
     assert "tendency" in result
-    assert "At 2 of 4 questions (number 1, 2)." in better
+    assert "On 2 of 4 questions (number 1, 2)." in better
     assert "the documents lack the answer" in better
     assert "completeness (1)" in better
-    assert "At 2 of 4 questions (number 3, 4)." in worse
+    assert "On 2 of 4 questions (number 3, 4)." in worse
     assert "documents not needed for 1 of 4" in contributed
     assert "4 of 15 passages were kept" in contributed
     assert "60%" in contributed

@@ -80,7 +80,7 @@ def test_who_would_change_it_is_told_why_not(protected: Path) -> None:
             lambda: library.remove(sources=["0.txt"]),
             library.rebuild_indexes,
         ):
-            with pytest.raises(LibraryError, match="can only be read"):
+            with pytest.raises(LibraryError, match="is read-only"):
                 change()
     left = {name: one for name, one in state(protected).items() if name in before}
     assert left == before
@@ -147,7 +147,7 @@ def test_on_a_medium_that_is_mounted_read_only(shelf: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == "1 2"
-    assert "can only be read" in second
+    assert "is read-only" in second
 
 
 def test_a_search_goes_on_where_the_disk_is_full(

@@ -315,7 +315,7 @@ def test_a_newer_library_of_which_only_the_log_says_so(folder: Path, tmp_path: P
     assert header is not None
     assert header[0] == 99
     before = whole(folder)
-    with pytest.raises(LibraryMismatchError, match="schema 99"):
+    with pytest.raises(LibraryMismatchError, match="schema version 99"):
         use(folder)
     assert whole(folder) == before
 

@@ -376,7 +376,7 @@ def test_foreign_folders_and_files_are_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "me.jpg").write_bytes(b"x")
-    with pytest.raises(LibraryError, match="holds other files"):
+    with pytest.raises(LibraryError, match="contains other files"):
         opened(folder)
     assert [p.name for p in folder.iterdir()] == ["me.jpg"]
     with pytest.raises(LibraryError, match="is a file"):
@@ -398,7 +398,7 @@ def test_newer_schema_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "catalogue.sqlite")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(LibraryMismatchError, match="schema 99"):
+    with pytest.raises(LibraryMismatchError, match="schema version 99"):
         opened(tmp_path)
 
 

@@ -338,7 +338,7 @@ def test_a_shared_library_is_closed_again(library: Path) -> None:
 def test_what_cannot_be_shared(library: Path) -> None:
     with pytest.raises(UsageError, match="no group"):
         sharing.share(library, "no-such-group-here")
-    with pytest.raises(UsageError, match="no key"):
+    with pytest.raises(UsageError, match="no group key"):
         sharing.accept(library)
 
 

@@ -238,14 +238,14 @@ def refused(archive: Path, directory: Path) -> str:
         ("DROP INDEX chunks_by_generation", "its tables are not those"),
         ("PRAGMA application_id = 7", "a database of another program"),
         ("PRAGMA user_version = 0", "its tables are not those"),
-        ("PRAGMA user_version = 99", "has schema 99"),
+        ("PRAGMA user_version = 99", "has schema version 99"),
         ("PRAGMA journal_mode = WAL", "not in the form that an export has"),
         ("UPDATE blocks SET text = 'other'", "its stored text was altered after it was added"),
         ("DELETE FROM embeddings", "its stored passages or vectors"),
         ("UPDATE meta SET value = 'x' WHERE key = 'dimension'", "dimension"),
         ("UPDATE meta SET value = 7 WHERE key = 'dimension'", "its stored passages or vectors"),
         ("DELETE FROM meta", "has no valid value"),
-        ("DELETE FROM documents WHERE number = 1", "belong to nothing"),
+        ("DELETE FROM documents WHERE number = 1", "refer to nothing"),
         ("DELETE FROM sources", "no longer belongs to any file"),
     ],
 )
@@ -330,7 +330,7 @@ def test_a_newer_format_is_a_mismatch(archive: Path, tmp_path: Path) -> None:
 def test_other_files_in_the_archive(archive: Path, tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(archive, "a") as packed:
         packed.writestr(name, b"x")
-    assert "holds other files" in refused(archive, tmp_path / "there")
+    assert "contains files that do not belong" in refused(archive, tmp_path / "there")
 
 
 def test_a_name_in_the_archive_that_is_no_text(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_damage_anywhere_is_found_or_harmless(library: Path, archive: Path, tmp_
 
 def test_a_library_with_documents_is_not_overwritten(library: Path, archive: Path) -> None:
     before = answers(library)
-    with pytest.raises(LibraryError, match="holds documents"):
+    with pytest.raises(LibraryError, match="already contains documents"):
         bring(archive, library)
     assert answers(library) == before
     assert not list(library.glob("*.part"))
@@ -384,7 +384,7 @@ def test_an_empty_library_may_be_filled(library: Path, archive: Path, tmp_path: 
 def test_other_peoples_folders_are_left_alone(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "letter.txt").write_text("mine")
-    with pytest.raises(LibraryError, match="holds other files"):
+    with pytest.raises(LibraryError, match="contains other files"):
         bring(archive, tmp_path / "there")
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["letter.txt"]
 

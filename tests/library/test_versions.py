@@ -72,7 +72,7 @@ def test_an_old_library_that_can_only_be_read_answers_too(
         assert library.status().schema == len(MIGRATIONS)
         for question, text in ANSWERS.items():
             assert best(library, question).startswith(text)
-        with pytest.raises(LibraryError, match="can only be read"):
+        with pytest.raises(LibraryError, match="is read-only"):
             library.remove(sources=["harbour.txt"])
     assert bytes_on_disk(old) == was
     scratch = tmp_path / "cache" / "localrag" / "scratch"

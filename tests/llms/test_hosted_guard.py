@@ -146,7 +146,7 @@ def test_what_quotes_a_private_document_does_not_go(hosted: Hosted, tmp_path: Pa
         lambda: opened.complete(CHAT, Options()),
         lambda: list(opened.stream(CHAT, Options())),
     ):
-        with pytest.raises(NetworkBlockedError, match="labelled private"):
+        with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             call()
     opened.close()
     assert hosted.bodies == []

@@ -55,7 +55,7 @@ def test_an_unknown_field_or_a_path_that_climbs_out_is_refused() -> None:
 def test_a_missing_model_names_the_command(store: Build) -> None:
     with pytest.raises(errors.ModelNotFoundError, match="localrag models pull toy"):
         store(model()).path("toy")
-    with pytest.raises(errors.ModelNotFoundError, match="close to it: toy"):
+    with pytest.raises(errors.ModelNotFoundError, match="similar names: toy"):
         store(model()).path("tony")
 
 
@@ -183,7 +183,7 @@ def test_own_folders_show_their_task(store: Build, tmp_path: Path) -> None:
     assert models.add("st", folder, "embedding").task == "embedding"
     assert models.path("st") == folder
     (folder / "model.safetensors").unlink()
-    with pytest.raises(errors.ModelNotFoundError, match="not there any more"):
+    with pytest.raises(errors.ModelNotFoundError, match="no longer exists"):
         models.path("st")
 
 
