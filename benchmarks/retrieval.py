@@ -37,8 +37,7 @@ from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
 from localrag.retrieval.fusion import alpha_fusion, reciprocal_rank_fusion
-from localrag.retrieval.hybrid import HybridRetriever
-from localrag.retrieval.keyword import KeywordRetriever
+from localrag.retrieval.hybrid import HybridRetriever, KeywordRetriever
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit
 

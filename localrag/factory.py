@@ -55,9 +55,8 @@ from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.standard import StandardRAG
 from localrag.rag.untrusted import CheckedPipeline
-from localrag.rerankers.base import KeepOrder, Reranker, Reranking
+from localrag.rerankers.base import Reranker, Reranking
 from localrag.retrieval.base import Retriever
-from localrag.retrieval.dense import DenseRetriever
 from localrag.retrieval.evidence import EvidenceFusion, Texts
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever
 from localrag.retrieval.fusion import (
@@ -66,8 +65,7 @@ from localrag.retrieval.fusion import (
     reciprocal_rank_fusion,
     regardless,
 )
-from localrag.retrieval.hybrid import HybridRetriever
-from localrag.retrieval.keyword import KeywordRetriever
+from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
@@ -152,25 +150,25 @@ def make_wording(settings: Settings) -> Wording:
 
 def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     """The embedding model; its folder says which kind it is."""
-    from localrag.models.embeddings.detect import kind_of
+    from localrag.models.embeddings.folder import FolderEmbedder, kind_of
 
     name = settings.embedding.model
     folder = models.path(name)
-    make: Callable[..., Embedder]
+    kind: type[FolderEmbedder]
     match kind_of(folder):
         case "use":
             from localrag.models.embeddings.use import UniversalSentenceEncoder
 
-            make = UniversalSentenceEncoder
+            kind = UniversalSentenceEncoder
         case "onnx":
             from localrag.models.embeddings.onnx import OnnxEmbedder
 
-            make = OnnxEmbedder
+            kind = OnnxEmbedder
         case "sentence-transformers":
             from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 
-            make = SentenceTransformerEmbedder
-    return make(
+            kind = SentenceTransformerEmbedder
+    return kind(
         folder,
         threads=settings.embedding.threads or None,
         cache_dir=cache_folder(),
@@ -303,7 +301,7 @@ def model_file(name: str, models: ModelStore) -> Path:
 
 
 def _states_on_disk(model: Path, library: Library | None, megabytes: int) -> StatesOnDisk | None:
-    from localrag.models.embeddings.fingerprint import weights_sha256
+    from localrag.models.embeddings.folder import weights_sha256
     from localrag.models.llms.llama_cpp.model import StatesOnDisk
 
     if library is None or not megabytes or library.is_of_others:
@@ -418,7 +416,7 @@ def make_reranking(
         case CrossEncoderReranking() as chosen:
             from localrag.rerankers.routing import LanguageRouter
 
-            router = LanguageRouter(_cross_encoders(chosen.model, models), KeepOrder())
+            router = LanguageRouter(_cross_encoders(chosen.model, models))
             return Reranking("cross-encoder", router, chosen.candidates)
         case LLMReranking(candidates=candidates):
             from localrag.rerankers.llm import LLMReranker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import structs
 
 from localrag import __version__
-from localrag.bundle import licences, llama_cpp, localrag_wheel, packing, sbom, staging, targets
+from localrag.bundle import licences, llama_cpp, localrag_wheel, packing, staging, targets
 from localrag.bundle.installer.manifest import (
     MANIFEST,
     SIGNATURE,
@@ -25,7 +25,7 @@ from localrag.bundle.installer.manifest import (
 from localrag.bundle.installer.storage import Folder, read_manifest
 from localrag.bundle.pip_runner import run_pip
 from localrag.bundle.wheels import Notify, Pip, WheelCollector, versions_here
-from localrag.errors import BundleError, ModelCorruptError, ModelLicenceError, UsageError
+from localrag.errors import BundleError, UsageError
 from localrag.messages import tr
 from localrag.models.registry.download import sha256_of
 from localrag.models.registry.manifest import MANIFEST as MODEL_RECORD
@@ -35,6 +35,7 @@ from localrag.models.registry.spec import ModelSpec
 from localrag.models.registry.store import ModelStore
 from localrag.system.files import (
     copy_file,
+    delete_empty_folders,
     make_folder,
     make_private,
     replace_content,
@@ -123,12 +124,7 @@ def create(
     specs = specs_of(request, store)
     for spec in specs:
         if spec.licence_kind == "non-commercial" and not request.accept_licence:
-            raise ModelLicenceError(
-                "{model} may not be used commercially; its licence says: {licence}.",
-                hint="If that suits your use, add --accept-licence.",
-                model=spec.id,
-                licence=spec.licence,
-            )
+            raise spec.not_accepted()
         store.path(spec.id)
     base = _base(request)
     try:
@@ -194,6 +190,8 @@ def _fill(
     pip: Pip,
 ) -> tuple[Manifest, tuple[str, ...]]:
     """Put everything into a folder; its manifest, and the wheels that bring no licence file."""
+    from localrag.bundle import sbom  # what it needs is of the extra
+
     target = request.target
     make_folder(folder / "wheels")
     collector = WheelCollector(target, folder / "wheels", versions_here(), notify, pip)
@@ -207,9 +205,7 @@ def _fill(
     notify(tr("Downloading the packages"))
     wheels = collector.complete()
     notify(tr("Copying the models"))
-    wanted: dict[str, str] = {}
-    for spec in specs:
-        wanted |= _take_model(spec, store, folder / "models" / spec.id)
+    wanted = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]
     without = licences.write(folder, wheels, specs)
     _documents(folder, request)
     make_private(folder)  # pip and the builder of our own wheel wrote there too
@@ -265,16 +261,14 @@ def _take_model(spec: ModelSpec, store: ModelStore, folder: Path) -> dict[str, s
     return {f"models/{spec.id}/{file.path}": file.sha256 for file in installed}
 
 
-def _check_models(wanted: Mapping[str, str], files: Sequence[File]) -> None:
+def _check_models(
+    wanted: Iterable[tuple[ModelSpec, Mapping[str, str]]], files: Sequence[File]
+) -> None:
     found = {file.path: file.sha256 for file in files}
-    for path, sha256 in wanted.items():
-        if found[path] != sha256:
-            raise ModelCorruptError(
-                "The file {path} is not the one of {model}: its size or SHA-256 differs.",
-                hint="Run `localrag models pull {model}`: it replaces that file only.",
-                path=path,
-                model=path.split("/")[1],
-            )
+    for spec, hashes in wanted:
+        for path, sha256 in hashes.items():
+            if found[path] != sha256:
+                raise spec.altered(path)
 
 
 def _documents(folder: Path, request: BundleRequest) -> None:
@@ -332,9 +326,7 @@ def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File
         if in_base:
             (folder / file.path).unlink()
         kept.append(replace(file, in_base=in_base))
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
+    delete_empty_folders(folder)
     return tuple(kept)
 
 

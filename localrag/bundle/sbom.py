@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from email.message import Message
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+from packaging.requirements import Requirement
 
 from localrag.bundle.installer.manifest import File
 from localrag.bundle.localrag_wheel import DISTRIBUTION
@@ -15,19 +24,11 @@ from localrag.bundle.wheels import JoinedRequirement, resolve
 from localrag.models.registry.spec import ModelSpec
 from localrag.system.files import write_output
 
-if TYPE_CHECKING:
-    from cyclonedx.model import HashType
-    from cyclonedx.model.bom import Bom
-    from cyclonedx.model.component import Component
-
 SBOM = "sbom.cdx.json"
 
 
 def write(bom: Bom, path: Path) -> None:
     """Write a bill of materials as JSON."""
-    from cyclonedx.output import make_outputter
-    from cyclonedx.schema import OutputFormat, SchemaVersion
-
     outputter = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6)
     write_output(path, outputter.output_as_string(indent=1))
 
@@ -39,8 +40,6 @@ def of_bundle(
     files: Sequence[File],
 ) -> Bom:
     """The bill of materials of a bundle with these files: its distributions and its models."""
-    from cyclonedx.model import Property
-
     by_path = {file.path: file for file in files}
     components: dict[str, Component] = {}
     for wheel in wheels:
@@ -57,8 +56,6 @@ def installed() -> Bom:
 
     Raises `importlib.metadata.PackageNotFoundError` where something of that is not installed.
     """
-    from packaging.requirements import Requirement
-
     needs = resolve(
         [DISTRIBUTION], lambda name: map(Requirement, distribution(name).requires or ()), {}
     )
@@ -70,10 +67,6 @@ def installed() -> Bom:
 
 
 def _package(name: str, version: str, metadata: Message) -> Component:
-    from cyclonedx.contrib.license.factories import LicenseFactory
-    from cyclonedx.model.component import Component, ComponentType
-    from packageurl import PackageURL
-
     licence = licence_of(metadata)
     return Component(
         name=str(metadata["Name"]),
@@ -91,8 +84,6 @@ def _assembled(
     needs: Mapping[str, JoinedRequirement],
     models: list[Component],
 ) -> Bom:
-    from cyclonedx.model.bom import Bom
-
     bom = Bom()
     bom.metadata.component = components[DISTRIBUTION]
     bom.components.update(each for name, each in components.items() if name != DISTRIBUTION)
@@ -106,9 +97,6 @@ def _assembled(
 
 
 def _model(spec: ModelSpec, files: Mapping[str, File]) -> Component:
-    from cyclonedx.contrib.license.factories import LicenseFactory
-    from cyclonedx.model.component import Component, ComponentType
-
     # A model's hash is that of its largest file; every file has its own below it.
     own = [files[f"models/{spec.id}/{file.path}"] for file in spec.files]
     parts = [
@@ -132,6 +120,4 @@ def _model(spec: ModelSpec, files: Mapping[str, File]) -> Component:
 
 
 def _hash(file: File) -> HashType:
-    from cyclonedx.model import HashAlgorithm, HashType
-
     return HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)

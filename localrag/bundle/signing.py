@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from localrag.bundle.installer.manifest import MANIFEST, SIGNATURE
 from localrag.bundle.installer.storage import Folder, manifest_bytes
-from localrag.bundle.installer.verification import NAMESPACE, find_ssh_keygen, verify
+from localrag.bundle.installer.verification import run_ssh_keygen, verify
 from localrag.errors import BundleError
 from localrag.system import files, processes
 
@@ -28,44 +28,28 @@ def sign(bundle: Path, key: Path) -> str:
     checked = verify(bundle).bundle
     manifest = manifest_bytes(checked)
     checked.close()
-    program = find_ssh_keygen()
     with files.scratch_folder() as scratch:
         copy = scratch / MANIFEST
         files.write_output(copy, manifest)
-        options = ("-Y", "sign", "-n", NAMESPACE, "-f", str(key.expanduser().absolute()))
-        done = processes.run(
-            [program, *options, str(copy)], processes.SSH, stderr=processes.PIPE, terminal=True
-        )
+        place = key.expanduser().absolute()
+        code, said = run_ssh_keygen("sign", "-f", place, copy, keep=processes.SSH, terminal=True)
         signature = scratch / SIGNATURE
-        if done.returncode or not signature.is_file():
-            raise _unsigned(key, done)
-        signed = signature.read_bytes()
-        options = ("-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(signature))
-        done = processes.run(
-            [program, *options],
-            processes.SSH,
-            given=manifest,
-            stdout=processes.PIPE,
-            stderr=processes.PIPE,
-        )
-        if done.returncode:
-            raise _unsigned(key, done)
+        if not code and signature.is_file():
+            signed = signature.read_bytes()
+            code, said = run_ssh_keygen("check-novalidate", "-s", signature, given=manifest)
+        if code or not signature.is_file():
+            raise BundleError(
+                "The bundle cannot be signed with {key}: {reason}.",
+                hint="Name an OpenSSH private key, such as ~/.ssh/id_ed25519; `ssh-keygen -t "
+                "ed25519` creates one.",
+                key=key,
+                reason=(said or str(code)).splitlines()[-1].rstrip("."),
+            )
     if isinstance(checked, Folder):
         files.replace_content(bundle / SIGNATURE, signed)
     else:
         _into_archive(bundle, signed)
-    return done.stdout.decode("utf-8", "replace").strip()
-
-
-def _unsigned(key: Path, done: processes.Ended) -> BundleError:
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return BundleError(
-        "The bundle cannot be signed with {key}: {reason}.",
-        hint="Name an OpenSSH private key, such as ~/.ssh/id_ed25519; `ssh-keygen -t "
-        "ed25519` creates one.",
-        key=key,
-        reason=(said[-1] if said else str(done.returncode)).rstrip("."),
-    )
+    return said
 
 
 def _into_archive(bundle: Path, signature: bytes) -> None:

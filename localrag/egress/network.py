@@ -279,10 +279,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         if not host or is_loopback(host) or is_unspecified(host):
             return
         name = normalise(host)
-        if any(door.knows(name) for door in _doors()):
-            _note(Attempt(name, _callers(), event, _origin()))
-        else:
-            _refuse(event, name, None)
+        known = any(door.knows(name) for door in _doors())
+        (_note if known else _refuse)(Attempt(name, _callers(), event, _origin()))
     elif event in _TALKS:
         if peer := sockets.peer(args[0], args[1]):
             _decide(event, args[0], *peer)
@@ -290,7 +288,8 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         sockets.check_proactor()
         sock, family, kind, _ = args
         if not sockets.is_seen(sock, family, kind):
-            _refuse(event, f"{type(sock).__module__} {family} {kind}", None)
+            host = f"{type(sock).__module__} {family} {kind}"
+            _refuse(Attempt(host, _callers(), event, _origin()))
 
 
 def _decide(event: str, sock: Any, host: str, port: int | None) -> None:
@@ -300,7 +299,7 @@ def _decide(event: str, sock: Any, host: str, port: int | None) -> None:
     elif attempt.local and sockets.listens_here(sock, host, port):
         _note(attempt._replace(own=True))
     else:
-        _refuse(event, host, port)
+        _refuse(attempt)
 
 
 def _note(attempt: Attempt) -> None:
@@ -308,8 +307,7 @@ def _note(attempt: Attempt) -> None:
         _let_through[attempt] += 1
 
 
-def _refuse(event: str, host: str, port: int | None) -> NoReturn:
-    attempt = Attempt(host, _callers(), event, _origin(), port)
+def _refuse(attempt: Attempt) -> NoReturn:
     _attempts.append(attempt)
     _write_down(attempt._asdict())
     if attempt.local:
@@ -326,7 +324,7 @@ def _refuse(event: str, host: str, port: int | None) -> NoReturn:
         hint="Only `localrag models pull` may connect, and hosted models when allow_network "
         "= true.",
         caller=attempt.caller,
-        host=host,
+        host=attempt.host,
     )
 
 

@@ -76,15 +76,10 @@ def check_before_resolving(closed: Callable[[], bool]) -> None:
 
         return checked
 
-    # Where the peer stands among the arguments: mostly it is the last.
-    for name, place in {
-        "connect": -1,
-        "connect_ex": -1,
-        "bind": -1,
-        "sendto": -1,
-        "sendmsg": 3,
-    }.items():
+    for name in ("connect", "connect_ex", "bind", "sendto", "sendmsg"):
         if hasattr(socket.socket, name):
+            # Where the peer stands among the arguments: mostly it is the last.
+            place = 3 if name == "sendmsg" else -1
             setattr(socket.socket, name, checking(getattr(socket.socket, name), place))
 
 

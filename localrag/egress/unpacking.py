@@ -29,16 +29,23 @@ def unpack(response: httpx.Response) -> None:
     response.stream = _Unpacked(response)
 
 
-class _Unpacked(httpx.SyncByteStream):
+class _Wrapped(httpx.SyncByteStream):
+    """The stream of a response, which reads differently."""
+
     def __init__(self, response: httpx.Response) -> None:
         assert isinstance(response.stream, httpx.SyncByteStream)  # noqa: S101 - of a client
-        self._packed = response.stream
+        self._stream = response.stream
         self._request = response.request
 
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Unpacked(_Wrapped):
     def __iter__(self) -> Iterator[bytes]:
         unpacker = zlib.decompressobj(wbits=31)
         try:
-            for block in self._packed:
+            for block in self._stream:
                 rest = block
                 while rest and not unpacker.eof:
                     yield unpacker.decompress(rest, _BLOCK)
@@ -50,9 +57,6 @@ class _Unpacked(httpx.SyncByteStream):
         if not unpacker.eof:
             raise httpx.ReadError("the connection was cut", request=self._request)
 
-    def close(self) -> None:
-        self._packed.close()
-
 
 def bound(response: httpx.Response, most: int) -> None:
     """Let so many bytes be read of a response, and no more; then `TooLongError` is raised."""
@@ -63,11 +67,9 @@ class TooLongError(httpx.DecodingError):
     """A response has more bytes than it may."""
 
 
-class _Bound(httpx.SyncByteStream):
+class _Bound(_Wrapped):
     def __init__(self, response: httpx.Response, most: int) -> None:
-        assert isinstance(response.stream, httpx.SyncByteStream)  # noqa: S101 - of a client
-        self._stream = response.stream
-        self._request = response.request
+        super().__init__(response)
         self._room = most
 
     def __iter__(self) -> Iterator[bytes]:
@@ -76,6 +78,3 @@ class _Bound(httpx.SyncByteStream):
             if self._room < 0:
                 raise TooLongError("too long", request=self._request)
             yield block
-
-    def close(self) -> None:
-        self._stream.close()

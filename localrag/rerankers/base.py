@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -28,21 +29,31 @@ class Reranker(Protocol):
         Never a passage that was not given, and each at most once. `tell` hears what is not done
         as it was asked for.
         """
-        ...
 
 
-class KeepOrder:
-    """No reranking: the first k as they come, with the scores that they have."""
+def beginning(text: str, tokens: int, count: Callable[[str], int]) -> str:
+    """The beginning of `text` that has at most so many tokens, and some of it always."""
+    while (counted := count(text)) > tokens and len(text) > 1:
+        text = text[: max(1, min(len(text) - 1, len(text) * max(tokens, 0) // counted))]
+    return text
+
+
+class ScoringReranker(ABC):
+    """A reranker that gives each passage a score, whatever came with it."""
 
     def rerank(
         self,
-        query: str,  # noqa: ARG002
+        query: str,
         chunks: Sequence[ScoredChunk],
         k: int,
         tell: Tell = unheard,  # noqa: ARG002
     ) -> list[ScoredChunk]:
-        """The first k of `chunks`."""
-        return list(chunks[:k])
+        """At most k of `chunks` by their scores, best first; ties by chunk id."""
+        return best(chunks, self._rate(query, chunks), k)
+
+    @abstractmethod
+    def _rate(self, query: str, chunks: Sequence[ScoredChunk]) -> Sequence[float]:
+        """The score of each."""
 
 
 def best(chunks: Sequence[ScoredChunk], scores: Sequence[float], k: int) -> list[ScoredChunk]:

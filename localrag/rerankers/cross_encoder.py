@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import ModelError
 from localrag.models.embeddings.sentence_transformers import open_model
+from localrag.rerankers.base import beginning
 from localrag.rerankers.maxp import CrossEncoderReranker
 
 _BATCH = 8
@@ -59,10 +60,10 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
 
         # In batches of like length, so that little is spent on padding.
         result = np.empty(len(windows), dtype=np.float32)
-        question = self._cut(query, self._window // 2)
+        question = beginning(query, self._window // 2, self._count)
         room = self._window - self._tokenizer.num_special_tokens_to_add(pair=True)
-        room -= len(self._tokens(question))
-        pairs = [(question, self._cut(window, room)) for window in windows]
+        room -= self._count(question)
+        pairs = [(question, beginning(window, room, self._count)) for window in windows]
         order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index][1]))
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
@@ -77,15 +78,9 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as the model cuts it."""
-        return [len(self._tokens(text)) for text in texts]
+        return [self._count(text) for text in texts]
 
-    def _tokens(self, text: str) -> list[int]:
+    def _count(self, text: str) -> int:
         # verbose=False: a text longer than the window is what is to be found out.
         encoded = self._tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)
-        return list(encoded["input_ids"])
-
-    def _cut(self, text: str, tokens: int) -> str:
-        """The beginning of `text` that has at most so many tokens."""
-        while (count := len(self._tokens(text))) > tokens:
-            text = text[: min(len(text) - 1, len(text) * tokens // count)]
-        return text
+        return len(encoded["input_ids"])

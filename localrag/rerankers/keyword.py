@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from localrag.rerankers.base import Tell, best, unheard
+from localrag.rerankers.base import ScoringReranker
 from localrag.text.han import HAN
 from localrag.text.normalize import fold
 from localrag.types import ScoredChunk
@@ -27,7 +27,7 @@ _GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
 """Chinese has no short words to leave out by length: these carry grammar and stand everywhere."""
 
 
-class KeywordReranker:
+class KeywordReranker(ScoringReranker):
     """Half of the score that a passage came with, and a bonus for each keyword of the question.
 
     A keyword that the passage holds is worth 0.1, 0.1 more where it first occurs in the
@@ -37,16 +37,9 @@ class KeywordReranker:
     within a longer word too ("network" in "networks").
     """
 
-    def rerank(
-        self,
-        query: str,
-        chunks: Sequence[ScoredChunk],
-        k: int,
-        tell: Tell = unheard,  # noqa: ARG002
-    ) -> list[ScoredChunk]:
-        """At most k of `chunks`, best first; ties by chunk id."""
+    def _rate(self, query: str, chunks: Sequence[ScoredChunk]) -> list[float]:
         words = keywords(query)
-        return best(chunks, [_score(words, chunk) for chunk in chunks], k)
+        return [_score(words, chunk) for chunk in chunks]
 
 
 def keywords(question: str) -> list[str]:

@@ -16,7 +16,7 @@ from localrag.documents.chunking import passage_text
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
-from localrag.rerankers.base import Tell, best, search_shares, unheard
+from localrag.rerankers.base import Tell, beginning, best, search_shares, unheard
 from localrag.text.language import answer_language
 from localrag.types import Message, Note, ScoredChunk
 
@@ -75,14 +75,8 @@ class LLMReranker:
         """The passage with its rules as a message of its own, then the question and the task."""
         language = answer_language(query)
         room = self._llm.context_window - _OVERHEAD_TOKENS - self._llm.count_tokens(query)
-        passage = self._cut(passage_text(chunk.chunk), room)
+        passage = beginning(passage_text(chunk.chunk), room, self._llm.count_tokens)
         return [
             Message("system", render("relevance_system", language, passage=passage)),
             Message("user", render(task, language, question=query.strip())),
         ]
-
-    def _cut(self, text: str, tokens: int) -> str:
-        """The beginning of `text` that has at most so many tokens, and some of it always."""
-        while (count := self._llm.count_tokens(text)) > tokens and len(text) > 1:
-            text = text[: max(1, min(len(text) - 1, len(text) * max(tokens, 0) // count))]
-        return text

@@ -6,14 +6,14 @@ Understanding for IR with Contextual Neural Language Modeling", SIGIR 2019).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.chunking import passage_text
-from localrag.rerankers.base import Tell, best, unheard
+from localrag.rerankers.base import ScoringReranker
 from localrag.text.sentences import Span, split_sentences
 from localrag.types import ScoredChunk
 
@@ -33,19 +33,12 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 """Tokens of each text, as the model cuts it."""
 
 
-class CrossEncoderReranker(ABC):
+class CrossEncoderReranker(ScoringReranker):
     """A cross-encoder that scores each window of a passage with the question."""
 
-    def rerank(
-        self,
-        query: str,
-        chunks: Sequence[ScoredChunk],
-        k: int,
-        tell: Tell = unheard,  # noqa: ARG002
-    ) -> list[ScoredChunk]:
-        """At most k of `chunks` by the logit of the best window, best first; ties by chunk id."""
+    def _rate(self, query: str, chunks: Sequence[ScoredChunk]) -> list[float]:
         scores = self.scores(query, [passage_text(chunk.chunk) for chunk in chunks])
-        return best(chunks, scores.tolist(), k)
+        return list(map(float, scores))
 
     def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
         """The logit of each passage's best window, shape (len(passages),) float32.

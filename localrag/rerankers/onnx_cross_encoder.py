@@ -12,19 +12,17 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ModelError
-from localrag.models.embeddings.runtime import longest_input, open_session, open_tokenizer
+from localrag.models.embeddings.runtime import OnnxTransformer
 from localrag.rerankers.maxp import CrossEncoderReranker
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
-
-_KNOWN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class OnnxCrossEncoder(CrossEncoderReranker):
@@ -35,21 +33,19 @@ class OnnxCrossEncoder(CrossEncoderReranker):
     """
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
-        self._tokenizer = open_tokenizer(path / "tokenizer.json")
-        self._session = open_session(path / "model.onnx")
-        self._inputs = [node.name for node in self._session.get_inputs()]
-        shape = self._session.get_outputs()[0].shape
-        if not set(self._inputs) <= set(_KNOWN_INPUTS) or len(shape) != 2 or shape[1] != 1:
+        self._model = OnnxTransformer(path)
+        self._tokenizer = self._model.tokenizer
+        shape = self._model.shape
+        if not self._model.is_transformer or len(shape) != 2 or shape[1] != 1:
             raise ModelError(
                 "{path} is an ONNX model, but not a cross-encoder: its inputs are {inputs}, "
                 "and its output has the shape {shape}.",
                 hint="A cross-encoder takes the input_ids of a question with a passage and "
                 "returns one number.",
                 path=str(path / "model.onnx"),
-                inputs=", ".join(self._inputs),
+                inputs=", ".join(self._model.inputs),
                 shape=str(shape),
             )
-        self._window = longest_input(path)
         self._threads = threads or os.cpu_count() or 1
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -76,18 +72,11 @@ class OnnxCrossEncoder(CrossEncoderReranker):
 
     def _run(self, question: Encoding, passage: Encoding) -> float:
         pair = self._pair(question, passage)
-        columns = (pair.ids, pair.attention_mask, pair.type_ids)
-        feed = {
-            name: np.array([values], dtype=np.int64)
-            for name, values in zip(_KNOWN_INPUTS, columns, strict=True)
-            if name in self._inputs
-        }
-        output: NDArray[Any] = self._session.run(None, feed)[0]
-        return float(output[0, 0])
+        return float(self._model.run(pair.ids, pair.type_ids)[0])
 
     def _pair(self, question: Encoding, passage: Encoding) -> Encoding:
         """[CLS] question [SEP] passage [SEP], or what this model has in their stead."""
-        room = self._window - self._tokenizer.num_special_tokens_to_add(is_pair=True)
+        room = self._model.window - self._tokenizer.num_special_tokens_to_add(is_pair=True)
         # A question that fills the window would leave nothing to compare it with.
         if len(question) > room // 2:
             question = self._shortened(question, room // 2)

@@ -42,9 +42,8 @@ class LanguageRouter:
     keywords or by a model of the wrong language (`benchmarks/reranking.md`).
     """
 
-    def __init__(self, models: Sequence[Route], otherwise: Reranker) -> None:
+    def __init__(self, models: Sequence[Route]) -> None:
         self._models = tuple(models)
-        self._otherwise = otherwise
         self._loaded: dict[str, Reranker] = {}
 
     def rerank(
@@ -61,7 +60,7 @@ class LanguageRouter:
         if any(model.serves(language) for model in self._models):
             language = "en" if language == "zh" else "zh"  # then it is the passages' language
         tell(Note("language not served", {"reranker": names, "language": language}))
-        return self._otherwise.rerank(query, chunks, k, tell)
+        return list(chunks[:k])
 
     def _ranked(
         self,

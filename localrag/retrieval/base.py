@@ -12,4 +12,3 @@ class Retriever(Protocol):
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; ties by chunk id."""
-        ...

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from localrag.prompts import PromptLanguage, render
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.fusion import reciprocal_rank_fusion
 from localrag.text.language import answer_language
-from localrag.types import Hit, LegRank, Message, Step
+from localrag.types import Hit, LegRank, Message, Plain, Step
 
 Tell = Callable[[Step], None]
 """Told what was searched instead of the question, and what it cost."""
@@ -91,16 +92,12 @@ class MultiQueryRetriever:
         }
         prompt = render("multi_query", language, question=question)
         options = Options(max_tokens=80 * len(kinds), schema=schema)
-        started = time.perf_counter()
-        try:
+        with _told(self._tell) as values:
             reply = self._llm.complete([Message("user", prompt)], options).text
-        except GenerationError as error:
-            self._tell(_failed(error, started))
-            return []
-        others = read_queries(reply, question)
-        values = {"queries": tuple(others)}
-        self._tell(Step("expand", values, None, time.perf_counter() - started))
-        return others
+            others = read_queries(reply, question)
+            values["queries"] = tuple(others)
+            return others
+        return []
 
 
 class HydeRetriever:
@@ -128,15 +125,23 @@ class HydeRetriever:
     def _passage(self, question: str) -> str:
         language: PromptLanguage = answer_language(question)
         prompt = render("hyde", language, question=question)
-        started = time.perf_counter()
-        try:
+        with _told(self._tell) as values:
             reply = self._llm.complete([Message("user", prompt)], Options(max_tokens=120)).text
-        except GenerationError as error:
-            self._tell(_failed(error, started))
-            return ""
-        passage = " ".join(reply.split())
-        self._tell(Step("expand", {"passage": passage}, None, time.perf_counter() - started))
-        return passage
+            passage = values["passage"] = " ".join(reply.split())
+            return passage
+        return ""
+
+
+@contextmanager
+def _told(tell: Tell) -> Iterator[dict[str, Plain]]:
+    """Tell what the block puts into the values, or why the model failed, which ends the block."""
+    values: dict[str, Plain] = {}
+    started = time.perf_counter()
+    try:
+        yield values
+    except GenerationError as error:
+        values["failed"] = str(error)
+    tell(Step("expand", values, None, time.perf_counter() - started))
 
 
 def read_queries(reply: str, question: str) -> list[str]:
@@ -173,7 +178,3 @@ def _parsed(reply: str) -> Sequence[str]:
 
 def _key(text: str) -> str:
     return re.sub(r"\W+", "", text).casefold()
-
-
-def _failed(error: GenerationError, started: float) -> Step:
-    return Step("expand", {"failed": str(error)}, None, time.perf_counter() - started)

@@ -1,11 +1,13 @@
-"""Hybrid retrieval: several legs side by side, one fused list."""
+"""Hybrid retrieval: its legs, by meaning and by words, side by side, and one fused list."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from localrag.library.indexes.base import KeywordSearch, VectorSearch
+from localrag.models.embeddings.base import Embedder
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.evidence import WINDOW
 from localrag.retrieval.fusion import FuseForQuestion
@@ -13,6 +15,31 @@ from localrag.types import Hit, LegRank
 
 OVERFETCH = 3
 MINIMUM_FETCH = WINDOW
+
+
+class DenseRetriever:
+    """Embeds the question and asks the vector store; scores are cosines in [-1, 1]."""
+
+    def __init__(self, embedder: Embedder, vectors: VectorSearch) -> None:
+        self._embedder = embedder
+        self._vectors = vectors
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        """At most k hits by cosine, best first."""
+        return self._vectors.search(self._embedder.embed_queries([query])[0], k)
+
+
+class KeywordRetriever:
+    """Cuts the question as passages were cut and asks the keyword index, by BM25."""
+
+    def __init__(self, tokenize: Callable[[str], list[str]], index: KeywordSearch) -> None:
+        self._tokenize = tokenize
+        self._index = index
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        """At most k hits by BM25; none when the question shares no term with any passage."""
+        terms = self._tokenize(query)
+        return self._index.search(terms, k) if terms else []
 
 
 class HybridRetriever:

@@ -155,7 +155,7 @@ def in_force() -> set[Held]:
         "from localrag.system.confinement import confine; print(*confine(), sep='\\n')"
     )
     keep = (*processes.PLAIN, "LOCALRAG_WATCHED")  # so that a watched run knows whose child it is
-    done = processes.run(processes.python(program), keep, stdout=processes.PIPE)
+    done = processes.run(processes.python(program), keep)
     said = done.stdout.decode("ascii", "replace").splitlines()
     return {one for one in get_args(Held) if one in said}
 

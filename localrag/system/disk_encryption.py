@@ -97,7 +97,6 @@ def _output(program: str, *arguments: str, **variables: str) -> bytes:
             [program, *arguments],
             processes.PLAIN,
             variables=variables,
-            stdout=processes.PIPE,
             seconds=_SECONDS,
         )
     except (OSError, processes.TimedOutError):

@@ -137,7 +137,8 @@ def make_private(path: Path) -> None:
 
 
 def replace_content(path: Path, content: str | bytes) -> None:
-    """Write a small file of localrag's own as `replace_file` does."""
+    """Write a small file of localrag's own as `replace_file` does; makes its folder."""
+    make_folder(path.parent)
     data = content.encode("utf-8") if isinstance(content, str) else content
     replace_file(path, lambda file: file.write(data))
 
@@ -227,6 +228,13 @@ def delete_tree(path: Path) -> None:
             shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def delete_empty_folders(path: Path) -> None:
+    """Delete every folder below `path` that holds nothing but such folders."""
+    for folder in sorted(path.rglob("*"), reverse=True):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def close_to_others(path: Path) -> None:
@@ -358,19 +366,15 @@ def _scratch_place() -> Path:
     try:
         make_folder(place)
     except OSError:  # a home that can only be read
-        place = Path(tempfile.gettempdir()) / f"localrag-{_user()}"
+        # On Windows the folder for temporary files is the user's own.
+        user = "user" if sys.platform == "win32" else os.getuid()
+        place = Path(tempfile.gettempdir()) / f"localrag-{user}"
         with suppress(FileExistsError):
             create_folder(place)
         # Anybody may make a folder of that name there.
         if not (is_real_folder(place) and _is_mine_alone(place)):
             return Path(tempfile.mkdtemp(prefix="localrag-"))
     return place
-
-
-def _user() -> str:
-    if sys.platform == "win32":
-        return "user"  # its folder for temporary files is the user's own
-    return str(os.getuid())
 
 
 def _is_mine_alone(path: Path) -> bool:

@@ -40,14 +40,7 @@ PLAIN = (
 
 LOCALRAG = (
     *PLAIN,
-    "LOCALRAG_*",
-    "OMP_*",
-    "CUDA_*",
-    "GGML_*",
-    "HIP_*",
-    "ROCR_*",
-    "MKL_*",
-    "OPENBLAS_*",
+    *("LOCALRAG_*", "OMP_*", "CUDA_*", "GGML_*", "HIP_*", "ROCR_*", "MKL_*", "OPENBLAS_*"),
 )
 """For localrag itself: its settings, and those of the libraries that compute."""
 
@@ -181,7 +174,7 @@ def run(
     *,
     variables: Mapping[str, str] | None = None,
     given: bytes | None = None,
-    stdout: int | IO[bytes] = NOTHING,
+    stdout: int | IO[bytes] = PIPE,
     stderr: int | IO[bytes] = NOTHING,
     seconds: float | None = None,
     watch: Callable[[int], None] | None = None,

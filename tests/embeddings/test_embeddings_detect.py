@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import ModelError, ModelNotFoundError
-from localrag.models.embeddings.detect import kind_of
+from localrag.models.embeddings.folder import kind_of
 
 
 def make(folder: Path, *names: str) -> Path:

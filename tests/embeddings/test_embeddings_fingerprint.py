@@ -3,7 +3,7 @@ import os
 from pathlib import Path
 
 from localrag.models.embeddings.conventions import Convention
-from localrag.models.embeddings.fingerprint import fingerprint, weights_sha256
+from localrag.models.embeddings.folder import fingerprint, weights_sha256
 
 
 def test_whatever_moves_the_vectors_changes_it() -> None:

@@ -93,7 +93,7 @@ def test_neither_torch_nor_its_friends_are_imported(models_dir, tmp_path: Path) 
     program = """
 import sys
 from pathlib import Path
-from localrag.models.embeddings.detect import kind_of
+from localrag.models.embeddings.folder import kind_of
 from localrag.models.embeddings.onnx import OnnxEmbedder
 from localrag.models.embeddings.use import UniversalSentenceEncoder
 import localrag.models.embeddings.sentence_transformers

@@ -8,7 +8,7 @@ import pytest
 from rerank_passages import ENGLISH, ids, passage
 
 from localrag.presentation.steps import decision, note_text
-from localrag.rerankers.base import KeepOrder, Reranking, Tell, best, unheard
+from localrag.rerankers.base import Reranking, Tell, best, unheard
 from localrag.rerankers.routing import LanguageRouter, Route
 from localrag.types import Note, ScoredChunk
 
@@ -41,7 +41,7 @@ def run(
     models: list[Route], question: str, chunks: Sequence[ScoredChunk]
 ) -> tuple[list[int], list[str]]:
     said: list[Note] = []
-    ranked = LanguageRouter(models, KeepOrder()).rerank(question, chunks, 10, said.append)
+    ranked = LanguageRouter(models).rerank(question, chunks, 10, said.append)
     return ids(ranked), [note_text(note, "en") for note in said]
 
 
@@ -87,12 +87,12 @@ def test_passages_in_another_language_stand_between_relevant_and_irrelevant_ones
 def test_what_the_search_thought_counts_as_six_logits_at_most() -> None:
     model = candidate(Logits({1: 1.0, 2: 2.0}))
     given = [passage(1, "tea", 0.8), passage(2, "coffee", 0.2)]
-    ranked = LanguageRouter([model], KeepOrder()).rerank("Tea?", given, 2)
+    ranked = LanguageRouter([model]).rerank("Tea?", given, 2)
     # 1.0 + 6 x 0.8 / 0.8 and 2.0 + 6 x 0.2 / 0.8
     assert ids(ranked) == [1, 2]
     assert [chunk.score for chunk in ranked] == pytest.approx([7.0, 3.5])
     without = [passage(1, "tea", 0.0), passage(2, "coffee", -1.0)]
-    ranked = LanguageRouter([model], KeepOrder()).rerank("Tea?", without, 2)
+    ranked = LanguageRouter([model]).rerank("Tea?", without, 2)
     assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(2, 2.0), (1, 1.0)]
 
 
@@ -103,7 +103,7 @@ def test_a_model_is_loaded_once() -> None:
         loads.append("now")
         return Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
 
-    reranker = LanguageRouter([Route("m", frozenset(), load)], KeepOrder())
+    reranker = LanguageRouter([Route("m", frozenset(), load)])
     for _ in range(3):
         reranker.rerank("Who?", ENGLISH, 2)
     assert loads == ["now"]
@@ -111,7 +111,7 @@ def test_a_model_is_loaded_once() -> None:
 
 def test_the_trace_has_a_note_every_time() -> None:
     models = [Route("english-only", frozenset({"en"}), never)]
-    reranking = Reranking("cross-encoder", LanguageRouter(models, KeepOrder()), 20)
+    reranking = Reranking("cross-encoder", LanguageRouter(models), 20)
     steps = [reranking.apply("谁提出了感知机？", CHINESE, 1)[1] for _ in range(2)]
     for step in steps:
         assert step.kind == "rerank"

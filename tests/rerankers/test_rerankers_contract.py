@@ -12,7 +12,7 @@ from scripted_llm import ScriptedLLM
 from tiny_cross_encoder import save_tiny_cross_encoder
 
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
-from localrag.rerankers.base import KeepOrder, Reranker
+from localrag.rerankers.base import Reranker
 from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
 from localrag.rerankers.keyword import KeywordReranker
 from localrag.rerankers.llm import LLMReranker
@@ -51,7 +51,7 @@ def reranker(
     model = ByLength()
     match request.param:
         case "none":
-            return KeepOrder()
+            return LanguageRouter([])
         case "keyword":
             return KeywordReranker()
         case "llm by logits":
@@ -60,7 +60,7 @@ def reranker(
             return LLMReranker(model, WrittenChooser(model))
         case "routing":
             candidate = Route("keyword", frozenset({"en"}), KeywordReranker)
-            return LanguageRouter([candidate], KeepOrder())
+            return LanguageRouter([candidate])
         case "sentence-transformers":
             return SentenceTransformersCrossEncoder(save_tiny_cross_encoder(tmp_path))
         case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from localrag.library.indexes.tantivy import TantivyKeywords
-from localrag.retrieval.keyword import KeywordRetriever
+from localrag.retrieval.hybrid import KeywordRetriever
 from localrag.text.tokenize import Tokenizer
 
 # What the passage has, or "passage form=question form" where they differ; _ is a space.

@@ -153,7 +153,6 @@ def _run(environment: Path, *arguments: str) -> tuple[int, str]:
         [str(python_of(environment)), "-I", *arguments],
         processes.PLAIN,
         variables=_VARIABLES,
-        stdout=processes.PIPE,
         stderr=processes.OUTPUT,
         umask=processes.OURS,
     )

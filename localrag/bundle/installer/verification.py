@@ -109,6 +109,19 @@ def find_ssh_keygen() -> str:
     )
 
 
+def run_ssh_keygen(
+    action: str,
+    *options: object,
+    keep: Iterable[str] = processes.PLAIN,
+    given: bytes | None = None,
+    terminal: bool = False,
+) -> tuple[int, str]:
+    """Let OpenSSH sign or check for `NAMESPACE`; its exit code, and what it says."""
+    command = [find_ssh_keygen(), "-Y", action, "-n", NAMESPACE, *map(str, options)]
+    done = processes.run(command, keep, given=given, stderr=processes.OUTPUT, terminal=terminal)
+    return done.returncode, done.stdout.decode("utf-8", "replace").strip()
+
+
 def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
     """What OpenSSH says of a signature of the manifest's bytes.
 
@@ -119,22 +132,16 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
             "The bundle is not signed, but --key requires a signature.",
             hint="Do not install it unless you know by other means who created it.",
         )
-    program, public = find_ssh_keygen(), _public_keys(key)
+    find_ssh_keygen()
+    public = _public_keys(key)
     with tempfile.TemporaryDirectory() as scratch:
         allowed, given = Path(scratch, "allowed"), Path(scratch, "signature")
         lines = (f'localrag namespaces="{NAMESPACE}" {one}\n' for one in public)
         allowed.write_text("".join(lines), encoding="ascii")
         given.write_bytes(signature)
-        options = ("-Y", "verify", "-I", "localrag", "-n", NAMESPACE)
-        done = processes.run(
-            [program, *options, "-f", str(allowed.absolute()), "-s", str(given.absolute())],
-            processes.PLAIN,
-            given=raw,
-            stdout=processes.PIPE,
-            stderr=processes.OUTPUT,
-        )
-    said = done.stdout.decode("utf-8", "replace").strip()
-    if done.returncode:
+        files = ("-f", allowed.absolute(), "-s", given.absolute())
+        code, said = run_ssh_keygen("verify", "-I", "localrag", *files, given=raw)
+    if code:
         raise BundleError(
             "The bundle was not signed with the key {key}: {reason}",
             hint="Do not install it: it comes from somebody else, or has been changed since.",

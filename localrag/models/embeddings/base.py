@@ -21,26 +21,20 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int:
         """Length of a vector."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Identifies the vector space: name, weights, pooling and prefixes."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Longest text, in tokens of this model, that is embedded whole (prefix not included)."""
-        ...
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as this model cuts it, without special tokens or prefix."""
-        ...
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Passages -> (n, dimension) float32, L2-normalised, in the order given."""
-        ...
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Questions -> (n, dimension) float32, L2-normalised, in the order given."""
-        ...

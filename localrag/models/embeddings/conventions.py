@@ -72,9 +72,17 @@ def read_json(path: Path, kind: Any = dict[str, Any]) -> Any:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(path),
-            reason=str(error),
-        ) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception, library: str = "") -> ModelError:
+    """What is said of a file that is damaged, or of a model that a library cannot open."""
+    return ModelError(
+        "{library} cannot open the model {path}: {reason}"
+        if library
+        else "The model file {path} cannot be read: {reason}",
+        hint="Verify the model's files with `localrag models verify`.",
+        library=library,
+        path=str(path),
+        reason=str(error).strip() or type(error).__name__,
+    )

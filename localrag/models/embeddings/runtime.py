@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from localrag.egress import network
 from localrag.errors import ModelError
 from localrag.models.embeddings.base import Progress, Vectors
-from localrag.models.embeddings.conventions import read_json
+from localrag.models.embeddings.conventions import read_json, unreadable
 
 if TYPE_CHECKING:
     import onnxruntime  # type: ignore[import-untyped]
@@ -78,15 +78,39 @@ def open_session(
         native.NotImplemented,
         native.RuntimeException,
     ) as error:
-        raise ModelError(
-            "ONNX Runtime cannot open the model {path}: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(weights_folder if isinstance(model, bytes) else model),
-            reason=str(error).strip(),
-        ) from error
+        path = model if isinstance(model, Path) else weights_folder
+        raise unreadable(path or Path(), error, "ONNX Runtime") from error
 
 
-def open_tokenizer(path: Path) -> Tokenizer:
+class OnnxTransformer:
+    """A folder with `model.onnx` and `tokenizer.json`: `shape` is that of its first output.
+
+    `window` counts the tokens that it reads, special tokens included. Raises ModelError.
+    """
+
+    _KNOWN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = _open_tokenizer(folder / "tokenizer.json")
+        self._session = open_session(folder / "model.onnx")
+        self.inputs = [node.name for node in self._session.get_inputs()]
+        self.shape = self._session.get_outputs()[0].shape
+        self.window = longest_input(folder)
+        self.is_transformer = {*self.inputs} <= {*self._KNOWN_INPUTS}
+
+    def run(self, ids: Sequence[int], types: Sequence[int]) -> NDArray[Any]:
+        """The first output for one text, or pair, of these tokens."""
+        columns = (ids, [1] * len(ids), types)
+        feed = {
+            name: np.array([values], dtype=np.int64)
+            for name, values in zip(self._KNOWN_INPUTS, columns, strict=True)
+            if name in self.inputs
+        }
+        output: NDArray[Any] = self._session.run(None, feed)[0][0]
+        return output
+
+
+def _open_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a `tokenizer.json`, which neither pads nor cuts. Raises ModelError."""
     from tokenizers import Tokenizer
 
@@ -94,12 +118,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(path))
     # tokenizers raises bare Exception for a missing file and for damaged JSON alike.
     except Exception as error:
-        raise ModelError(
-            "The model file {path} cannot be read: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(path),
-            reason=str(error),
-        ) from error
+        raise unreadable(path, error) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

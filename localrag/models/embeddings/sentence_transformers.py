@@ -16,9 +16,8 @@ import numpy as np
 
 from localrag.errors import ModelError
 from localrag.models.embeddings.base import Progress, Vectors
-from localrag.models.embeddings.conventions import convention
-from localrag.models.embeddings.detect import weight_files
-from localrag.models.embeddings.fingerprint import fingerprint, weights_sha256
+from localrag.models.embeddings.conventions import convention, unreadable
+from localrag.models.embeddings.folder import FolderEmbedder, weight_files
 from localrag.models.embeddings.foreign_code import refuse_foreign_code
 
 _Model = TypeVar("_Model")
@@ -27,53 +26,30 @@ _BATCH = 16
 _DEFAULT_WINDOW = 512
 
 
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(FolderEmbedder):
     """A folder that sentence-transformers or transformers saved; nothing is downloaded.
 
     Prefixes come from the folder's prompts, else from the model's family (bge, e5); pooling
     is what the folder says, the mean where it says nothing. `threads` is PyTorch's, for the
-    whole process, which computes on the best device there is. `cache_dir` keeps the hash of
-    the weights, which is computed only where `weights_sha256` is not given. Code that comes
-    with a model is never run, and pickled weights are read as data alone. Raises ModelError
-    where the folder holds no such model.
+    whole process, which computes on the best device there is. Code that comes with a model is
+    never run, and pickled weights are read as data alone.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        threads: int | None = None,
-        cache_dir: Path | None = None,
-        weights_sha256: str | None = None,
-    ) -> None:
-        self._path = path
-        self._cache_dir = cache_dir
-        self._sha256 = weights_sha256
-        self._convention = convention(path)
-        self._weights = weight_files(path)
-        if not (path / "config.json").is_file() or not self._weights:
+    def _open(self) -> None:
+        self._convention = convention(self._path)
+        self._weights = weight_files(self._path)
+        if not (self._path / "config.json").is_file() or not self._weights:
             raise ModelError(
                 "{path} is not a sentence-transformers folder: it lacks {missing}.",
                 hint="Name the folder that contains config.json and the weights "
                 "(model.safetensors or pytorch_model.bin).",
-                path=str(path),
+                path=str(self._path),
                 missing="model.safetensors" if not self._weights else "config.json",
             )
         from sentence_transformers import SentenceTransformer
 
-        self._model = open_model(SentenceTransformer, path, threads).eval()
-        self._dimension = int(self._encode([""], "").shape[1])
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self._dimension
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Name of the folder and digest of weights, pooling and prefixes."""
-        sha256 = self._sha256 or weights_sha256(self._weights, self._cache_dir)
-        return fingerprint(self._path.name, sha256, self._convention)
+        self._model = open_model(SentenceTransformer, self._path, self._threads).eval()
+        self.dimension = int(self._encode([""], "").shape[1])
 
     @cached_property
     def max_tokens(self) -> int:
@@ -92,20 +68,9 @@ class SentenceTransformerEmbedder:
         encoded = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)
         return [len(ids) for ids in encoded["input_ids"]]
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        """Passages -> (n, dimension) float32, L2-normalised, in the order given.
-
-        What reaches over the model's window is cut.
-        """
-        return self._embed(texts, self._convention.passage_prefix, progress)
-
-    def embed_queries(self, texts: Sequence[str]) -> Vectors:
-        """Questions -> (n, dimension) float32, L2-normalised, in the order given."""
-        return self._embed(texts, self._convention.query_prefix, None)
-
     def _embed(self, texts: Sequence[str], prefix: str, progress: Progress | None) -> Vectors:
         """In batches of like length, so that little is spent on padding."""
-        vectors = np.empty((len(texts), self._dimension), dtype=np.float32)
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
@@ -141,12 +106,7 @@ def open_model(kind: Callable[..., _Model], path: Path, threads: int | None = No
             return kind(str(path), local_files_only=True, trust_remote_code=False)
     # What a damaged folder raises depends on which of five libraries meets it first.
     except Exception as error:
-        raise ModelError(
-            "sentence-transformers cannot open {path}: {reason}",
-            hint="Verify the model's files with `localrag models verify`.",
-            path=str(path),
-            reason=str(error).strip() or type(error).__name__,
-        ) from error
+        raise unreadable(path, error, "sentence-transformers") from error
 
 
 @contextmanager

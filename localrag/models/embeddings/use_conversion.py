@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import ModelError
 from localrag.models.embeddings import unigram
-from localrag.models.embeddings.fingerprint import write_atomically
+from localrag.system.files import replace_content
 
 Arrays = dict[str, NDArray[Any]]
 """`encoder`: the bytes of an ONNX model, ids int32 (tokens,), row starts int64 (n + 1,) ->
@@ -88,7 +88,7 @@ def converted(path: Path, kept: Path | None) -> Arrays:
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         # A cache in a read-only place costs time at the next start, nothing else.
         with contextlib.suppress(OSError):
-            write_atomically(kept, buffer.getvalue())
+            replace_content(kept, buffer.getvalue())
     return arrays
 
 

@@ -100,6 +100,12 @@ def git_sha1_of(path: Path) -> str:
         return hashlib.file_digest(stream, lambda: head).hexdigest()
 
 
+def refused(path: Path, name: str, fault: ModelCorruptError) -> SourceFailedError:
+    """What is said of a file that is not what it must be; deletes it."""
+    path.unlink()
+    return SourceFailedError("{file} is not the published file: {fault}", file=name, fault=fault)
+
+
 def joined(reasons: Sequence[SourceFailedError]) -> SourceFailedError:
     """Several reasons, of which there is at least one, as one."""
     return reduce(

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from localrag.errors import LocalragError, ModelDownloadError, SourceFailedError
-from localrag.models.registry.download import Downloader, Expected, sha256_of
+from localrag.errors import LocalragError, ModelDownloadError
+from localrag.models.registry.download import Downloader, Expected, refused, sha256_of
 from localrag.models.registry.manifest import InstalledFile
 from localrag.models.registry.pip import PipSettings
 from localrag.models.registry.spec import ModelFile, ModelSpec
+from localrag.models.registry.store import ModelStore
 from localrag.system.files import append_file, make_folder, sync_directory
 
 RESERVE = 64 << 20
@@ -44,13 +45,10 @@ Observer = Callable[[Event], None]
 
 @dataclass
 class Job:
-    """The pull of one model into `folder`; `work` holds what is not whole yet."""
+    """The pull of one model into a store."""
 
     spec: ModelSpec
-    folder: Path
-    work: Path
-    wheels: Path
-    locks: Path
+    store: ModelStore
     downloader: Downloader
     observer: Observer
     settings: PipSettings
@@ -82,8 +80,9 @@ class Job:
 
     def partial(self, expected: Expected) -> Path:
         """Where the bytes are gathered, named by what they must become."""
-        make_folder(self.work)
-        return self.work / f"{expected.key[:32]}.partial"
+        work = self.store.work_of(self.spec)
+        make_folder(work)
+        return work / f"{expected.key[:32]}.partial"
 
     def finish(self, file: ModelFile, partial: Path, expected: Expected) -> None:
         """Check a complete partial file and take it into the model's folder.
@@ -91,15 +90,12 @@ class Job:
         Removes it and raises `SourceFailedError` when its size or hash differs.
         """
         if fault := expected.fault(partial):
-            partial.unlink()
-            raise SourceFailedError(
-                "{file} is not the published file: {fault}", file=file.path, fault=fault
-            )
+            raise refused(partial, file.path, fault)
         self.take(file, partial)
 
     def take(self, file: ModelFile, partial: Path) -> None:
         """Move a file that was checked into the model's folder, in one step, and record it."""
-        target = self.folder / file.path
+        target = self.store.folder_of(self.spec) / file.path
         make_folder(target.parent)
         with append_file(partial) as stream:
             os.fsync(stream.fileno())
@@ -117,7 +113,8 @@ class Job:
 
     def check_disk(self, needed: int) -> None:
         """Raise `ModelDownloadError` when the disk has not `needed` bytes and a reserve."""
-        place = next(p for p in (self.folder, *self.folder.parents) if p.exists())
+        folder = self.store.folder_of(self.spec)
+        place = next(p for p in (folder, *folder.parents) if p.exists())
         free = shutil.disk_usage(place).free
         if free < needed + RESERVE:
             raise ModelDownloadError(
@@ -125,7 +122,7 @@ class Job:
                 hint="Free some space, or set LOCALRAG_MODELS to a folder on a larger disk.",
                 model=self.spec.id,
                 needed=-(-(needed + RESERVE) // 1_000_000),
-                folder=self.folder,
+                folder=folder,
                 free=free // 1_000_000,
             )
 

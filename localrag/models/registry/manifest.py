@@ -9,7 +9,7 @@ import msgspec
 
 from localrag.errors import ModelCorruptError
 from localrag.models.registry.spec import ModelTask
-from localrag.system.files import make_folder, replace_content
+from localrag.system.files import replace_content
 
 MANIFEST = "installed.json"
 REGISTERED = "registered.json"
@@ -86,7 +86,6 @@ def read_registered(models: Path) -> dict[str, Registered]:
 
 def write(path: Path, value: object) -> None:
     """Write a record as JSON: whole, or not at all."""
-    make_folder(path.parent)
     replace_content(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 

@@ -81,7 +81,6 @@ def _run(command: list[str]) -> tuple[int, str, str]:
         command,
         processes.PIP,
         variables=proxies.named(),  # as pip connects where the user has configured it
-        stdout=processes.PIPE,
         stderr=processes.PIPE,
     )
     output, errors = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))

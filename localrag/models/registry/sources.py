@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from localrag.errors import SourceFailedError
 from localrag.models.registry import index, pip
-from localrag.models.registry.download import ByteProgress, Downloader, Expected, joined
+from localrag.models.registry.download import ByteProgress, Downloader, Expected, joined, refused
 from localrag.models.registry.job import Job
 from localrag.models.registry.manifest import read_installed
 from localrag.models.registry.spec import (
@@ -158,10 +158,10 @@ def _parts_left(parts: tuple[Part, ...], file: ModelFile, job: Job) -> list[Part
 @contextmanager
 def _wheel(package: str, credit: int, job: Job, *, most: int, drop: bool) -> Iterator[Path]:
     """The wheel on disk, downloaded and checked; held until the block ends, then dropped."""
-    place = job.wheels / f"{package.replace('==', '-')}.whl"
+    place = job.store.folder / ".downloads" / "wheels" / f"{package.replace('==', '-')}.whl"
     files.make_folder(place.parent)
     # Two models can want the same wheel in two processes: one downloads, both read.
-    with files.lock(job.locks / f"{place.name}.lock"):
+    with files.lock(job.store.folder / ".locks" / f"{place.name}.lock"):
         path = place if place.exists() else _fetch_wheel(package, place, credit, job, most)
         job.share(package, credit)
         yield path
@@ -184,7 +184,7 @@ def _fetch_wheel(package: str, place: Path, credit: int, job: Job, most: int) ->
         _fetch_checked(wheel.url, partial, expected, job.downloader, progress, place.name)
         partial.replace(place)
     except SourceFailedError as failure:
-        folder = job.work / "pip"
+        folder = job.store.work_of(job.spec) / "pip"
         try:
             pip.download(package, folder).replace(place)
         except SourceFailedError as by_pip:
@@ -213,8 +213,7 @@ def _fetch_checked(
         downloader.fetch(url, partial, expected, progress)
         fault = expected.fault(partial)
     if fault:
-        partial.unlink()
-        raise SourceFailedError("{file} is not the published file: {fault}", file=name, fault=fault)
+        raise refused(partial, name, fault)
 
 
 def _append(part: Part, wheel: Path, partial: Path) -> None:

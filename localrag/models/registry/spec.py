@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files as package_files
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 import msgspec
 
-from localrag.errors import ModelNotFoundError
+from localrag.errors import ModelCorruptError, ModelLicenceError, ModelNotFoundError
 
 ModelTask = Literal["llm", "embedding", "reranker"]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
@@ -104,6 +104,24 @@ class ModelSpec(_Record, frozen=True):
     def pinned(self) -> bool:
         """Whether every file has a hash of its own, published and written down here."""
         return all(file.sha256 for file in self.files)
+
+    def not_accepted(self) -> ModelLicenceError:
+        """What is said where nobody has said yes to the licence."""
+        return ModelLicenceError(
+            "{model} may not be used commercially; its licence says: {licence}.",
+            hint="If that suits your use, add --accept-licence.",
+            model=self.id,
+            licence=self.licence,
+        )
+
+    def altered(self, path: Path | str) -> ModelCorruptError:
+        """What is said of a file of the model that is not the published one."""
+        return ModelCorruptError(
+            "The file {path} is not the one of {model}: its size or SHA-256 differs.",
+            hint="Run `localrag models pull {model}`: it replaces that file only.",
+            path=path,
+            model=self.id,
+        )
 
 
 class Catalogue(_Record, frozen=True):

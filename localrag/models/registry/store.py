@@ -17,7 +17,7 @@ from localrag.models.registry import manifest
 from localrag.models.registry.download import Expected, sha256_of
 from localrag.models.registry.manifest import HashFrom, Installed, InstalledFile, Registered
 from localrag.models.registry.spec import Catalogue, ModelFile, ModelSpec, ModelTask, catalogue
-from localrag.system.files import lock, make_folder
+from localrag.system.files import delete_empty_folders, lock, make_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
@@ -126,7 +126,7 @@ class ModelStore:
             if _unchanged(record, path):
                 found[file.path] = record  # type: ignore[assignment]
                 continue
-            expected = Expected(file.size, file.sha256 or (record.sha256 if record else None))
+            expected = _expected(file, record)
             if not path.is_file() or not expected.sha256 or expected.fault(path):
                 continue
             found[file.path] = InstalledFile.of(
@@ -163,13 +163,11 @@ class ModelStore:
                     checks.append(_check(own.name, file.path, place / file.path, expected))
                 continue
             for spec in self.catalogue.expand((name,)):
-                installed = manifest.read_installed(self.folder_of(spec))
+                folder = self.folder_of(spec)
+                installed = manifest.read_installed(folder)
                 for known in spec.files:
-                    record = _fitting(installed, known)
-                    hash_known = known.sha256 or (record.sha256 if record else None)
-                    path = self.folder_of(spec) / known.path
-                    expected = Expected(known.size, hash_known)
-                    checks.append(_check(spec.id, known.path, path, expected))
+                    expected = _expected(known, _fitting(installed, known))
+                    checks.append(_check(spec.id, known.path, folder / known.path, expected))
         return checks
 
     def add(self, name: str, path: Path, task: ModelTask | None = None) -> Registered:
@@ -232,9 +230,7 @@ class ModelStore:
                 if path.is_file():
                     freed += path.stat().st_size
                     path.unlink()
-            for sub in sorted(folder.rglob("*"), reverse=True):
-                if sub.is_dir() and not any(sub.iterdir()):
-                    sub.rmdir()
+            delete_empty_folders(folder)
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
             if work.exists():
@@ -287,12 +283,7 @@ class ModelStore:
             path = folder / file.path
             if not path.is_file():
                 raise _not_found(spec, folder)
-            raise ModelCorruptError(
-                "The file {path} is not the one of {model}: its size or SHA-256 differs.",
-                hint="Run `localrag models pull {model}`: it replaces that file only.",
-                path=path,
-                model=spec.id,
-            )
+            raise spec.altered(path)
         if os.access(folder, os.W_OK):
             self.write_installed(spec, found)
         return _gguf_within(folder) or folder
@@ -359,6 +350,10 @@ def _fitting(installed: Installed | None, file: ModelFile) -> InstalledFile | No
     if record and file.sha256 not in (None, record.sha256):
         return None
     return record
+
+
+def _expected(file: ModelFile, record: InstalledFile | None) -> Expected:
+    return Expected(file.size, file.sha256 or (record.sha256 if record else None))
 
 
 def _unchanged(record: InstalledFile | None, path: Path) -> bool:
