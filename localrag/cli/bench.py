@@ -10,6 +10,7 @@ import click
 from localrag.cli.output import (
     RERANKERS,
     emit_json,
+    file_option,
     json_option,
     named_output,
     note,
@@ -69,12 +70,7 @@ def bench() -> None:
     type=click.IntRange(1),
     help=tr("Use only this many questions, spread evenly over all."),
 )
-@click.option(
-    "--plot",
-    metavar=tr("FILE"),
-    type=click.Path(path_type=Path, dir_okay=False),
-    help=tr("Save a chart of the results (SVG)."),
-)
+@file_option("--plot", text=tr("Write a picture of the result (SVG)."))
 @json_option
 def retrieval(
     folder: Path,

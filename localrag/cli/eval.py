@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, named_output, note, say
+from localrag.cli.output import (
+    emit_json,
+    file_option,
+    json_option,
+    library_option,
+    named_output,
+    note,
+    page_option,
+    say,
+)
 from localrag.cli.progress import TimedBar
 from localrag.evaluation.scoring import METRICS
 from localrag.messages import tr
@@ -44,11 +53,9 @@ class MetricName(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-judge_option = click.option(
+judge_option = file_option(
     "--judge",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Settings file whose language model acts as the judge; default: your own settings."),
+    text=tr("Settings file whose language model judges; otherwise that of your settings."),
 )
 cache_option = click.option(
     "--cache",
@@ -106,19 +113,11 @@ def eval() -> None:  # noqa: A001
     type=click.IntRange(1),
     help=tr("Use only this many questions, spread evenly over all."),
 )
-@click.option(
-    "--html",
-    "page",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Save a page to view in a browser."),
-)
-@click.option(
+@page_option
+@file_option(
     "--csv",
     "table",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Save every question's results as a table for spreadsheets (CSV)."),
+    text=tr("Write every question's results as a table for a spreadsheet (CSV)."),
 )
 @cache_option
 @library_option
@@ -221,13 +220,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     type=click.IntRange(0),
     help=tr("How many of them have no answer in the documents; default: one in five."),
 )
-@click.option(
-    "--output",
-    "-o",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Write the questions to this file; default: print them."),
-)
+@file_option("--output", "-o", text=tr("Write the questions there; otherwise they are printed."))
 @judge_option
 @cache_option
 @library_option

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from localrag.api import LocalRAG
+    from localrag.config.settings import Settings
+
 CONTEXT_LIBRARY = "library"
 MODES = ("standard", "self-rag")
 RERANKERS = ("none", "keyword", "cross-encoder", "llm")
@@ -66,6 +69,35 @@ def json_option(command: Command) -> Command:
     return click.option(
         "--json", "as_json", is_flag=True, help=tr("Print one JSON object instead of text.")
     )(command)
+
+
+def k_option(most: int, text: str = "") -> Callable[[Command], Command]:
+    """Add `-k NUMBER`, at most so many; the command receives `k: int | None`."""
+    return click.option(
+        "-k",
+        metavar=tr("NUMBER"),
+        type=click.IntRange(1, most),
+        help=text or tr("How many passages the model reads."),
+    )
+
+
+def rerank_option(command: Command) -> Command:
+    """Add `--rerank`; the command receives `rerank: str | None`."""
+    return click.option(
+        "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder what was found.")
+    )(command)
+
+
+def file_option(*names: str, text: str) -> Callable[[Command], Command]:
+    """Add an option that names a file; the command receives a `Path | None`."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    return click.option(*names, metavar=tr("FILE"), type=path, help=text)
+
+
+def page_option(command: Command) -> Command:
+    """Add `--html FILE`; the command receives `page: Path | None`."""
+    text = tr("Write a page to look at in a browser.")
+    return file_option("--html", "page", text=text)(command)
 
 
 def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -173,6 +205,15 @@ def named_output(path: Path) -> Iterator[None]:
             path=path,
             reason=error.strerror,
         ) from error
+
+
+def open_library(folder: Path, settings: Settings | None = None) -> LocalRAG:
+    """A library that is there; what it has to tell goes to standard error."""
+    from localrag.api import LocalRAG
+
+    return LocalRAG.open(
+        folder, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
+    )
 
 
 def note_rebuilding(path: Path) -> None:
