@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,21 +14,18 @@ from localrag.cli.output import (
     json_option,
     note,
     say,
-    start,
-    stderr_console,
     stdout_console,
 )
+from localrag.cli.progress import View
 from localrag.messages import spoken, tr
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from localrag.models.registry.job import Event, Observer
     from localrag.models.registry.store import ModelStore
 
 
-_LINE_EVERY = 10.0  # seconds
+_PULLED = ("DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn")
 
 
 @click.group(
@@ -138,14 +132,14 @@ def pull(
             )
             click.confirm(question, abort=True, err=True)
             accept_licence = True
-    with _watch() as observer:
+    with View(*_PULLED, transient=False) as view:
         paths = pulling.pull(
             store,
             names,
             source=source,
             folder=folder,
             accept_licence=accept_licence,
-            observer=observer,
+            observer=_watching(view),
         )
     if as_json:
         pulled = [
@@ -252,67 +246,24 @@ def _state(state: str) -> str:
     return words[state]
 
 
-@contextmanager
-def _watch() -> Iterator[Observer]:
-    """Show the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield _Lines()
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+def _watching(view: View) -> Observer:
+    """Shows the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
 
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=stderr_console(),
-    )
-    start(bar)
-    try:
-        tasks: dict[str, TaskID] = {}
-
-        def observe(event: Event) -> None:
-            if event.model not in tasks:
-                tasks[event.model] = bar.add_task(as_name(event.model), total=event.total or None)
-            task = tasks[event.model]
-            if event.kind in ("progress", "done"):
-                bar.update(task, completed=event.done, total=event.total)
-            elif text := _words(event):
-                bar.console.print(text)
-
-        yield observe
-    finally:
-        bar.stop()
-
-
-class _Lines:
-    """For logs and pipes: what happens, and how far it is every few seconds."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _LINE_EVERY
-
-    def __call__(self, event: Event) -> None:
-        if event.kind != "progress":
-            if text := _words(event):
-                note(text)
-        elif time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_EVERY
-            note(
-                tr(
-                    "{model}: {done} of {total} MB",
-                    model=event.model,
-                    done=event.done // 1_000_000,
-                    total=-(-event.total // 1_000_000),
-                )
+    def observe(event: Event) -> None:
+        if event.kind in ("progress", "done") and view.draw(event.model, event.done, event.total):
+            return
+        if event.kind == "progress":
+            line = tr(
+                "{model}: {done} of {total} MB",
+                model=event.model,
+                done=event.done // 1_000_000,
+                total=-(-event.total // 1_000_000),
             )
+            view.sometimes(line)
+        elif text := _words(event):
+            note(text)
+
+    return observe
 
 
 def _words(event: Event) -> str:
