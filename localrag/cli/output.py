@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 import click
 
 from localrag.messages import tr
+from localrag.presentation.steps import note_text
 from localrag.printable import as_json, as_name, as_text
+from localrag.types import Note
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -223,11 +225,7 @@ def note_rebuilding(path: Path) -> None:
 
 def rebuilding(path: Path) -> str:
     """That an index is not used as it is."""
-    return tr(
-        "{name} is damaged, or was not made by this version under this account; it is being "
-        "rebuilt from the catalogue.",
-        name=path.name,
-    )
+    return note_text(Note("index damaged", {"name": path.name}))
 
 
 def start(view: Live | Progress) -> None:

@@ -228,25 +228,6 @@ def event_text(event: events.Event) -> str:
             return tr("Grading the labelled set")
         case events.Progressed():
             return tr("Drafting questions")
-        case events.Withheld(answers):
-            return tr(
-                "{count} answers are not judged: their passages are of private documents, or of "
-                "unknown origin, and the judge is on another machine.",
-                count=answers,
-            )
-        case events.NotRead(source):
-            return tr("Not read: {path}", path=source)
-        case events.CutOtherwise():
-            return tr(
-                "The library was split with other [chunking] settings and is evaluated as it "
-                "is. `localrag rebuild` splits it again."
-            )
-        case events.IndexDamaged(path):
-            return tr(
-                "{name} is damaged, or was not made by this version under this account; it "
-                "is being rebuilt from the catalogue.",
-                name=path.name,
-            )
     return note_text(event)
 
 
