@@ -15,10 +15,10 @@ from localrag.cli.output import (
     note,
     say,
     stdout_console,
+    table,
 )
 from localrag.cli.progress import View
 from localrag.messages import spoken, tr
-from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from localrag.models.registry.job import Event, Observer
@@ -53,32 +53,24 @@ def list_models(as_json: bool) -> None:
         emit_json({"folder": str(store.folder), "models": found})
         return
     from rich.filesize import decimal
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(tr("model"), no_wrap=True)
-    table.add_column(tr("task"))
-    table.add_column(tr("languages"), no_wrap=True)
-    table.add_column(tr("size"), justify="right", no_wrap=True)
-    table.add_column(tr("state"))
-    table.add_column(tr("licence"), overflow="fold")
-    table.add_column(tr("presets, notes"), overflow="fold")
+    rows = []
     for status in statuses:
         remarks = [*status.presets]
         if status.licence_kind == "non-commercial":
             remarks.append(tr("non-commercial"))
         if status.hash_from == "hub":
             remarks.append(tr("hash from the hub"))
-        table.add_row(
-            as_name(status.name),
-            _task(status.task),
-            tr(", ").join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
-            decimal(status.size),
-            _state(status.state),
-            _licence(status.licence),
-            tr(", ").join(remarks),
+        languages = tr(", ").join(status.languages[:2]) + " …" * (len(status.languages) > 2)
+        place = status.name, _task(status.task), languages, decimal(status.size)
+        rows.append(
+            (*place, _state(status.state), _licence(status.licence), tr(", ").join(remarks))
         )
-    stdout_console().print(table)
+    heads = tr("model"), tr("task"), tr("languages"), tr("size"), tr("state"), tr("licence")
+    shown = table((*heads, tr("presets, notes")), rows, numbers=(3,), overflow="fold")
+    for never_broken in (0, 2):
+        shown.columns[never_broken].no_wrap = True
+    stdout_console().print(shown)
     note(tr("Models folder: {folder}", folder=store.folder))
 
 

@@ -23,7 +23,7 @@ from localrag.printable import as_json, as_name, as_text
 from localrag.types import Note
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.live import Live
     from rich.measure import Measurement
     from rich.progress import Progress
@@ -235,7 +235,10 @@ def start(view: Live | Progress) -> None:
 
 
 def table(
-    heads: Iterable[str], rows: Iterable[Iterable[str]], numbers: Container[int] = (), **column: Any
+    heads: Iterable[str],
+    rows: Iterable[Iterable[RenderableType]],
+    numbers: Container[int] = (),
+    **column: Any,
 ) -> Table:
     """A table without lines; the columns `numbers` are set to the right and never broken.
 
@@ -251,7 +254,7 @@ def table(
         else:
             made.add_column(head, **column)
     for cells in rows:
-        made.add_row(*(Text(as_name(cell)) for cell in cells))
+        made.add_row(*(Text(as_name(c)) if isinstance(c, str) else c for c in cells))
     return made
 
 
@@ -284,7 +287,7 @@ _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 @cache
 def _console_class() -> type[Console]:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.segment import Segment
 
     class CleanConsole(Console):
