@@ -12,10 +12,10 @@ from localrag.cli.output import (
     emit_json,
     file_option,
     json_option,
-    named_output,
     note,
     stdout_console,
     table,
+    write_report,
 )
 from localrag.cli.progress import TimedBar
 from localrag.messages import tr
@@ -163,12 +163,10 @@ def _print(dataset: RetrievalSet, model: str, runs: list[RetrievalRun]) -> None:
 def _write_plot(path: Path, title: str, runs: list[RetrievalRun]) -> None:
     """nDCG@10 of each run with its 95% interval and p50; ours stand out by their colour."""
     from localrag.presentation.plots import Row, chart
-    from localrag.system.files import write_output
 
     rows = []
     for run in runs:
         mean, ours = run.mean("nDCG@10"), run.name == "default" or "+" in run.name
         value = f"{mean:.4f}   {run.milliseconds(50):.1f} ms"
         rows.append((run.name, [Row(int(ours), value, mean, run.interval("nDCG@10"))]))
-    with named_output(path):
-        write_output(path, chart(f"{title}: nDCG@10", rows, font_size=14).text)
+    write_report(path, chart(f"{title}: nDCG@10", rows, font_size=14).text)

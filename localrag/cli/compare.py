@@ -24,6 +24,7 @@ from localrag.cli.output import (
     page_option,
     stdout_console,
     table,
+    write_report,
 )
 from localrag.messages import tr
 from localrag.printable import as_name
@@ -95,7 +96,7 @@ def compare(
         raise click.UsageError(
             tr("--questions needs --modes, and the reference answers go into the file.")
         )
-    from localrag.system.files import check_output, write_output
+    from localrag.system.files import check_output
 
     if page:  # before a long run and not after it
         with named_output(page):
@@ -118,8 +119,7 @@ def compare(
             )
             shown = of_rerankers(compared)
     if page:
-        with named_output(page):
-            write_output(page, render_page(shown))
+        write_report(page, render_page(shown))
         note(tr("The page is in {path}.", path=page))
     if as_json:
         emit_json(shown.record())

@@ -17,10 +17,10 @@ from localrag.cli.output import (
     file_option,
     json_option,
     library_option,
-    named_output,
     note,
     page_option,
     say,
+    write_report,
 )
 from localrag.cli.progress import TimedBar
 from localrag.evaluation.scoring import METRICS
@@ -143,7 +143,6 @@ def run(
     from localrag.evaluator.evaluator import Evaluator, named_settings, open_cache, settings_of
     from localrag.presentation.csv_table import csv_table
     from localrag.presentation.reports import render_page, report_json
-    from localrag.system.files import write_output
 
     inputs = [dataset, *configs, *filter(None, [judge])]
     for path in documents:
@@ -158,12 +157,10 @@ def run(
             dataset.name, samples, configurations, judging, metrics, reasons=not no_reasons
         )
     if page is not None:
-        with named_output(page):
-            write_output(page, render_page(report))
+        write_report(page, render_page(report))
         note(tr("The page is in {path}.", path=page))
     if table is not None:
-        with named_output(table):
-            write_output(table, csv_table(report))
+        write_report(table, csv_table(report))
         note(tr("The table is in {path}.", path=table))
     if as_json:
         emit_json(report_json(report))

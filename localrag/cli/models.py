@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.output import (
+    confirm_licence,
     emit_json,
     json_option,
     note,
@@ -119,10 +120,7 @@ def pull(
             )
         )
         if pulling.needs_yes(store, spec) and not accept_licence and sys.stdin.isatty():
-            question = tr(
-                "{model} may not be used commercially. Do you accept its licence?", model=spec.id
-            )
-            click.confirm(question, abort=True, err=True)
+            confirm_licence(spec.id)
             accept_licence = True
     with View(*_PULLED, transient=False) as view:
         paths = pulling.pull(

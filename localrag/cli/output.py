@@ -193,6 +193,20 @@ def stderr_console() -> Console:
     return _console_class()(file=_inner(sys.stderr), **_PLAIN)
 
 
+def confirm_licence(model: str) -> None:
+    """Ask about a licence that forbids commercial use; no ends the command."""
+    question = tr("{model} may not be used commercially. Do you accept its licence?", model=model)
+    click.confirm(question, abort=True, err=True)
+
+
+def write_report(path: Path, content: str | bytes) -> None:
+    """Write a file that the user named, or say why that cannot be."""
+    from localrag.system.files import write_output
+
+    with named_output(path):
+        write_output(path, content)
+
+
 @contextmanager
 def named_output(path: Path) -> Iterator[None]:
     """Check or write a file that the user named: where that fails, say why and what to do."""
