@@ -26,6 +26,21 @@ if TYPE_CHECKING:
     from localrag.models.registry.store import ModelStore
 
 
+_TASKS = {"llm": "llm", "embedding": "embedding", "reranker": "reranker"}
+_STATES = {
+    "installed": "installed",
+    "unchecked": "here, unchecked",
+    "partial": "partly here",
+    "missing": "not here",
+    "registered": "your own",
+}
+_DESCRIBED = "research only (model card)"
+_EVENTS = {
+    "waiting": "{model}: another process is pulling it; waiting",
+    "source": "{model}: fetching from {source}",
+    "failed": "{model}: {source} failed: {reason}",
+    "done": "{model}: complete and checked",
+}
 _PULLED = ("DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn")
 
 
@@ -63,9 +78,9 @@ def list_models(as_json: bool) -> None:
         if status.hash_from == "hub":
             remarks.append(tr("hash from the hub"))
         languages = tr(", ").join(status.languages[:2]) + " …" * (len(status.languages) > 2)
-        place = status.name, _task(status.task), languages, decimal(status.size)
+        place = status.name, tr(_TASKS[status.task]), languages, decimal(status.size)
         rows.append(
-            (*place, _state(status.state), _licence(status.licence), tr(", ").join(remarks))
+            (*place, tr(_STATES[status.state]), _licence(status.licence), tr(", ").join(remarks))
         )
     heads = tr("model"), tr("task"), tr("languages"), tr("size"), tr("state"), tr("licence")
     shown = table((*heads, tr("presets, notes")), rows, numbers=(3,), overflow="fold")
@@ -184,7 +199,14 @@ def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
     if as_json:
         emit_json({"name": own.name, "task": own.task, "path": own.path})
     else:
-        note(tr("{name} is {path} ({task}).", name=own.name, path=own.path, task=_task(own.task)))
+        note(
+            tr(
+                "{name} is {path} ({task}).",
+                name=own.name,
+                path=own.path,
+                task=tr(_TASKS[own.task]),
+            )
+        )
 
 
 @models.command(help=tr("Delete a pulled model, or forget one of your own."))
@@ -213,27 +235,9 @@ def path(name: str, as_json: bool) -> None:
         say(place)
 
 
-def _task(task: str) -> str:
-    words = {"llm": tr("llm"), "embedding": tr("embedding"), "reranker": tr("reranker")}
-    return words[task]
-
-
 def _licence(licence: str) -> str:
     """Most licences are names; what is a description is translated."""
-    words = {"research only (model card)": tr("research only (model card)")}
-    return words.get(licence, licence)
-
-
-def _state(state: str) -> str:
-    # Written out, so that a script which collects the texts sees each of them.
-    words = {
-        "installed": tr("installed"),
-        "unchecked": tr("present, unchecked"),
-        "partial": tr("incomplete"),
-        "missing": tr("not installed"),
-        "registered": tr("your own"),
-    }
-    return words[state]
+    return tr("research only (model card)") if licence == _DESCRIBED else licence
 
 
 def _watching(view: View) -> Observer:
@@ -250,26 +254,8 @@ def _watching(view: View) -> Observer:
                 total=-(-event.total // 1_000_000),
             )
             view.sometimes(line)
-        elif text := _words(event):
-            note(text)
+        elif event.kind in _EVENTS:
+            told = {"model": event.model, "source": event.source, "reason": event.fault}
+            note(tr(_EVENTS[event.kind], **told))
 
     return observe
-
-
-def _words(event: Event) -> str:
-    match event.kind:
-        case "waiting":
-            return tr("{model}: another process is pulling it; waiting", model=event.model)
-        case "source":
-            return tr("{model}: fetching from {source}", model=event.model, source=event.source)
-        case "failed":
-            return tr(
-                "{model}: {source} failed: {reason}",
-                model=event.model,
-                source=event.source,
-                reason=event.fault and spoken(event.fault),
-            )
-        case "done":
-            return tr("{model}: complete and verified", model=event.model)
-        case _:
-            return ""

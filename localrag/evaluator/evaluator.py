@@ -305,11 +305,8 @@ class Evaluator:
         if own := self._open_own(settings):
             yield own.model
             return
-        model = factory.make_model(settings, factory.make_models())
-        try:
+        with closing(factory.make_model(settings, factory.make_models())) as model:
             yield model
-        finally:
-            model.close()
 
     def _embedder(self, settings: Settings) -> Embedder:
         if own := self._open_own(settings):
