@@ -14,9 +14,9 @@ from localrag.evaluation.retrieval.benchmark import (
     RerankedRetriever,
     RetrievalRun,
     WholePassages,
+    document_vectors,
     run_retriever,
 )
-from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.retrieval.base import Retriever
 from localrag.types import Note
 
