@@ -70,7 +70,7 @@ def bench() -> None:
     type=click.IntRange(1),
     help=tr("Use only this many questions, spread evenly over all."),
 )
-@file_option("--plot", text=tr("Write a picture of the result (SVG)."))
+@file_option("--plot", text=tr("Save a chart of the results (SVG)."))
 @json_option
 def retrieval(
     folder: Path,

@@ -67,7 +67,7 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 @file_option(
     "--questions",
     "file",
-    text=tr("With --modes: a file of questions, JSON, JSONL, CSV, or text with one a line."),
+    text=tr("With --modes: a file of questions (JSON, JSONL, CSV, or text with one per line)."),
 )
 @click.option(
     "--reference",

@@ -55,7 +55,7 @@ class MetricName(click.Choice[str]):
 
 judge_option = file_option(
     "--judge",
-    text=tr("Settings file whose language model judges; otherwise that of your settings."),
+    text=tr("Settings file whose language model acts as the judge; default: your own settings."),
 )
 cache_option = click.option(
     "--cache",
@@ -117,7 +117,7 @@ def eval() -> None:  # noqa: A001
 @file_option(
     "--csv",
     "table",
-    text=tr("Write every question's results as a table for a spreadsheet (CSV)."),
+    text=tr("Save every question's results as a table for spreadsheets (CSV)."),
 )
 @cache_option
 @library_option
@@ -217,7 +217,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     type=click.IntRange(0),
     help=tr("How many of them have no answer in the documents; default: one in five."),
 )
-@file_option("--output", "-o", text=tr("Write the questions there; otherwise they are printed."))
+@file_option("--output", "-o", text=tr("Write the questions to this file; default: print them."))
 @judge_option
 @cache_option
 @library_option

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _TASKS = {"llm": "llm", "embedding": "embedding", "reranker": "reranker"}
 _STATES = {
     "installed": "installed",
-    "unchecked": "here, unchecked",
-    "partial": "partly here",
-    "missing": "not here",
+    "unchecked": "present, unchecked",
+    "partial": "incomplete",
+    "missing": "not installed",
     "registered": "your own",
 }
 _DESCRIBED = "research only (model card)"
@@ -39,7 +39,7 @@ _EVENTS = {
     "waiting": "{model}: another process is pulling it; waiting",
     "source": "{model}: fetching from {source}",
     "failed": "{model}: {source} failed: {reason}",
-    "done": "{model}: complete and checked",
+    "done": "{model}: complete and verified",
 }
 _PULLED = ("DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn")
 

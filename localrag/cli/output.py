@@ -86,7 +86,7 @@ def k_option(most: int, text: str = "") -> Callable[[Command], Command]:
 def rerank_option(command: Command) -> Command:
     """Add `--rerank`; the command receives `rerank: str | None`."""
     return click.option(
-        "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder what was found.")
+        "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder the search results.")
     )(command)
 
 
@@ -98,7 +98,7 @@ def file_option(*names: str, text: str) -> Callable[[Command], Command]:
 
 def page_option(command: Command) -> Command:
     """Add `--html FILE`; the command receives `page: Path | None`."""
-    text = tr("Write a page to look at in a browser.")
+    text = tr("Save a page to view in a browser.")
     return file_option("--html", "page", text=text)(command)
 
 

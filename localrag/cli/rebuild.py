@@ -38,9 +38,10 @@ def rebuild(library: Path, as_json: bool) -> None:
     elif report.committed:
         say(
             tr(
-                "{documents} documents cut and embedded anew, {chunks} passages; {seconds:.1f} s.",
+                "{documents} documents split and embedded again, {chunks} passages; "
+                "{seconds:.1f} s.",
                 **told,
             )
         )
     else:
-        say(tr("Indexes built anew over {chunks} passages; {seconds:.1f} s.", **told))
+        say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **told))

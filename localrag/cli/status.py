@@ -96,7 +96,7 @@ def _overview(found: LibraryStatus, encryption: str) -> Table:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")
         rows[tr("Index {name}", name=names.get(index.name, index.name))] = state
     if kind := found.without_modes:
-        rows[tr("Open to")] = tr("everybody who can read the drive ({kind})", kind=kind)
+        rows[tr("Open to")] = tr("anyone who can read the drive ({kind})", kind=kind)
     elif found.shared:
         rows[tr("Open to")] = tr("its group, whose key you have accepted")
     rows[tr("Encryption at rest")] = encryption

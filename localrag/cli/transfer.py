@@ -39,8 +39,9 @@ def _told(manifest: Manifest, started: float) -> dict[str, Any]:
 @click.command(
     "export",
     help=tr(
-        "Write a library to one new file, with all texts and vectors. `localrag import` makes a "
-        "library of it on another machine, without embedding again."
+        "Save a library, with all its text and vectors, to one new file. "
+        "`localrag import` recreates it on another machine without embedding "
+        "anything again."
     ),
 )
 @archive_argument
@@ -65,14 +66,14 @@ def export_library(archive: Path, library: Path, as_json: bool) -> None:
             **told,
         )
     )
-    say(tr("Asking it there needs the embedding model {name}.", name=manifest.embedding_name))
+    say(tr("To ask it there you need the embedding model {name}.", name=manifest.embedding_name))
 
 
 @click.command(
     "import",
     help=tr(
-        "Make a library of a file that `localrag export` wrote, in a folder without one. Nothing "
-        "is embedded again."
+        "Recreate a library from a file that `localrag export` wrote, in a folder"
+        " that has none. Nothing is embedded again."
     ),
 )
 @archive_argument
@@ -122,7 +123,7 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
         )
     )
     if missing:
-        note(tr("Asking it needs its embedding model: localrag models pull {name}", name=wanted))
+        note(tr("To ask it you need its embedding model: localrag models pull {name}", name=wanted))
     if wanted != settings.embedding.model:
         note(
             tr(

@@ -40,18 +40,17 @@ _TEXTS = {
 }
 
 _RESTORE = "Restore the folder from a backup, or delete it and add the documents again."
-_ADD_AGAIN = "Take it out with `localrag remove`, then add the file again."
+_ADD_AGAIN = "Remove it with `localrag remove`, then add the file again."
 _REPAIRS = {
     "catalogue structure": _RESTORE,
     "catalogue settings": _RESTORE,
     "catalogue values": _RESTORE,
-    "catalogue foreign": "Take it over by `localrag export` and `localrag import`, which leave "
-    "it behind.",
+    "catalogue foreign": "Run `localrag export` and `localrag import`, which leave it behind.",
     "catalogue no-source": "Add its file again with `localrag add`.",
     "catalogue content": _ADD_AGAIN,
     "catalogue sources": _ADD_AGAIN,
-    "catalogue passages": "Run `localrag rebuild`, which cuts and embeds everything anew.",
-    "files foreign": "Nothing need be done: they are never used.",
+    "catalogue passages": "Run `localrag rebuild`, which splits and embeds everything again.",
+    "files foreign": "No action is needed: they are never used.",
     "files network-drive": "Keep it on a disk of this computer, or use it from one computer at a "
     "time.",
     "files no-modes": "Keep the drive to yourself, or encrypt it.",

@@ -24,12 +24,13 @@ from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import note_text
 
 _CAUSES = {
-    "invented": "The documents do not hold the answer, and one was given all the same.",
-    "retrieval missed": "The passages lack what the reference answer says: the search missed it.",
-    "retrieval noisy": "The useful passages stand behind useless ones.",
-    "refused": "The passages seem to hold the answer, and none was given.",
-    "unfaithful": "The passages were good; the answer says things that they do not say.",
-    "irrelevant": "The answer does not speak to the question, or evades it.",
+    "invented": "The documents do not contain the answer, yet one was given.",
+    "retrieval missed": "The passages lack what the reference answer says: the search did not "
+    "find it.",
+    "retrieval noisy": "Useful passages rank below useless ones.",
+    "refused": "The passages seem to contain the answer, yet none was given.",
+    "unfaithful": "The passages were good, but the answer says things that they do not.",
+    "irrelevant": "The answer does not address the question, or evades it.",
 }
 _REMEDIES = {
     "invented": "Raise answer.min_answerable, or use Self-RAG, which checks its answers.",

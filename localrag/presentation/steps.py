@@ -17,10 +17,10 @@ _NOTES = {
     "not judged": "{count} answers are not judged: their passages are of private documents, or of "
     "unknown origin, and the judge is on another machine.",
     "not read": "Not read: {path}",
-    "cut otherwise": "The library was cut with other settings of [chunking]: it is evaluated as it "
-    "is. `localrag rebuild` cuts it anew.",
-    "index damaged": "{name} was damaged, or not made under this account by this version; it is "
-    "being built anew from the catalogue.",
+    "cut otherwise": "The library was split with other [chunking] settings and is evaluated as"
+    " it is. `localrag rebuild` splits it again.",
+    "index damaged": "{name} is damaged, or was not made by this version under this account; "
+    "it is being rebuilt from the catalogue.",
 }
 
 _DECISIONS = {
@@ -43,10 +43,10 @@ _SKIPPED = {
 }
 
 _UNREAD = {
-    "retrieval decision": "the reply could not be read, the documents are searched",
-    "relevance": "the reply could not be read, the similarity was taken",
-    "support of a sentence": "the reply could not be read, it counts as not supported",
-    "utility": "the reply could not be read, 3 was taken",
+    "retrieval decision": "the reply could not be read, so the documents are searched",
+    "relevance": "the reply could not be read, so the similarity was used",
+    "support of a sentence": "the reply could not be read, so it counts as not supported",
+    "utility": "the reply could not be read, so 3 was used",
     "support": "the reply could not be read",
     "answerable": "the reply could not be read",
 }

@@ -16,7 +16,6 @@ import numpy as np
 
 from localrag.evaluation.comparisons.base import Asked, Output
 from localrag.evaluation.judging.structured import fits
-from localrag.evaluation.tokens import MARKER
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render

@@ -14,7 +14,6 @@ from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import f1
 from localrag.evaluation.comparisons.base import Asked, Output, Ranked, Variant
 from localrag.evaluation.judging.structured import fits
-from localrag.evaluation.tokens import MARKER
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
