@@ -63,9 +63,7 @@ class CachedQueries:
         return vectors
 
 
-def document_vectors(
-    embedder: Embedder, texts: Sequence[str], folder: Path, progress: Progress | None = None
-) -> Vectors:
+def document_vectors(embedder: Embedder, texts: Sequence[str], folder: Path) -> Vectors:
     """The vectors of `texts`, shape (n, dimension) float32, from `folder` if they are there.
 
     A file is named after the digest of the model's fingerprint and of all texts in their order:
@@ -80,10 +78,8 @@ def document_vectors(
     except (FileNotFoundError, ValueError, EOFError):
         vectors = np.empty((0, 0), dtype=np.float32)
     if vectors.shape == (len(texts), embedder.dimension) and vectors.dtype == np.float32:
-        if progress is not None:
-            progress(len(texts))
         return vectors
-    vectors = embedder.embed_documents(texts, progress)
+    vectors = embedder.embed_documents(texts)
     make_folder(folder)
     replace_file(path, lambda file: np.save(file, vectors, allow_pickle=False))
     return vectors
