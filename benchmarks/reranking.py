@@ -32,9 +32,8 @@ from localrag import factory
 from localrag.config.settings import Settings, with_reranker
 from localrag.documents.chunking import passage_text
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval.benchmark import CachedQueries, WholePassages
+from localrag.evaluation.retrieval.benchmark import CachedQueries, WholePassages, document_vectors
 from localrag.evaluation.retrieval.metrics import ndcg
-from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.evaluation.statistics import bootstrap_interval
 from localrag.prompts import YES_NO
 from localrag.rerankers.llm import GRADES, LLMReranker

@@ -28,9 +28,8 @@ import numpy as np
 from localrag import factory
 from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval.benchmark import WholePassages
+from localrag.evaluation.retrieval.benchmark import WholePassages, document_vectors
 from localrag.evaluation.retrieval.metrics import ndcg
-from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.indexes.tantivy import TantivyKeywords

@@ -143,8 +143,12 @@ class Note:
         "grades unread",  # unread, total: passages
         "language not served",  # reranker, language; instead: what is used
         "private left out",  # left_out: passages
+        "not judged",  # count: answers that a judge on another machine may not see
+        "not read",  # path: of a document that an evaluated library is without
+        "cut otherwise",  # than the settings that are evaluated would cut the library
+        "index damaged",  # name: of a derived index that is built anew
     ]
-    values: Mapping[str, Plain]
+    values: Mapping[str, Plain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from localrag.cli.filtering import expand_option, filter_options
 from localrag.cli.output import (
     MODES,
-    RERANKERS,
     emit_json,
     json_option,
+    k_option,
     library_option,
     note,
-    note_rebuilding,
+    open_library,
     question_argument,
+    rerank_option,
     say_text,
     stdout_console,
 )
@@ -25,7 +26,6 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from localrag.api import Asking, LocalRAG
-    from localrag.library.catalogue.filters import Filter
     from localrag.types import Answer, LeftOut, Step
 
 
@@ -41,12 +41,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 
 @click.command(help=tr("Answer a question from your documents, with citations."))
 @question_argument
-@click.option(
-    "-k",
-    metavar=tr("NUMBER"),
-    type=click.IntRange(1, 50),
-    help=tr("How many passages the model reads."),
-)
+@k_option(50)
 @click.option(
     "--mode",
     type=click.Choice(MODES),
@@ -55,6 +50,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 @click.option(
     "--strict",
     is_flag=True,
+    default=None,
     help=tr("Self-RAG: say that the documents lack the answer, instead of answering without them."),
 )
 @click.option(
@@ -63,47 +59,24 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
     callback=_seconds,
     help=tr("Self-RAG: the longest time for the answer, such as 30s or 2m."),
 )
-@click.option(
-    "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder the search results.")
-)
+@rerank_option
 @expand_option
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
 @library_option
 @json_option
 def ask(
-    question: str,
-    k: int | None,
-    mode: str | None,
-    strict: bool,
-    budget: float | None,
-    rerank: str | None,
-    expand: str | None,
-    wanted: Filter,
-    explain: bool,
-    library: Path,
-    as_json: bool,
+    question: str, explain: bool, library: Path, as_json: bool, **asked: Unpack[Asking]
 ) -> None:
     """Ask and print."""
-    from localrag.api import Asking, LocalRAG
     from localrag.config.settings import load_settings
     from localrag.presentation.records import plain
 
     settings = load_settings()
-    if (strict or budget) and (mode or settings.answer.mode) != "self-rag":
+    graded = (asked["mode"] or settings.answer.mode) == "self-rag"
+    if (asked["strict"] or asked["budget"]) and not graded:
         raise click.UsageError(tr("--strict and --budget need --mode self-rag."))
-    asked = Asking(
-        k=k,
-        mode=mode,
-        strict=strict or None,
-        budget=budget,
-        rerank=rerank,
-        expand=expand,
-        filter=wanted,
-    )
-    with LocalRAG.open(
-        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
-    ) as rag:
+    with open_library(library, settings) as rag:
         if as_json:
             emit_json(plain(rag.ask(question, **asked)))
         else:

@@ -10,11 +10,12 @@ import click
 from localrag.cli.output import (
     RERANKERS,
     emit_json,
+    file_option,
     json_option,
-    named_output,
     note,
     stdout_console,
     table,
+    write_report,
 )
 from localrag.cli.progress import TimedBar
 from localrag.messages import tr
@@ -69,12 +70,7 @@ def bench() -> None:
     type=click.IntRange(1),
     help=tr("Use only this many questions, spread evenly over all."),
 )
-@click.option(
-    "--plot",
-    metavar=tr("FILE"),
-    type=click.Path(path_type=Path, dir_okay=False),
-    help=tr("Save a chart of the results (SVG)."),
-)
+@file_option("--plot", text=tr("Save a chart of the results (SVG)."))
 @json_option
 def retrieval(
     folder: Path,
@@ -167,12 +163,10 @@ def _print(dataset: RetrievalSet, model: str, runs: list[RetrievalRun]) -> None:
 def _write_plot(path: Path, title: str, runs: list[RetrievalRun]) -> None:
     """nDCG@10 of each run with its 95% interval and p50; ours stand out by their colour."""
     from localrag.presentation.plots import Row, chart
-    from localrag.system.files import write_output
 
     rows = []
     for run in runs:
         mean, ours = run.mean("nDCG@10"), run.name == "default" or "+" in run.name
         value = f"{mean:.4f}   {run.milliseconds(50):.1f} ms"
         rows.append((run.name, [Row(int(ours), value, mean, run.interval("nDCG@10"))]))
-    with named_output(path):
-        write_output(path, chart(f"{title}: nDCG@10", rows, font_size=14).text)
+    write_report(path, chart(f"{title}: nDCG@10", rows, font_size=14).text)

@@ -9,11 +9,11 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from localrag.cli.output import emit_json, json_option, note, say
+from localrag.cli.output import confirm_licence, emit_json, json_option, note, say
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -96,15 +96,11 @@ def bundle() -> None:
 def create(
     place: Path | None,
     preset: str,
-    models: tuple[str, ...],
-    accept_licence: bool,
     target: str | None,
     python: str | None,
     accelerator: str | None,
-    wheels: tuple[Path, ...],
-    since: Path | None,
-    archive: bool,
     as_json: bool,
+    **wanted: Any,
 ) -> None:
     """Show the licences, gather everything, and print where it lies."""
     from localrag.bundle import creation, targets
@@ -116,16 +112,12 @@ def create(
     request = creation.BundleRequest(
         target=targets.chosen(target, python, accelerator),
         preset=None if preset == "none" else preset,
-        models=models,
-        wheels=wheels,
-        since=since,
-        archive=archive,
-        accept_licence=accept_licence,
+        **wanted,
     )
     request = _licences(request, store)
     # A trailing .zip names the archive, not the folder in it.
     chosen = place or Path(creation.default_name(request))
-    if archive and chosen.suffix == ".zip":
+    if request.archive and chosen.suffix == ".zip":
         chosen = chosen.with_suffix("")
     made = creation.create(chosen.absolute(), request, store, cache_folder(), note)
     if made.without_licence:
@@ -146,7 +138,7 @@ def create(
                 "target": request.target.name,
                 "python": request.target.python,
                 "accelerator": request.target.accelerator,
-                "delta": since is not None,
+                "delta": request.since is not None,
             }
         )
         return
@@ -171,10 +163,7 @@ def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:
         note(tr("{model}: licence {licence}", model=spec.id, licence=spec.licence))
         forbids = spec.licence_kind == "non-commercial" and not request.accept_licence
         if forbids and sys.stdin.isatty():
-            question = tr(
-                "{model} may not be used commercially. Do you accept its licence?", model=spec.id
-            )
-            click.confirm(question, abort=True, err=True)
+            confirm_licence(spec.id)
             request = replace(request, accept_licence=True)
     return request
 

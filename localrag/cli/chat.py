@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note, note_rebuilding
+from localrag.cli.output import emit_json, json_option, library_option, note, open_library
 from localrag.messages import tr
 
 
@@ -16,12 +16,11 @@ from localrag.messages import tr
 @json_option
 def chat(explain: bool, library: Path, as_json: bool) -> None:
     """Read questions until the end of input; with `--json`, one object for each."""
-    from localrag.api import Asking, LocalRAG
     from localrag.cli.ask import print_answer
     from localrag.presentation.records import plain
     from localrag.rag.conversation import Turn
 
-    with LocalRAG.open(library, create=False, on_damage=note_rebuilding) as rag:
+    with open_library(library) as rag:
         history: tuple[Turn, ...] = ()
         note(tr("Ask away; an empty line or Ctrl-D exits."))
         while question := _read():
@@ -32,7 +31,7 @@ def chat(explain: bool, library: Path, as_json: bool) -> None:
                 answer = rag.ask(searched)
                 emit_json({"asked": question, **plain(answer)})
             else:
-                answer = print_answer(rag, searched, Asking(), explain=explain)
+                answer = print_answer(rag, searched, {}, explain=explain)
             history = (*history, Turn(searched, answer.text))
 
 

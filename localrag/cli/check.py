@@ -25,6 +25,7 @@ def check(library: Path, as_json: bool) -> None:
     from localrag.config.settings import load_settings
     from localrag.library.check import check_library
     from localrag.presentation.check import finding_text, repair_text
+    from localrag.presentation.records import picked
 
     started = time.monotonic()
     inspection = check_library(library, factory.make_indexes(load_settings()))
@@ -38,13 +39,8 @@ def check(library: Path, as_json: bool) -> None:
                 "documents": counts.documents if counts else None,
                 "chunks": counts.chunks if counts else None,
                 "findings": [
-                    {
-                        "part": finding.part,
-                        "code": finding.code,
-                        "damage": finding.damage,
-                        "text": finding_text(finding),
-                        "repair": repair_text(finding),
-                    }
+                    picked(finding, "part", "code", "damage")
+                    | {"text": finding_text(finding), "repair": repair_text(finding)}
                     for finding in inspection.findings
                 ],
                 "seconds": round(seconds, 3),

@@ -14,13 +14,17 @@ from localrag.cli.output import (
     MODES,
     Item,
     emit_json,
+    file_option,
     json_option,
+    k_option,
     library_option,
     named_output,
     note,
-    note_rebuilding,
+    open_library,
+    page_option,
     stdout_console,
     table,
+    write_report,
 )
 from localrag.messages import tr
 from localrag.printable import as_name
@@ -60,12 +64,10 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     callback=_modes,
     help=tr("Answer in both ways; the language model judges which answer is better, and why."),
 )
-@click.option(
+@file_option(
     "--questions",
     "file",
-    metavar=tr("FILE"),
-    type=click.Path(dir_okay=False, path_type=Path),
-    help=tr("With --modes: a file of questions (JSON, JSONL, CSV, or text with one per line)."),
+    text=tr("With --modes: a file of questions (JSON, JSONL, CSV, or text with one per line)."),
 )
 @click.option(
     "--reference",
@@ -73,19 +75,8 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     default="",
     help=tr("The right answer; the language model then judges the answers by it."),
 )
-@click.option(
-    "-k",
-    metavar=tr("NUMBER"),
-    type=click.IntRange(1, 50),
-    help=tr("How many passages the model reads."),
-)
-@click.option(
-    "--html",
-    "page",
-    metavar=tr("FILE"),
-    type=click.Path(dir_okay=False, path_type=Path),
-    help=tr("Save a page to view in a browser."),
-)
+@k_option(50)
+@page_option
 @library_option
 @json_option
 def compare(
@@ -105,18 +96,17 @@ def compare(
         raise click.UsageError(
             tr("--questions needs --modes, and the reference answers go into the file.")
         )
-    from localrag.system.files import check_output, write_output
+    from localrag.system.files import check_output
 
     if page:  # before a long run and not after it
         with named_output(page):
             check_output(page)
-    from localrag.api import LocalRAG
     from localrag.evaluation.comparisons.base import Comparison, asked_with, read_questions
     from localrag.presentation.comparisons import of_modes, of_rerankers, render_page
 
     questions = read_questions(file) if file else [asked_with(question or "", reference)]
     stopped: BaseException | None = None
-    with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
+    with open_library(library) as rag:
         if modes:
             done, stopped = _in_modes(rag, questions, modes, k)
             shown = of_modes(Comparison(modes, rag.model.llm.name, len(questions), tuple(done)))
@@ -129,8 +119,7 @@ def compare(
             )
             shown = of_rerankers(compared)
     if page:
-        with named_output(page):
-            write_output(page, render_page(shown))
+        write_report(page, render_page(shown))
         note(tr("The page is in {path}.", path=page))
     if as_json:
         emit_json(shown.record())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, note, say, stdout_console
+from localrag.cli.output import emit_json, json_option, note, say, stdout_console, table
 from localrag.messages import tr
 from localrag.printable import as_json, as_name
 
@@ -93,28 +94,22 @@ def _show(as_json: bool) -> None:
     if as_json:
         emit_json({"path": str(settings_path()), "audit_log": str(log), "settings": effective})
         return
-    from rich.table import Table
-
     defaults = dict(_flat(settings_table(Settings())))
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in (tr("Setting"), tr("Value"), tr("Default")):
-        table.add_column(heading)
-    for key, value in _flat(effective):
-        default = defaults.get(key)
-        table.add_row(key, _shown(value), "" if value == default else _shown(default))
-    stdout_console().print(table)
+    rows = [
+        (key, _shown(value), "" if value == defaults.get(key) else _shown(defaults.get(key)))
+        for key, value in _flat(effective)
+    ]
+    stdout_console().print(table((tr("Setting"), tr("Value"), tr("Default")), rows))
     say(tr("Settings file: {path}", path=settings_path()))
     say(tr("Log of calls to models on other machines: {path}", path=log))
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in table.items():
+def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
         if isinstance(value, dict):
-            rows += _flat(value, f"{prefix}{key}.")
+            yield from _flat(value, f"{prefix}{key}.")
         else:
-            rows.append((prefix + key, value))
-    return rows
+            yield prefix + key, value
 
 
 def _shown(value: object) -> str:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from localrag import __version__
 from localrag.cli.output import emit_json, json_option, library_option, note, rebuilding, say
 from localrag.errors import LibraryNotFoundError, LocalragError
 from localrag.messages import spoken, tr
+from localrag.system import processes
 
 if TYPE_CHECKING:
     from localrag.config.settings import Settings
@@ -91,7 +93,8 @@ def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
     from localrag.factory import make_models
 
     settings = load_settings()
-    yield Diagnosis("localrag", "ok", _versions())
+    versions = f"{__version__}, Python {platform.python_version()} ({sys.executable})"
+    yield Diagnosis("localrag", "ok", versions)
     yield _packages()
     yield _machine()
     yield Diagnosis(tr("settings"), "ok", str(settings_path()))
@@ -114,12 +117,6 @@ def _guarded(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[
         yield from examine()
     except LocalragError as error:
         yield Diagnosis(part, "problem", spoken(error))
-
-
-def _versions() -> str:
-    from localrag import __version__
-
-    return f"{__version__}, Python {platform.python_version()} ({sys.executable})"
 
 
 def _packages() -> Diagnosis:
@@ -299,7 +296,7 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
             layers=offload.layers,
         )
         yield Diagnosis(tr("GPU"), "ok" if offload.layers_offloaded else "warning", text)
-    elif _has_gpu():
+    elif processes.find("nvidia-smi") is not None:
         text = tr(
             "there is an NVIDIA GPU, but llama.cpp was built without CUDA: 0 of {layers} layers on "
             'it. Build it anew: CMAKE_ARGS="-DGGML_CUDA=on" pip install --force-reinstall '
@@ -357,12 +354,6 @@ def _memory(part: str, path: Path) -> Diagnosis:
         most=free / ROOM / 1e9,
     )
     return Diagnosis(part, "ok" if needed < free else "warning", text)
-
-
-def _has_gpu() -> bool:
-    from localrag.system import processes
-
-    return processes.find("nvidia-smi") is not None
 
 
 _SAMPLE = (

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, named_output, note, say
+from localrag.cli.output import (
+    emit_json,
+    file_option,
+    json_option,
+    library_option,
+    note,
+    page_option,
+    say,
+    write_report,
+)
 from localrag.cli.progress import TimedBar
 from localrag.evaluation.scoring import METRICS
 from localrag.messages import tr
@@ -44,11 +53,9 @@ class MetricName(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-judge_option = click.option(
+judge_option = file_option(
     "--judge",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Settings file whose language model acts as the judge; default: your own settings."),
+    text=tr("Settings file whose language model acts as the judge; default: your own settings."),
 )
 cache_option = click.option(
     "--cache",
@@ -106,19 +113,11 @@ def eval() -> None:  # noqa: A001
     type=click.IntRange(1),
     help=tr("Use only this many questions, spread evenly over all."),
 )
-@click.option(
-    "--html",
-    "page",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Save a page to view in a browser."),
-)
-@click.option(
+@page_option
+@file_option(
     "--csv",
     "table",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Save every question's results as a table for spreadsheets (CSV)."),
+    text=tr("Save every question's results as a table for spreadsheets (CSV)."),
 )
 @cache_option
 @library_option
@@ -144,7 +143,6 @@ def run(
     from localrag.evaluator.evaluator import Evaluator, named_settings, open_cache, settings_of
     from localrag.presentation.csv_table import csv_table
     from localrag.presentation.reports import render_page, report_json
-    from localrag.system.files import write_output
 
     inputs = [dataset, *configs, *filter(None, [judge])]
     for path in documents:
@@ -159,12 +157,10 @@ def run(
             dataset.name, samples, configurations, judging, metrics, reasons=not no_reasons
         )
     if page is not None:
-        with named_output(page):
-            write_output(page, render_page(report))
+        write_report(page, render_page(report))
         note(tr("The page is in {path}.", path=page))
     if table is not None:
-        with named_output(table):
-            write_output(table, csv_table(report))
+        write_report(table, csv_table(report))
         note(tr("The table is in {path}.", path=table))
     if as_json:
         emit_json(report_json(report))
@@ -221,13 +217,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     type=click.IntRange(0),
     help=tr("How many of them have no answer in the documents; default: one in five."),
 )
-@click.option(
-    "--output",
-    "-o",
-    metavar=tr("FILE"),
-    type=_FILE,
-    help=tr("Write the questions to this file; default: print them."),
-)
+@file_option("--output", "-o", text=tr("Write the questions to this file; default: print them."))
 @judge_option
 @cache_option
 @library_option

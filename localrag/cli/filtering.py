@@ -22,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def filter_options(command: Command) -> Command:
-    """Add `--source` and the rest; the command receives `wanted: Filter`."""
+    """Add `--source` and the rest; the command receives `filter: Filter`."""
     day: dict[str, Any] = {"metavar": tr("DATE"), "callback": _moment}
     options = {
         "sources": click.option(
@@ -66,8 +66,8 @@ def filter_options(command: Command) -> Command:
 
     @wraps(command)
     def with_filter(*arguments: Any, **given: Any) -> Any:
-        wanted = Filter(**{name: given.pop(name) for name in options})
-        return command(*arguments, wanted=wanted, **given)
+        given["filter"] = Filter(**{name: given.pop(name) for name in options})
+        return command(*arguments, **given)
 
     for option in reversed(options.values()):
         option(with_filter)

@@ -35,8 +35,8 @@ COMMANDS = (
 )
 """In the order of first use; `localrag/cli/<name>.py` holds the command, with `_` for `-`."""
 
-MODULES = {"export": "export_library", "import": "import_library"}
-"""Those that Python could not be given by their own names."""
+MODULES = {"export": "transfer:export_library", "import": "transfer:import_library"}
+"""Module and name of those that have not their own."""
 
 
 class LazyGroup(click.Group):
@@ -50,8 +50,9 @@ class LazyGroup(click.Group):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
-        command: click.Command = getattr(import_module(f"localrag.cli.{name}"), name)
+        name = cmd_name.replace("-", "_")
+        module, _, name = MODULES.get(cmd_name, f"{name}:{name}").partition(":")
+        command: click.Command = getattr(import_module(f"localrag.cli.{module}"), name)
         for one in (command, *getattr(command, "commands", {}).values()):
             one.options_metavar = tr("[OPTIONS]")
         return command

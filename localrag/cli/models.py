@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,25 +10,38 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.output import (
+    confirm_licence,
     emit_json,
     json_option,
     note,
     say,
-    start,
-    stderr_console,
     stdout_console,
+    table,
 )
+from localrag.cli.progress import View
 from localrag.messages import spoken, tr
-from localrag.printable import as_name
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from localrag.models.registry.job import Event, Observer
     from localrag.models.registry.store import ModelStore
 
 
-_LINE_EVERY = 10.0  # seconds
+_TASKS = {"llm": "llm", "embedding": "embedding", "reranker": "reranker"}
+_STATES = {
+    "installed": "installed",
+    "unchecked": "present, unchecked",
+    "partial": "incomplete",
+    "missing": "not installed",
+    "registered": "your own",
+}
+_DESCRIBED = "research only (model card)"
+_EVENTS = {
+    "waiting": "{model}: another process is pulling it; waiting",
+    "source": "{model}: fetching from {source}",
+    "failed": "{model}: {source} failed: {reason}",
+    "done": "{model}: complete and verified",
+}
+_PULLED = ("DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn")
 
 
 @click.group(
@@ -59,32 +69,24 @@ def list_models(as_json: bool) -> None:
         emit_json({"folder": str(store.folder), "models": found})
         return
     from rich.filesize import decimal
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(tr("model"), no_wrap=True)
-    table.add_column(tr("task"))
-    table.add_column(tr("languages"), no_wrap=True)
-    table.add_column(tr("size"), justify="right", no_wrap=True)
-    table.add_column(tr("state"))
-    table.add_column(tr("licence"), overflow="fold")
-    table.add_column(tr("presets, notes"), overflow="fold")
+    rows = []
     for status in statuses:
         remarks = [*status.presets]
         if status.licence_kind == "non-commercial":
             remarks.append(tr("non-commercial"))
         if status.hash_from == "hub":
             remarks.append(tr("hash from the hub"))
-        table.add_row(
-            as_name(status.name),
-            _task(status.task),
-            tr(", ").join(status.languages[:2]) + (" …" if len(status.languages) > 2 else ""),
-            decimal(status.size),
-            _state(status.state),
-            _licence(status.licence),
-            tr(", ").join(remarks),
+        languages = tr(", ").join(status.languages[:2]) + " …" * (len(status.languages) > 2)
+        place = status.name, tr(_TASKS[status.task]), languages, decimal(status.size)
+        rows.append(
+            (*place, tr(_STATES[status.state]), _licence(status.licence), tr(", ").join(remarks))
         )
-    stdout_console().print(table)
+    heads = tr("model"), tr("task"), tr("languages"), tr("size"), tr("state"), tr("licence")
+    shown = table((*heads, tr("presets, notes")), rows, numbers=(3,), overflow="fold")
+    for never_broken in (0, 2):
+        shown.columns[never_broken].no_wrap = True
+    stdout_console().print(shown)
     note(tr("Models folder: {folder}", folder=store.folder))
 
 
@@ -133,19 +135,16 @@ def pull(
             )
         )
         if pulling.needs_yes(store, spec) and not accept_licence and sys.stdin.isatty():
-            question = tr(
-                "{model} may not be used commercially. Do you accept its licence?", model=spec.id
-            )
-            click.confirm(question, abort=True, err=True)
+            confirm_licence(spec.id)
             accept_licence = True
-    with _watch() as observer:
+    with View(*_PULLED, transient=False) as view:
         paths = pulling.pull(
             store,
             names,
             source=source,
             folder=folder,
             accept_licence=accept_licence,
-            observer=observer,
+            observer=_watching(view),
         )
     if as_json:
         pulled = [
@@ -200,7 +199,14 @@ def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
     if as_json:
         emit_json({"name": own.name, "task": own.task, "path": own.path})
     else:
-        note(tr("{name} is {path} ({task}).", name=own.name, path=own.path, task=_task(own.task)))
+        note(
+            tr(
+                "{name} is {path} ({task}).",
+                name=own.name,
+                path=own.path,
+                task=tr(_TASKS[own.task]),
+            )
+        )
 
 
 @models.command(help=tr("Delete a pulled model, or forget one of your own."))
@@ -229,106 +235,27 @@ def path(name: str, as_json: bool) -> None:
         say(place)
 
 
-def _task(task: str) -> str:
-    words = {"llm": tr("llm"), "embedding": tr("embedding"), "reranker": tr("reranker")}
-    return words[task]
-
-
 def _licence(licence: str) -> str:
     """Most licences are names; what is a description is translated."""
-    words = {"research only (model card)": tr("research only (model card)")}
-    return words.get(licence, licence)
+    return tr("research only (model card)") if licence == _DESCRIBED else licence
 
 
-def _state(state: str) -> str:
-    # Written out, so that a script which collects the texts sees each of them.
-    words = {
-        "installed": tr("installed"),
-        "unchecked": tr("present, unchecked"),
-        "partial": tr("incomplete"),
-        "missing": tr("not installed"),
-        "registered": tr("your own"),
-    }
-    return words[state]
+def _watching(view: View) -> Observer:
+    """Shows the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
 
-
-@contextmanager
-def _watch() -> Iterator[Observer]:
-    """Show the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield _Lines()
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=stderr_console(),
-    )
-    start(bar)
-    try:
-        tasks: dict[str, TaskID] = {}
-
-        def observe(event: Event) -> None:
-            if event.model not in tasks:
-                tasks[event.model] = bar.add_task(as_name(event.model), total=event.total or None)
-            task = tasks[event.model]
-            if event.kind in ("progress", "done"):
-                bar.update(task, completed=event.done, total=event.total)
-            elif text := _words(event):
-                bar.console.print(text)
-
-        yield observe
-    finally:
-        bar.stop()
-
-
-class _Lines:
-    """For logs and pipes: what happens, and how far it is every few seconds."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _LINE_EVERY
-
-    def __call__(self, event: Event) -> None:
-        if event.kind != "progress":
-            if text := _words(event):
-                note(text)
-        elif time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_EVERY
-            note(
-                tr(
-                    "{model}: {done} of {total} MB",
-                    model=event.model,
-                    done=event.done // 1_000_000,
-                    total=-(-event.total // 1_000_000),
-                )
-            )
-
-
-def _words(event: Event) -> str:
-    match event.kind:
-        case "waiting":
-            return tr("{model}: another process is pulling it; waiting", model=event.model)
-        case "source":
-            return tr("{model}: fetching from {source}", model=event.model, source=event.source)
-        case "failed":
-            return tr(
-                "{model}: {source} failed: {reason}",
+    def observe(event: Event) -> None:
+        if event.kind in ("progress", "done") and view.draw(event.model, event.done, event.total):
+            return
+        if event.kind == "progress":
+            line = tr(
+                "{model}: {done} of {total} MB",
                 model=event.model,
-                source=event.source,
-                reason=event.fault and spoken(event.fault),
+                done=event.done // 1_000_000,
+                total=-(-event.total // 1_000_000),
             )
-        case "done":
-            return tr("{model}: complete and verified", model=event.model)
-        case _:
-            return ""
+            view.sometimes(line)
+        elif event.kind in _EVENTS:
+            told = {"model": event.model, "source": event.source, "reason": event.fault}
+            note(tr(_EVENTS[event.kind], **told))
+
+    return observe

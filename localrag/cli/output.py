@@ -18,15 +18,20 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 import click
 
 from localrag.messages import tr
+from localrag.presentation.steps import note_text
 from localrag.printable import as_json, as_name, as_text
+from localrag.types import Note
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.live import Live
     from rich.measure import Measurement
     from rich.progress import Progress
     from rich.table import Table
     from rich.text import Text
+
+    from localrag.api import LocalRAG
+    from localrag.config.settings import Settings
 
 CONTEXT_LIBRARY = "library"
 MODES = ("standard", "self-rag")
@@ -66,6 +71,35 @@ def json_option(command: Command) -> Command:
     return click.option(
         "--json", "as_json", is_flag=True, help=tr("Print one JSON object instead of text.")
     )(command)
+
+
+def k_option(most: int, text: str = "") -> Callable[[Command], Command]:
+    """Add `-k NUMBER`, at most so many; the command receives `k: int | None`."""
+    return click.option(
+        "-k",
+        metavar=tr("NUMBER"),
+        type=click.IntRange(1, most),
+        help=text or tr("How many passages the model reads."),
+    )
+
+
+def rerank_option(command: Command) -> Command:
+    """Add `--rerank`; the command receives `rerank: str | None`."""
+    return click.option(
+        "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder the search results.")
+    )(command)
+
+
+def file_option(*names: str, text: str) -> Callable[[Command], Command]:
+    """Add an option that names a file; the command receives a `Path | None`."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    return click.option(*names, metavar=tr("FILE"), type=path, help=text)
+
+
+def page_option(command: Command) -> Command:
+    """Add `--html FILE`; the command receives `page: Path | None`."""
+    text = tr("Save a page to view in a browser.")
+    return file_option("--html", "page", text=text)(command)
 
 
 def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -159,6 +193,20 @@ def stderr_console() -> Console:
     return _console_class()(file=_inner(sys.stderr), **_PLAIN)
 
 
+def confirm_licence(model: str) -> None:
+    """Ask about a licence that forbids commercial use; no ends the command."""
+    question = tr("{model} may not be used commercially. Do you accept its licence?", model=model)
+    click.confirm(question, abort=True, err=True)
+
+
+def write_report(path: Path, content: str | bytes) -> None:
+    """Write a file that the user named, or say why that cannot be."""
+    from localrag.system.files import write_output
+
+    with named_output(path):
+        write_output(path, content)
+
+
 @contextmanager
 def named_output(path: Path) -> Iterator[None]:
     """Check or write a file that the user named: where that fails, say why and what to do."""
@@ -175,6 +223,15 @@ def named_output(path: Path) -> Iterator[None]:
         ) from error
 
 
+def open_library(folder: Path, settings: Settings | None = None) -> LocalRAG:
+    """A library that is there; what it has to tell goes to standard error."""
+    from localrag.api import LocalRAG
+
+    return LocalRAG.open(
+        folder, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
+    )
+
+
 def note_rebuilding(path: Path) -> None:
     """Say that an index is not used as it is, on standard error."""
     note(rebuilding(path))
@@ -182,11 +239,7 @@ def note_rebuilding(path: Path) -> None:
 
 def rebuilding(path: Path) -> str:
     """That an index is not used as it is."""
-    return tr(
-        "{name} is damaged, or was not made by this version under this account; it is being "
-        "rebuilt from the catalogue.",
-        name=path.name,
-    )
+    return note_text(Note("index damaged", {"name": path.name}))
 
 
 def start(view: Live | Progress) -> None:
@@ -196,7 +249,10 @@ def start(view: Live | Progress) -> None:
 
 
 def table(
-    heads: Iterable[str], rows: Iterable[Iterable[str]], numbers: Container[int] = (), **column: Any
+    heads: Iterable[str],
+    rows: Iterable[Iterable[RenderableType]],
+    numbers: Container[int] = (),
+    **column: Any,
 ) -> Table:
     """A table without lines; the columns `numbers` are set to the right and never broken.
 
@@ -212,7 +268,7 @@ def table(
         else:
             made.add_column(head, **column)
     for cells in rows:
-        made.add_row(*(Text(as_name(cell)) for cell in cells))
+        made.add_row(*(Text(as_name(c)) if isinstance(c, str) else c for c in cells))
     return made
 
 
@@ -245,7 +301,7 @@ _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 @cache
 def _console_class() -> type[Console]:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.segment import Segment
 
     class CleanConsole(Console):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from localrag.cli.output import note, start, stderr_console
 from localrag.messages import tr
@@ -12,7 +12,7 @@ from localrag.presentation.durations import duration
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import Progress, TaskID
 
     from localrag.indexing.events import Event
     from localrag.library.folder.locking import Holder
@@ -26,7 +26,66 @@ def say_waiting(holder: Holder | None) -> None:
     note(tr("Waiting: the library is in use by {holder}.", holder=holder or "?"))
 
 
-class Bars:
+class View:
+    """Bars on standard error where that is a terminal; elsewhere a line now and then.
+
+    `columns` are those of Rich, by name, between a bar and what is said beside it.
+    """
+
+    def __init__(self, *columns: str, transient: bool = True) -> None:
+        self._columns, self._transient = columns, transient
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self.said = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich import progress
+
+            self._bars = progress.Progress(
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(),
+                *(getattr(progress, name)() for name in self._columns),
+                progress.TextColumn("{task.fields[beside]}", markup=False),
+                console=stderr_console(),
+                transient=self._transient,
+            )
+            start(self._bars)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def draw(
+        self, name: str, done: int, total: int, *, title: str = "", beside: str | None = None
+    ) -> bool:
+        """Draw the bar of that name, `title` beside it; False where there is no terminal.
+
+        A total of 0 is not known yet; `beside` None leaves what stood there.
+        """
+        if self._bars is None:
+            return False
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task("", beside="")
+        told: dict[str, Any] = {} if beside is None else {"beside": as_name(beside)}
+        self._bars.update(
+            self._tasks[name],
+            description=as_name(title or name),
+            completed=done,
+            total=total or None,
+            **told,
+        )
+        return True
+
+    def sometimes(self, line: str) -> None:
+        """Say it, unless something was said a moment ago."""
+        if time.monotonic() - self.said > PLAIN_EVERY:
+            self.said = time.monotonic()
+            note(line)
+
+
+class Bars(View):
     """Files that have their outcome, and passages that have their vector.
 
     The number of passages is known only for files that were read so far, so that bar
@@ -34,110 +93,49 @@ class Bars:
     """
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        super().__init__("MofNCompleteColumn", "TimeElapsedColumn")
         self._files = self._done = self._chunks = self._embedded = 0
-        self._said = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if self._terminal:
-            from rich.progress import TimeElapsedColumn
-
-            self._bars = _started(TimeElapsedColumn(), beside="current")
-            self._file_task = self._bars.add_task(tr("Files"), total=None, current="")
-            self._chunk_task = self._bars.add_task(tr("Passages"), total=None, current="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._terminal:
-            self._bars.stop()
 
     def tell(self, event: Event) -> None:
         """Take note of one event."""
         from localrag.indexing import events
 
-        current = ""
+        current = None
         match event:
             case events.Found(files):
                 self._files = files
             case events.Parsed(source, _, chunks):
                 self._chunks += chunks
-                current = source
+                current = source.replace("\\", "/").rpartition("/")[2][:40]
             case events.Embedded(chunks):
                 self._embedded += chunks
             case events.Unchanged() | events.Linked() | events.Committed() | events.Failed():
                 self._done += 1
             case _:
                 return
-        if self._terminal:
-            self._draw(current)
-        elif time.monotonic() - self._said > PLAIN_EVERY:
-            self._said = time.monotonic()
-            note(
-                tr(
-                    "{done} of {files} files, {embedded} passages embedded",
-                    done=self._done,
-                    files=self._files,
-                    embedded=self._embedded,
-                )
+        if not self.draw(tr("Files"), self._done, self._files, beside=current):
+            line = tr(
+                "{done} of {files} files, {embedded} passages embedded",
+                done=self._done,
+                files=self._files,
+                embedded=self._embedded,
             )
-
-    def _draw(self, current: str) -> None:
-        self._bars.update(self._file_task, total=self._files, completed=self._done)
-        self._bars.update(self._chunk_task, total=self._chunks or None, completed=self._embedded)
-        if current:
-            name = current.replace("\\", "/").rsplit("/", 1)[-1]
-            self._bars.update(self._file_task, current=as_name(name[:40]))
+            self.sometimes(line)
+        self.draw(tr("Passages"), self._embedded, self._chunks)
 
 
-class TimedBar:
+class TimedBar(View):
     """One bar after the other in a terminal, a line now and then elsewhere; with the time left."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
+        super().__init__("MofNCompleteColumn")
         self._title = ""
-        self._said = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if self._terminal:
-            self._bar = _started(beside="left")
-            self._task = self._bar.add_task("", visible=False, left="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._terminal:
-            self._bar.stop()
 
     def show(self, title: str, done: int, total: int, left: float | None = None) -> None:
         """Show where the work of that name stands; `left` in seconds, None while not known."""
         remaining = "" if left is None else tr("{time} left", time=duration(left))
-        if self._terminal:
-            self._bar.update(
-                self._task,
-                description=as_name(title),
-                completed=done,
-                total=total,
-                left=remaining,
-                visible=True,
-            )
-        elif title != self._title:
-            self._title, self._said = title, time.monotonic()
-        elif time.monotonic() - self._said > PLAIN_EVERY:
-            self._said = time.monotonic()
-            note(f"{title}: {done}/{total}" + (f", {remaining}" if remaining else ""))
-
-
-def _started(*columns: ProgressColumn, beside: str) -> Progress:
-    """Bars on standard error, with these columns and the field `beside` after them."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    bars = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        *columns,
-        TextColumn(f"{{task.fields[{beside}]}}", markup=False),
-        console=stderr_console(),
-        transient=True,
-    )
-    start(bars)
-    return bars
+        if self.draw("", done, total, title=title, beside=remaining):
+            return
+        if title != self._title:
+            self._title, self.said = title, time.monotonic()
+        self.sometimes(f"{title}: {done}/{total}" + (f", {remaining}" if remaining else ""))

@@ -173,10 +173,4 @@ def _attempt(one: dict[str, str]) -> str:
             stage=one["stage"],
             processes=one["origin"] or "-",
         )
-    return tr(
-        "{stage}: {caller} tried to reach {host}, from {origin}.",
-        stage=one["stage"],
-        caller=one["caller"],
-        host=one["host"],
-        origin=one["origin"],
-    )
+    return tr("{stage}: {caller} tried to reach {host}, from {origin}.", **one)

@@ -28,30 +28,20 @@ def rebuild(library: Path, as_json: bool) -> None:
     with LocalRAG.open(library, create=False) as rag, Bars() as bars:
         report = rag.rebuild(bars.tell, on_wait=say_waiting)
         status = rag.status()
-    seconds = time.monotonic() - started
+    told = {
+        "documents": len(report.committed),
+        "chunks": status.counts.chunks,
+        "seconds": round(time.monotonic() - started, 3),
+    }
     if as_json:
-        emit_json(
-            {
-                "documents": len(report.committed),
-                "chunks": status.counts.chunks,
-                "seconds": round(seconds, 3),
-            }
-        )
+        emit_json(told)
     elif report.committed:
         say(
             tr(
                 "{documents} documents split and embedded again, {chunks} passages; "
                 "{seconds:.1f} s.",
-                documents=len(report.committed),
-                chunks=status.counts.chunks,
-                seconds=seconds,
+                **told,
             )
         )
     else:
-        say(
-            tr(
-                "Indexes rebuilt over {chunks} passages; {seconds:.1f} s.",
-                chunks=status.counts.chunks,
-                seconds=seconds,
-            )
-        )
+        say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **told))

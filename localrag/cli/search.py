@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localrag.cli.filtering import expand_option, filter_options
 from localrag.cli.output import (
-    RERANKERS,
     emit_json,
     json_option,
+    k_option,
     library_option,
     note,
-    note_rebuilding,
+    open_library,
     question_argument,
+    rerank_option,
     say,
     stdout_console,
 )
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.library.catalogue.filters import Filter
     from localrag.types import Step
 
 
@@ -30,33 +30,20 @@ if TYPE_CHECKING:
     help=tr("Find passages; no language model is used unless --expand or --rerank asks.")
 )
 @question_argument
-@click.option(
-    "-k", metavar=tr("NUMBER"), type=click.IntRange(1, 1000), help=tr("How many passages.")
-)
+@k_option(1000, tr("How many passages."))
 @click.option(
     "--mode", type=click.Choice(["hybrid", "dense", "keyword"]), help=tr("How to search.")
 )
-@click.option(
-    "--rerank", type=click.Choice(RERANKERS), help=tr("How to reorder the search results.")
-)
+@rerank_option
 @expand_option
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show the rank in each of the two searches."))
 @library_option
 @json_option
 def search(
-    question: str,
-    k: int | None,
-    mode: str | None,
-    rerank: str | None,
-    expand: str | None,
-    wanted: Filter,
-    explain: bool,
-    library: Path,
-    as_json: bool,
+    question: str, mode: str | None, explain: bool, library: Path, as_json: bool, **asked: Any
 ) -> None:
     """Search and print."""
-    from localrag.api import LocalRAG
     from localrag.cli.render import print_hits
     from localrag.config.settings import load_settings
     from localrag.presentation.records import plain
@@ -64,18 +51,8 @@ def search(
 
     overrides: dict[str, object] = {"retrieval.mode": mode} if mode else {}
     steps: list[Step] = []
-    settings = load_settings(overrides)
-    with LocalRAG.open(
-        library, settings=settings, create=False, on_note=note, on_damage=note_rebuilding
-    ) as rag:
-        hits = rag.search(
-            question,
-            k=k,
-            filter=wanted,
-            expand=expand or False,
-            rerank=rerank,
-            on_step=steps.append,
-        )
+    with open_library(library, load_settings(overrides)) as rag:
+        hits = rag.search(question, on_step=steps.append, **asked)
     if as_json:
         emit_json({"question": question, "hits": plain(hits), "trace": plain(steps)})
         return

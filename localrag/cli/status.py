@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import Item, emit_json, json_option, library_option, stdout_console
+from localrag.cli.output import Item, emit_json, json_option, library_option, stdout_console, table
 from localrag.messages import tr
 from localrag.printable import as_name
 
@@ -40,10 +40,7 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
         emit_json(
             {
                 "library": str(found.directory),
-                "documents": found.counts.documents,
-                "sources": found.counts.sources,
-                "pages": found.counts.pages,
-                "chunks": found.counts.chunks,
+                **picked(found.counts, "documents", "sources", "pages", "chunks"),
                 "bytes": found.counts.size,
                 "bytes_on_disk": found.size_on_disk,
                 "embedding": {
@@ -52,9 +49,7 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
                 },
                 "generation": found.generation,
                 "indexes": [picked(one, "name", "present", "behind") for one in found.derived],
-                "writer": found.writer,
-                "shared": found.shared,
-                "without_modes": found.without_modes,
+                **picked(found, "writer", "shared", "without_modes"),
                 "encryption": at_rest.as_json(encryption),
                 "list": [picked(record, *_LISTED) for record in records],
             }
@@ -64,56 +59,49 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
     console.print(_overview(found, at_rest.sentence(encryption)))
     if documents:
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for heading in (tr("Document"), tr("Pages"), tr("Passages"), tr("Language"), tr("Added")):
-            table.add_column(heading, overflow="fold")
-        for record in records:
-            table.add_row(
+        heads = tr("Document"), tr("Pages"), tr("Passages"), tr("Language"), tr("Added")
+        rows = (
+            (
                 Group(*(Item(Text(as_name(source))) for source in record.sources)),
-                str(record.pages),
-                str(record.chunks),
-                as_name(record.language),
-                as_name(record.added_at[:16]).replace("T", " "),
+                *(str(record.pages), str(record.chunks), record.language),
+                record.added_at[:16].replace("T", " "),
             )
+            for record in records
+        )
         console.print()
-        console.print(table)
+        console.print(table(heads, rows, overflow="fold"))
 
 
 def _overview(found: LibraryStatus, encryption: str) -> Table:
     from rich.filesize import decimal
-    from rich.table import Table
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row(tr("Library"), as_name(found.directory))
-    table.add_row(tr("Documents"), str(found.counts.documents))
-    table.add_row(tr("Files"), str(found.counts.sources))
-    table.add_row(tr("Pages"), str(found.counts.pages))
-    table.add_row(tr("Passages"), str(found.counts.chunks))
-    table.add_row(tr("Size on disk"), decimal(found.size_on_disk))
-    table.add_row(
-        tr("Embedding model"),
-        tr(
+    counts = found.counts
+    rows = {
+        tr("Library"): str(found.directory),
+        tr("Documents"): str(counts.documents),
+        tr("Files"): str(counts.sources),
+        tr("Pages"): str(counts.pages),
+        tr("Passages"): str(counts.chunks),
+        tr("Size on disk"): decimal(found.size_on_disk),
+        tr("Embedding model"): tr(
             "{model} ({dimension} dimensions)",
             model=found.embedding.name,
             dimension=found.embedding.dimension,
         ),
-    )
+    }
+    names = {"vectors.faiss": tr("vectors"), "keywords": tr("keywords")}
     for index in found.derived:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")
-        name = {"vectors.faiss": tr("vectors"), "keywords": tr("keywords")}.get(
-            index.name, index.name
-        )
-        table.add_row(tr("Index {name}", name=name), state)
-    if found.without_modes:
-        table.add_row(
-            tr("Open to"), tr("anyone who can read the drive ({kind})", kind=found.without_modes)
-        )
+        rows[tr("Index {name}", name=names.get(index.name, index.name))] = state
+    if kind := found.without_modes:
+        rows[tr("Open to")] = tr("anyone who can read the drive ({kind})", kind=kind)
     elif found.shared:
-        table.add_row(tr("Open to"), tr("its group, whose key you have accepted"))
-    table.add_row(tr("Encryption at rest"), encryption)
+        rows[tr("Open to")] = tr("its group, whose key you have accepted")
+    rows[tr("Encryption at rest")] = encryption
     if found.writer:
-        table.add_row(tr("In use by"), as_name(found.writer))
-    return table
+        rows[tr("In use by")] = found.writer
+    shown = table(("", ""), rows.items())
+    shown.show_header = False
+    return shown

@@ -1,10 +1,9 @@
-"""What an evaluation tells while it works, as values; `presentation.evaluation` says it."""
+"""What an evaluation tells while it works, as values; `presentation.reports` says it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from localrag.types import Note
@@ -35,33 +34,7 @@ class Progressed:
     left: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
-    """So many answers are not shown to a judge on another machine."""
-
-    answers: int
-
-
-@dataclass(frozen=True, slots=True)
-class NotRead:
-    """A document could not be read; the library is without it."""
-
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class CutOtherwise:
-    """The library was cut with other settings than those that are evaluated."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexDamaged:
-    """A derived index is being built anew."""
-
-    path: Path
-
-
-Event = Estimated | Progressed | Withheld | NotRead | CutOtherwise | IndexDamaged | Note
+Event = Estimated | Progressed | Note
 Tell = Callable[[Event], None]
 
 

@@ -60,29 +60,27 @@ def ordering(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
 
 
 def resampled_interval(
-    statistic: Callable[[NDArray[np.intp]], float], count: int, *, seed: int = 0
+    statistic: Callable[[NDArray[np.intp]], float], count: int
 ) -> tuple[float, float]:
     """The 95% percentile bootstrap interval of a statistic over `count` questions or items.
 
     `statistic` gets the places of those in a sample, shape (count,). Efron and Tibshirani, "An
-    Introduction to the Bootstrap", 1993, chapter 13. The same seed gives the same interval.
+    Introduction to the Bootstrap", 1993, chapter 13. The same values give the same interval.
     Raises ValueError for none.
     """
-    if not count:
-        raise ValueError("an interval needs at least one score")
-    generator = np.random.default_rng(seed)
+    generator = _generator(count)
     values = [statistic(generator.integers(count, size=count)) for _ in range(RESAMPLES)]
     tail = (1 - 0.95) / 2
     low, high = np.quantile(values, (tail, 1 - tail))
     return float(low), float(high)
 
 
-def bootstrap_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
+def bootstrap_interval(scores: NDArray[np.float64]) -> tuple[float, float]:
     """As `resampled_interval`, of the mean of scores, shape (n,)."""
-    return resampled_interval(lambda chosen: float(scores[chosen].mean()), len(scores), seed=seed)
+    return resampled_interval(lambda chosen: float(scores[chosen].mean()), len(scores))
 
 
-def mean_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float, float]:
+def mean_interval(scores: NDArray[np.float64]) -> tuple[float, float]:
     """The 95% interval of the mean of scores in [0, 1], shape (n,), by percentile bootstrap.
 
     Scores that are all alike, which a bootstrap takes for certain, have the bound of a proportion
@@ -90,17 +88,15 @@ def mean_interval(scores: NDArray[np.float64], *, seed: int = 0) -> tuple[float,
     seen in 1 of 40 samples (Clopper and Pearson, "The Use of Confidence or Fiducial Limits",
     Biometrika 1934). Raises ValueError for no scores.
     """
-    if not len(scores):
-        raise ValueError("an interval needs at least one score")
-    first = float(scores[0])
-    if (scores == first).all():
+    if len(scores) and (scores == scores[0]).all():
+        first = float(scores[0])
         alike = float(0.025 ** (1 / len(scores)))
         return first * alike, 1 - (1 - first) * alike
-    return _resampled_means(scores, seed, 1)
+    return _resampled_means(scores, 1)
 
 
 def paired_difference(
-    one: Sequence[float], other: Sequence[float], *, comparisons: int = 1, seed: int = 0
+    one: Sequence[float], other: Sequence[float], *, comparisons: int = 1
 ) -> tuple[float, float, float]:
     """Mean of one - other over the same questions, and its 95% bootstrap interval.
 
@@ -110,18 +106,13 @@ def paired_difference(
     Raises ValueError for lists of different length or none at all.
     """
     differences = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
-    if not len(differences):
-        raise ValueError("a difference needs at least one question")
-    low, high = _resampled_means(differences, seed, comparisons)
+    low, high = _resampled_means(differences, comparisons)
     return float(differences.mean()), low, high
 
 
-def _resampled_means(
-    values: NDArray[np.float64], seed: int, comparisons: int
-) -> tuple[float, float]:
+def _resampled_means(values: NDArray[np.float64], comparisons: int) -> tuple[float, float]:
     """The percentile interval of a mean; with more comparisons further out, by as many samples."""
-    generator = np.random.default_rng(seed)
-    count = len(values)
+    generator, count = _generator(len(values)), len(values)
     means = [
         values[generator.integers(count, size=(RESAMPLES, count))].mean(axis=1)
         for _ in range(comparisons)
@@ -129,3 +120,9 @@ def _resampled_means(
     tail = 0.025 / comparisons
     low, high = np.quantile(np.concatenate(means), (tail, 1 - tail))
     return float(low), float(high)
+
+
+def _generator(count: int) -> np.random.Generator:
+    if not count:
+        raise ValueError("an interval needs at least one score")
+    return np.random.default_rng(0)

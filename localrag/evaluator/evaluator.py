@@ -34,6 +34,7 @@ from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
 from localrag.hosted import private_sources
 from localrag.models.llms.openai.server_info import parallel_calls
+from localrag.types import Note
 
 if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder
@@ -115,7 +116,7 @@ class Evaluator:
             for pair in zip(samples, responses, strict=True)
         )
         if count:
-            self._tell(events.Withheld(count))
+            self._tell(Note("not judged", {"count": count}))
         written = any(sample.answer is None for sample in samples)
         with self.open_judge(judge) as model:
             key = calibration.trust_key(model.fingerprint, embedder.fingerprint)
@@ -237,7 +238,7 @@ class Evaluator:
         with self._engine(settings) as engine:
             wanted = factory.chunking_fingerprint(settings)
             if any(record.chunking != wanted for record in engine.library.documents()):
-                self._tell(events.CutOtherwise())
+                self._tell(Note("cut otherwise"))
 
     def _withheld_from(self, judge: Settings) -> Callable[[Sample, Response], bool]:
         """Whether the judge may not see an answer: of a private document, or unknown origin.
@@ -279,7 +280,7 @@ class Evaluator:
             folder,
             settings,
             create=create,
-            on_damage=lambda path: self._tell(events.IndexDamaged(path)),
+            on_damage=lambda path: self._tell(Note("index damaged", {"name": path.name})),
         )
 
     @contextmanager
@@ -296,7 +297,7 @@ class Evaluator:
         with closing(self._open(folder, settings, create=True)) as engine:
             indexer = factory.make_indexer(settings, engine.library, engine.embedder)
             for failed in indexer.add(self._documents, prune=True).failed:
-                self._tell(events.NotRead(failed.source))
+                self._tell(Note("not read", {"path": failed.source}))
             yield EvaluatedEngine(engine, self._cache, self._tell)
 
     @contextmanager
@@ -304,11 +305,8 @@ class Evaluator:
         if own := self._open_own(settings):
             yield own.model
             return
-        model = factory.make_model(settings, factory.make_models())
-        try:
+        with closing(factory.make_model(settings, factory.make_models())) as model:
             yield model
-        finally:
-            model.close()
 
     def _embedder(self, settings: Settings) -> Embedder:
         if own := self._open_own(settings):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import ExitStack, closing
+from functools import cache, partial
 
 from localrag import factory
 from localrag.config.settings import Settings, with_reranker
@@ -13,9 +14,9 @@ from localrag.evaluation.retrieval.benchmark import (
     RerankedRetriever,
     RetrievalRun,
     WholePassages,
+    document_vectors,
     run_retriever,
 )
-from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.retrieval.base import Retriever
 from localrag.types import Note
 
@@ -39,8 +40,8 @@ def measure_retrieval(
     """
     models = factory.make_models()
     embedder = factory.make_embedder(settings, models)
-    cache = factory.cache_folder() / "bench"
-    vectors = document_vectors(embedder, list(dataset.corpus.values()), cache)
+    folder = factory.cache_folder() / "bench"
+    vectors = document_vectors(embedder, list(dataset.corpus.values()), folder)
     passages = WholePassages(dataset.corpus, vectors, factory.make_indexes(settings))
     queries = CachedQueries(embedder)
     retrievers = factory.make_retrievers_to_compare(
@@ -55,14 +56,12 @@ def measure_retrieval(
     # What is loaded at the first use is no question's time.
     retrievers["default"].retrieve("warm-up 热身", 1)
     runs = [measured(name, retrievers[name]) for name in names]
-    language_model: list[factory.Model] = []
+    with ExitStack() as stack:
 
-    def load() -> factory.Model:
-        if not language_model:
-            language_model.append(factory.make_model(settings, models))
-        return language_model[0]
+        @cache
+        def load() -> factory.Model:
+            return stack.enter_context(closing(factory.make_model(settings, models)))
 
-    try:
         for kind in rerankers:
             reranking = factory.make_reranking(with_reranker(settings, kind), models, load)
             assert reranking is not None, "a run without a reranker has a name of its own"  # noqa: S101
@@ -73,7 +72,4 @@ def measure_retrieval(
                 tell(note)
             reranked = RerankedRetriever(retrievers["default"], reranking, passages.scored)
             runs.append(measured(f"default+{kind}", reranked))
-    finally:
-        for model in language_model:
-            model.close()
     return runs

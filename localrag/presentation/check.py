@@ -39,17 +39,16 @@ _TEXTS = {
     "index terms": "For {count} passages, the terms in {name} do not match the text.",
 }
 
+_RESTORE = "Restore the folder from a backup, or delete it and add the documents again."
+_ADD_AGAIN = "Remove it with `localrag remove`, then add the file again."
 _REPAIRS = {
-    "catalogue structure": "Restore the folder from a backup, or delete it and add the documents "
-    "again.",
-    "catalogue settings": "Restore the folder from a backup, or delete it and add the documents "
-    "again.",
-    "catalogue values": "Restore the folder from a backup, or delete it and add the documents "
-    "again.",
+    "catalogue structure": _RESTORE,
+    "catalogue settings": _RESTORE,
+    "catalogue values": _RESTORE,
     "catalogue foreign": "Run `localrag export` and `localrag import`, which leave it behind.",
     "catalogue no-source": "Add its file again with `localrag add`.",
-    "catalogue content": "Remove it with `localrag remove`, then add the file again.",
-    "catalogue sources": "Remove it with `localrag remove`, then add the file again.",
+    "catalogue content": _ADD_AGAIN,
+    "catalogue sources": _ADD_AGAIN,
     "catalogue passages": "Run `localrag rebuild`, which splits and embeds everything again.",
     "files foreign": "No action is needed: they are never used.",
     "files network-drive": "Keep it on a disk of this computer, or use it from one computer at a "

@@ -40,6 +40,19 @@ _CLASSES: dict[Rating, str] = {
 }
 
 
+_CRITERIA = {
+    "relevance": "relevance",
+    "accuracy": "factual accuracy",
+    "completeness": "completeness",
+    "concision": "concision",
+}
+_OUTCOMES = {
+    "from documents": "with citations",
+    "refused": "says that the documents do not contain the answer",
+    "without documents": "not grounded in the documents",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A heading and its sentences."""
@@ -226,23 +239,12 @@ def capitalised(name: str) -> str:
 
 def criterion_name(criterion: Criterion, say: Say = tr) -> str:
     """What a criterion is called in a text."""
-    names: dict[Criterion, str] = {
-        "relevance": say("relevance"),
-        "accuracy": say("factual accuracy"),
-        "completeness": say("completeness"),
-        "concision": say("concision"),
-    }
-    return names[criterion]
+    return say(_CRITERIA[criterion])
 
 
 def outcome(kind: Outcome) -> str:
     """What an answer is."""
-    names: dict[Outcome, str] = {
-        "from documents": tr("with citations"),
-        "refused": tr("says that the documents do not contain the answer"),
-        "without documents": tr("not grounded in the documents"),
-    }
-    return names[kind]
+    return tr(_OUTCOMES[kind])
 
 
 def times(way: Output) -> str:

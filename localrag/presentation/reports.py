@@ -23,6 +23,25 @@ from localrag.presentation.plots import COLOURS, Markup, Row, chart
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import note_text
 
+_CAUSES = {
+    "invented": "The documents do not contain the answer, yet one was given.",
+    "retrieval missed": "The passages lack what the reference answer says: the search did not "
+    "find it.",
+    "retrieval noisy": "Useful passages rank below useless ones.",
+    "refused": "The passages seem to contain the answer, yet none was given.",
+    "unfaithful": "The passages were good, but the answer says things that they do not.",
+    "irrelevant": "The answer does not address the question, or evades it.",
+}
+_REMEDIES = {
+    "invented": "Raise answer.min_answerable, or use Self-RAG, which checks its answers.",
+    "retrieval missed": "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, "
+    "or an embedding model that is better in this language.",
+    "retrieval noisy": "Try a reranker, or another fusion (retrieval.fusion).",
+    "refused": "Lower answer.min_answerable, or try a larger language model.",
+    "unfaithful": "Try another prompt (answer.prompts), Self-RAG, or a larger language model.",
+    "irrelevant": "Try another prompt (answer.prompts), or a larger language model.",
+}
+
 
 def render_page(report: Report) -> str:
     """The page as HTML, in the language of the interface."""
@@ -177,36 +196,7 @@ def trial(one: Trial) -> str:
 
 def explain(cause: Cause) -> tuple[str, str]:
     """The cause in words, and what to try, in the reader's language."""
-    causes: dict[Cause, tuple[str, str]] = {
-        "invented": (
-            tr("The documents do not contain the answer, yet one was given."),
-            tr("Raise answer.min_answerable, or use Self-RAG, which checks its answers."),
-        ),
-        "retrieval missed": (
-            tr("The passages lack what the reference answer says: the search did not find it."),
-            tr(
-                "Try a larger answer.k, hybrid retrieval, a reranker, another chunk size, or "
-                "an embedding model that is better in this language."
-            ),
-        ),
-        "retrieval noisy": (
-            tr("Useful passages rank below useless ones."),
-            tr("Try a reranker, or another fusion (retrieval.fusion)."),
-        ),
-        "refused": (
-            tr("The passages seem to contain the answer, yet none was given."),
-            tr("Lower answer.min_answerable, or try a larger language model."),
-        ),
-        "unfaithful": (
-            tr("The passages were good, but the answer says things that they do not."),
-            tr("Try another prompt (answer.prompts), Self-RAG, or a larger language model."),
-        ),
-        "irrelevant": (
-            tr("The answer does not address the question, or evades it."),
-            tr("Try another prompt (answer.prompts), or a larger language model."),
-        ),
-    }
-    return causes[cause]
+    return tr(_CAUSES[cause]), tr(_REMEDIES[cause])
 
 
 def event_text(event: events.Event) -> str:
@@ -228,25 +218,6 @@ def event_text(event: events.Event) -> str:
             return tr("Grading the labelled set")
         case events.Progressed():
             return tr("Drafting questions")
-        case events.Withheld(answers):
-            return tr(
-                "{count} answers are not judged: their passages are of private documents, or of "
-                "unknown origin, and the judge is on another machine.",
-                count=answers,
-            )
-        case events.NotRead(source):
-            return tr("Not read: {path}", path=source)
-        case events.CutOtherwise():
-            return tr(
-                "The library was split with other [chunking] settings and is evaluated as it "
-                "is. `localrag rebuild` splits it again."
-            )
-        case events.IndexDamaged(path):
-            return tr(
-                "{name} is damaged, or was not made by this version under this account; it "
-                "is being rebuilt from the catalogue.",
-                name=path.name,
-            )
     return note_text(event)
 
 

@@ -2,8 +2,55 @@
 
 from __future__ import annotations
 
-from localrag.messages import InterfaceLanguage, Say, speaker
+from localrag.messages import InterfaceLanguage, Say, phrase, speaker
 from localrag.types import Note, Rating, Step, StepKind
+
+_NOTES = {
+    "grades unread": "The model gave no grade for {unread} of {total} passages; "
+    "their similarity was used instead.",
+    "language not served: zh": "The reranker {reranker} does not serve Chinese; the order of the "
+    "search is kept.",
+    "language not served: en": "The reranker {reranker} does not serve English; the order of the "
+    "search is kept.",
+    "private left out": "{left_out} passages of private documents were left out: they do not go to "
+    "the hosted model.",
+    "not judged": "{count} answers are not judged: their passages are of private documents, or of "
+    "unknown origin, and the judge is on another machine.",
+    "not read": "Not read: {path}",
+    "cut otherwise": "The library was split with other [chunking] settings and is evaluated as"
+    " it is. `localrag rebuild` splits it again.",
+    "index damaged": "{name} is damaged, or was not made by this version under this account; "
+    "it is being rebuilt from the catalogue.",
+}
+
+_DECISIONS = {
+    "retrieve": "{passages} passages",
+    "filter": "{allowed} of {total} passages",
+    "private": "{left_out} passages left out",
+    "rerank": "{reranker}: {kept} of {read} passages",
+    "check citations": "{cited} cited, {removed} markers removed, {added} added",
+    "utility": "useful, 1 to 5",
+    "choose": "answer {answer}",
+    "instructions": "{left_out} sentences left out",
+}
+
+_SKIPPED = {
+    "passages": "{count} passages were not read",
+    "answers": "{count} more answers were not tried",
+    "sentences": "{count} sentences were not checked",
+    "utility": "usefulness was not graded",
+    "answer": "no time was left to write an answer",
+}
+
+_UNREAD = {
+    "retrieval decision": "the reply could not be read, so the documents are searched",
+    "relevance": "the reply could not be read, so the similarity was used",
+    "support of a sentence": "the reply could not be read, so it counts as not supported",
+    "utility": "the reply could not be read, so 3 was used",
+    "support": "the reply could not be read",
+    "answerable": "the reply could not be read",
+}
+"""What counts where a grade could not be read."""
 
 
 def step_name(kind: StepKind, language: InterfaceLanguage | None = None) -> str:
@@ -16,7 +63,7 @@ def decision(step: Step, language: InterfaceLanguage | None = None) -> str:
     say = speaker(language)
     text = _decision(step, say)
     if step.values.get("unread"):
-        text = say("{text} ({note})", text=text, note=_fallback(step.kind, say))
+        text = say("{text} ({note})", text=text, note=say(_UNREAD[step.kind]))
     if step.notes:
         notes = " ".join(note_text(note, language) for note in step.notes)
         text = say("{text}. {notes}", text=text, notes=notes)
@@ -37,31 +84,10 @@ def step_line(step: Step, language: InterfaceLanguage | None = None) -> str:
 
 def note_text(note: Note, language: InterfaceLanguage | None = None) -> str:
     """A note as a sentence; `language` None is the reader's."""
-    say = speaker(language)
-    values = note.values
-    match note.kind:
-        case "grades unread":
-            return say(
-                "The model gave no grade for {unread} of {total} passages; "
-                "their similarity was used instead.",
-                **values,
-            )
-        case "language not served" if values["language"] == "zh":
-            return say(
-                "The reranker {reranker} does not serve Chinese; the order of the search is kept.",
-                **values,
-            )
-        case "language not served":
-            return say(
-                "The reranker {reranker} does not serve English; the order of the search is kept.",
-                **values,
-            )
-        case "private left out":
-            return say(
-                "{left_out} passages of private documents were left out: they do not go to the "
-                "hosted model.",
-                **values,
-            )
+    kind: str = note.kind
+    if kind == "language not served":
+        kind = f"{kind}: {note.values['language']}"
+    return phrase(_NOTES[kind], language, **note.values)
 
 
 def rating_text(rating: Rating, language: InterfaceLanguage | None = None) -> str:
@@ -74,28 +100,17 @@ def _decision(step: Step, say: Say) -> str:
     match step.kind:
         case "retrieve" if "too_long" in values:
             return say("{too_long} passages are longer than the window", **values)
-        case "retrieve":
-            return say("{passages} passages", **values)
-        case "filter":
-            return say("{allowed} of {total} passages", **values)
-        case "private":
-            return say("{left_out} passages left out", **values)
         case "expand":
             return _expansion(step, say)
-        case "rerank":
-            return say("{reranker}: {kept} of {read} passages", **values)
         case "answerable":
             return say("yes") if values["answer"] else say("no")
         case "write":
             return _written(step, say)
-        case "check citations":
-            return say("{cited} cited, {removed} markers removed, {added} added", **values)
         case "retrieval decision" if values.get("strict"):
             return say("strict: from the documents or not at all")
-        case "retrieval decision" if values["needed"]:
-            return say("documents are needed")
         case "retrieval decision":
-            return say("documents are not needed")
+            needed = values["needed"]
+            return say("documents are needed" if needed else "documents are not needed")
         case "relevance" if values["relevant"]:
             return say("passage {passage} relevant", **values)
         case "relevance":
@@ -103,14 +118,9 @@ def _decision(step: Step, say: Say) -> str:
         case "support" | "support of a sentence":
             rating: Rating = values["rating"]  # type: ignore[assignment]
             return say(rating)
-        case "utility":
-            return say("useful, 1 to 5")
-        case "choose":
-            return say("answer {answer}", **values)
         case "budget":
-            return _skipped(step, say)
-        case "instructions":
-            return say("{left_out} sentences left out", **values)
+            return say(_SKIPPED[str(values["skipped"])], **values)
+    return say(_DECISIONS[step.kind], **values)
 
 
 def _expansion(step: Step, say: Say) -> str:
@@ -138,31 +148,3 @@ def _written(step: Step, say: Say) -> str:
         case _, True:
             return say("from {passages} passages, cut short", **values)
     return say("from {passages} passages", **values)
-
-
-def _skipped(step: Step, say: Say) -> str:
-    values = step.values
-    match values["skipped"]:
-        case "passages":
-            return say("{count} passages were not read", **values)
-        case "answers":
-            return say("{count} more answers were not tried", **values)
-        case "sentences":
-            return say("{count} sentences were not checked", **values)
-        case "utility":
-            return say("usefulness was not graded")
-    return say("no time was left to write an answer")
-
-
-def _fallback(kind: StepKind, say: Say) -> str:
-    """What counts where a grade could not be read."""
-    match kind:
-        case "retrieval decision":
-            return say("the reply could not be read, so the documents are searched")
-        case "relevance":
-            return say("the reply could not be read, so the similarity was used")
-        case "support of a sentence":
-            return say("the reply could not be read, so it counts as not supported")
-        case "utility":
-            return say("the reply could not be read, so 3 was used")
-    return say("the reply could not be read")

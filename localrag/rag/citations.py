@@ -13,11 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from localrag.models.embeddings.base import Embedder, Vectors
 from localrag.text.language import detect
 from localrag.text.sentences import split_sentences
 from localrag.types import Chunk, Citation, ScoredChunk
+
+if TYPE_CHECKING:
+    from localrag.models.embeddings.base import Embedder, Vectors
 
 Tokenize = Callable[[str], list[str]]
 PageOf = Callable[[Chunk, int], int]

@@ -15,9 +15,9 @@ from localrag.evaluation.retrieval.benchmark import (
     CachedQueries,
     RerankedRetriever,
     WholePassages,
+    document_vectors,
     run_retriever,
 )
-from localrag.evaluation.retrieval.vector_cache import document_vectors
 from localrag.factory import make_indexes
 from localrag.models.embeddings.base import Vectors
 from localrag.presentation.plots import Row, chart

@@ -11,8 +11,12 @@ import pytest
 from localrag import factory
 from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
-from localrag.evaluation.retrieval.benchmark import CachedQueries, WholePassages, run_retriever
-from localrag.evaluation.retrieval.vector_cache import document_vectors
+from localrag.evaluation.retrieval.benchmark import (
+    CachedQueries,
+    WholePassages,
+    document_vectors,
+    run_retriever,
+)
 from localrag.retrieval.evidence import (
     WINDOW,
     EvidenceFusion,

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from localrag.evaluation.comparisons.base import Asked, Output
+from localrag.evaluation.judging.structured import fits
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render
@@ -93,8 +94,7 @@ class PairJudge:
             for order in (answers, answers[::-1])
         ]
         for messages in (messages for order in prompts for messages in order.values()):
-            needed = self._llm.count_prompt_tokens(messages) + REPLY_TOKENS
-            if needed > self._llm.context_window:
+            if not fits(self._llm, messages, REPLY_TOKENS):
                 return {criterion: Verdict(criterion, None, "too long") for criterion in criteria}
         # One order after the other: what the prompts of an order share is read once. It is not
         # worth a place among the kept states, which are for passages that come back.

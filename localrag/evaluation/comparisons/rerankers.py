@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import f1
 from localrag.evaluation.comparisons.base import Asked, Output, Ranked, Variant
+from localrag.evaluation.judging.structured import fits
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
@@ -134,8 +135,7 @@ class ReferenceJudge:
         return agrees, complete
 
     def _yes(self, messages: Sequence[Message], language: Language) -> float | None:
-        needed = self._llm.count_prompt_tokens(messages) + REPLY_TOKENS
-        if needed > self._llm.context_window:
+        if not fits(self._llm, messages, REPLY_TOKENS):
             raise ContextOverflowError(
                 "The comparison does not fit into the context window of {model}, which holds "
                 "{window} tokens.",

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from localrag.evaluation.dataset import Context
 from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.judging.structured import (
-    fits,
     object_schema,
     text_schema,
     written_object,
@@ -156,8 +155,6 @@ def _written(
         Message("system", render(f"{name}_system", language)),
         Message("user", task),
     ]
-    if not fits(llm, messages, _REPLY_TOKENS):
-        return {}
     return written_object(llm, messages, schema, _REPLY_TOKENS)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal, get_args
 
+import msgspec
+
 from localrag.text.language import Language
 
 LabelledMetric = Literal["faithfulness", "answer_relevancy", "context_recall", "context_precision"]
@@ -71,15 +73,7 @@ def _lines(language: str) -> str:
 def _read(language: str) -> Iterator[GoldItem]:
     for line in _lines(language).splitlines():
         group = json.loads(line)
-        for item in group["items"]:
-            contexts = item.get("context")
-            yield GoldItem(
-                metric=group["metric"],
-                language=group["language"],
-                kind=item["kind"],
-                contexts=(contexts,) if contexts else tuple(group.get("contexts", ())),
-                statement=item.get("statement", ""),
-                question=item.get("question", group.get("question", "")),
-                reference=group.get("reference", ""),
-                answer=item.get("answer", ""),
-            )
+        for item in group.pop("items"):
+            if context := item.pop("context", ""):
+                item["contexts"] = [context]
+            yield msgspec.convert(group | item, GoldItem)

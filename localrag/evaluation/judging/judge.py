@@ -152,8 +152,6 @@ class Judge:
         system = render("eval_questions_system", language)
         task = render("eval_questions", language, answer=answer)
         messages = [Message("system", system), Message("user", task)]
-        if not fits(self._llm, messages, 320):
-            return None
         for attempt in range(ATTEMPTS):
             value = written_object(self._llm, messages, _QUESTIONS_SCHEMA, 320, attempt)
             made = value.get("questions")
@@ -191,8 +189,6 @@ class Judge:
             Message("system", render("eval_support_system", language, text=text)),
             Message("user", render("eval_reason", language, statement=statement)),
         ]
-        if not fits(self._llm, messages, REASON_TOKENS):
-            return ""
         value = written_object(self._llm, messages, _REASON_SCHEMA, REASON_TOKENS)
         reason = value.get("reason")
         return reason.strip() if isinstance(reason, str) else ""

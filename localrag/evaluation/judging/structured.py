@@ -42,7 +42,12 @@ def written_object(
     limit: int,
     attempt: int = 0,
 ) -> dict[str, Any]:
-    """What the model writes in at most `limit` tokens; empty where that is cut off or no object."""
+    """What the model writes in at most `limit` tokens.
+
+    Empty where that is cut off or no object, or where the messages leave no room for it.
+    """
+    if not fits(llm, messages, limit):
+        return {}
     # The same words again would bring the same reply again.
     options = Options(
         max_tokens=limit, temperature=0.7 if attempt else 0.0, seed=attempt, schema=schema

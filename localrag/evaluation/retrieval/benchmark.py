@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,7 @@ from localrag.library.records import NEVER
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.rerankers.base import Reranking
 from localrag.retrieval.base import Retriever
+from localrag.system.files import make_folder, replace_file
 from localrag.types import Chunk, Hit, ScoredChunk
 
 DEPTH = 100
@@ -57,6 +61,28 @@ class CachedQueries:
         vectors = self._embedder.embed_queries(texts)
         self._known[key] = vectors, time.perf_counter() - started
         return vectors
+
+
+def document_vectors(embedder: Embedder, texts: Sequence[str], folder: Path) -> Vectors:
+    """The vectors of `texts`, shape (n, dimension) float32, from `folder` if they are there.
+
+    A file is named after the digest of the model's fingerprint and of all texts in their order:
+    another text, order or model is another file. The folder may be deleted at any time.
+    """
+    digest = hashlib.sha256(embedder.fingerprint.encode())
+    for text in texts:
+        digest.update(json.dumps(text).encode())
+    path = folder / f"{digest.hexdigest()[:32]}.npy"
+    try:
+        vectors: Vectors = np.load(path, allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError):
+        vectors = np.empty((0, 0), dtype=np.float32)
+    if vectors.shape == (len(texts), embedder.dimension) and vectors.dtype == np.float32:
+        return vectors
+    vectors = embedder.embed_documents(texts)
+    make_folder(folder)
+    replace_file(path, lambda file: np.save(file, vectors, allow_pickle=False))
+    return vectors
 
 
 class WholePassages:

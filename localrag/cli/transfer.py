@@ -1,0 +1,135 @@
+"""`localrag export` and `localrag import`: a library as one file, and from one file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localrag.cli.output import emit_json, json_option, library_option, note, say
+from localrag.errors import UsageError
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.library.transfer import ImportStage, Manifest
+
+
+def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Path:
+    """The path that was given; an empty one, from a variable that is not set, is refused."""
+    if not text:
+        raise UsageError("The name of the file is empty.", hint="Name a file.")
+    return Path(text)
+
+
+archive_argument = click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
+
+
+def _told(manifest: Manifest, started: float) -> dict[str, Any]:
+    """What both say of the library and of the work."""
+    return {
+        "documents": manifest.documents,
+        "chunks": manifest.chunks,
+        "embedding": manifest.embedding_name,
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+@click.command(
+    "export",
+    help=tr(
+        "Save a library, with all its text and vectors, to one new file. "
+        "`localrag import` recreates it on another machine without embedding "
+        "anything again."
+    ),
+)
+@archive_argument
+@library_option
+@json_option
+def export_library(archive: Path, library: Path, as_json: bool) -> None:
+    """Export and report."""
+    from localrag import __version__
+    from localrag.library.transfer import export_library as export
+
+    started = time.monotonic()
+    manifest = export(library, archive, __version__)
+    told, size = _told(manifest, started), archive.stat().st_size
+    if as_json:
+        emit_json({"file": str(archive), "bytes": size} | told)
+        return
+    say(
+        tr(
+            "{documents} documents, {chunks} passages: {size:.1f} MB in {path}; {seconds:.1f} s.",
+            size=size / 1e6,
+            path=archive,
+            **told,
+        )
+    )
+    say(tr("To ask it there you need the embedding model {name}.", name=manifest.embedding_name))
+
+
+@click.command(
+    "import",
+    help=tr(
+        "Recreate a library from a file that `localrag export` wrote, in a folder"
+        " that has none. Nothing is embedded again."
+    ),
+)
+@archive_argument
+@library_option
+@json_option
+def import_library(archive: Path, library: Path, as_json: bool) -> None:
+    """Import and report; says which embedding model the library needs, if it is not here."""
+    from localrag import factory
+    from localrag.cli.progress import say_waiting
+    from localrag.config.settings import load_settings
+    from localrag.library.transfer import import_library as bring
+    from localrag.presentation.check import finding_text
+
+    def tell(stage: ImportStage) -> None:
+        if as_json:
+            return
+        if stage == "checking":
+            note(tr("Checking {name} ...", name=archive.name))
+        else:
+            note(tr("Building the search indexes ..."))
+
+    settings = load_settings()
+    started = time.monotonic()
+    manifest = bring(
+        archive,
+        library,
+        indexes=factory.make_indexes(settings),
+        on_wait=say_waiting,
+        tell=tell,
+        describe=finding_text,
+    )
+    told, wanted = _told(manifest, started), manifest.embedding_name
+    spec = factory.make_models().catalogue.find(wanted)
+    missing = spec is not None and factory.make_models().status(spec).state in (
+        "missing",
+        "partial",
+    )
+    if as_json:
+        installed = {"embedding_installed": spec is not None and not missing}
+        emit_json({"library": str(library)} | told | installed)
+        return
+    say(
+        tr(
+            "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
+            directory=library,
+            **told,
+        )
+    )
+    if missing:
+        note(tr("To ask it you need its embedding model: localrag models pull {name}", name=wanted))
+    if wanted != settings.embedding.model:
+        note(
+            tr(
+                "It was built with the embedding model {found}, and the settings name {expected}: "
+                "set embedding.model to {found}.",
+                found=wanted,
+                expected=settings.embedding.model,
+            )
+        )
