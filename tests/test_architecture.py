@@ -150,20 +150,11 @@ MAY_SPEAK = {"__main__", "cli", "server", "api", "presentation"}
 INSTALLER = "bundle.installer."
 """A command line of its own, which speaks to whoever runs it."""
 
-STILL_SPEAK = {
-    "bundle.creation",
-    "bundle.llama_cpp",
-    "bundle.wheels",
-    "models.llms.llama_cpp.chat_template",
-    "models.llms.openai.model",
-}
-"""Modules below that translate all the same, until they no longer do: the list only shrinks."""
-
 
 def test_core_rooms_do_not_translate() -> None:
     speak = {module_of(path) for path in FILES if "messages" in imported(path)}
     speak = {module for module in speak if not module.startswith(INSTALLER)}
-    assert {module for module in speak if room_of(module) not in MAY_SPEAK} <= STILL_SPEAK
+    assert {module for module in speak if room_of(module) not in MAY_SPEAK} == set()
 
 
 def test_every_module_has_a_room() -> None:

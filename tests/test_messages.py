@@ -44,7 +44,7 @@ class Module:
                 self._names |= {a.asname or a.name: a.name for a in node.names}
             if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Name):
                 kinds = get_args(getattr(types, node.annotation.id, None))
-                if node.annotation.id == "Say":
+                if node.annotation.id in ("Say", "Notify"):
                     self._names[node.arg] = "phrase"
                 elif all(isinstance(kind, str) for kind in kinds):
                     self._kinds.setdefault(node.arg, kinds)
@@ -78,6 +78,8 @@ class Module:
                 return None if None in tables else [t for part in tables for t in part or []]
             case ast.Subscript(value=ast.Name() as table):
                 return self.texts(table)
+            case ast.Starred():
+                return []  # passed on: it was found where it was said
             case ast.Attribute(attr="message" | "hint"):
                 return []  # what an error brought along was found where it was raised
             case _:
@@ -88,6 +90,8 @@ class Module:
             case ast.Name(id=name):
                 return self._names.get(name) in SPEAKERS
             case ast.Call(func=ast.Name(id="speaker")):
+                return True
+            case ast.Attribute(attr="_announce"):
                 return True
             case ast.Attribute(value=ast.Name(id="messages" | "errors"), attr=name):
                 return name in SPEAKERS

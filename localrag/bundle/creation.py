@@ -26,7 +26,6 @@ from localrag.bundle.installer.storage import Folder, read_manifest
 from localrag.bundle.pip_runner import run_pip
 from localrag.bundle.wheels import Notify, Pip, WheelCollector, versions_here
 from localrag.errors import BundleError, UsageError
-from localrag.messages import tr
 from localrag.models.registry.download import sha256_of
 from localrag.models.registry.manifest import MANIFEST as MODEL_RECORD
 from localrag.models.registry.manifest import Installed
@@ -105,7 +104,7 @@ def create(
     request: BundleRequest,
     store: ModelStore,
     cache: Path,
-    notify: Notify = lambda _: None,
+    notify: Notify = lambda *_, **__: None,
     pip: Pip = run_pip,
 ) -> CreatedBundle:
     """Make the bundle `place`, or `place`.zip; until it is whole it has another name.
@@ -135,7 +134,7 @@ def create(
             )
             size = sum(file.bytes for file in manifest.carried)
             if request.archive:
-                notify(tr("Packing the archive"))
+                notify("Packing the archive")
                 staging.write_archive(folder, place.name, final)
                 size = final.stat().st_size
             else:
@@ -198,18 +197,18 @@ def _fill(
     for path in request.wheels:
         collector.add(path)
     if localrag_wheel.DISTRIBUTION not in collector.wheels:
-        notify(tr("Making the wheel of localrag"))
+        notify("Making the wheel of localrag")
         collector.add(localrag_wheel.make(folder / "wheels"))
     if llama_cpp.NAME not in collector.wheels:
         collector.add(_llama_cpp(target, cache, notify))
-    notify(tr("Downloading the packages"))
+    notify("Downloading the packages")
     wheels = collector.complete()
-    notify(tr("Copying the models"))
+    notify("Copying the models")
     wanted = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]
     without = licences.write(folder, wheels, specs)
     _documents(folder, request)
     make_private(folder)  # pip and the builder of our own wheel wrote there too
-    notify(tr("Hashing all files"))
+    notify("Hashing all files")
     files = hash_files(folder)
     _check_models(wanted, files)
     listing = folder / sbom.SBOM

@@ -21,7 +21,6 @@ from pathlib import Path
 from localrag.bundle import pip_runner
 from localrag.bundle.wheels import Notify
 from localrag.errors import BundleError
-from localrag.messages import tr
 from localrag.system import files, processes
 
 NAME = "llama-cpp-python"
@@ -69,10 +68,8 @@ def make(version: str, cache: Path, notify: Notify) -> Path:
             return ready[0]
         _need_compiler()
         notify(
-            tr(
-                "Compiling llama.cpp for every kind of processor: about 15 minutes on four "
-                "cores, an hour on two. It is kept for the next bundle."
-            )
+            "Compiling llama.cpp for every kind of processor: about 15 minutes on four "
+            "cores, an hour on two. It is kept for the next bundle."
         )
         source = _source(version, place)
         built = _compile(source, place, notify)
@@ -115,7 +112,7 @@ def _compile(source: Path, place: Path, notify: Notify) -> Path:
         found = _PROGRESS.search(line[:40])
         if found and time.monotonic() - last > _SAY_EVERY:
             last = time.monotonic()
-            notify(tr("compiled {done} of {total} files", done=found[1], total=found[2]))
+            notify("compiled {done} of {total} files", done=found[1], total=found[2])
 
     out = place / "out"
     shutil.rmtree(out, ignore_errors=True)

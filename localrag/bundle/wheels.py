@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from localrag.bundle import targets
 from localrag.bundle.installer.environments import failure_reason
@@ -22,15 +22,20 @@ from localrag.bundle.localrag_wheel import DISTRIBUTION
 from localrag.bundle.pip_runner import run_pip
 from localrag.bundle.wheel import Wheel, read_wheel
 from localrag.errors import BundleError, UsageError
-from localrag.messages import tr
 from localrag.system import files
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
-Notify = Callable[[str], None]
-"""Hears, in the reader's language, what is being done."""
+
+class Notify(Protocol):
+    """Hears what is being done: a template and its values, for whoever says it to a person."""
+
+    def __call__(self, template: str, /, **values: object) -> None:
+        """Hear it."""
+        ...
+
 
 Pip = Callable[..., tuple[int, list[str]]]
 """`run_pip`, or a stand-in for it."""
@@ -111,7 +116,7 @@ class WheelCollector:
         self._target = target
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
-        self._notify = notify
+        self._announce = notify
         self._pip = pip
         self._native = targets.is_here(target)
         self.wheels: dict[str, Wheel] = {}
@@ -141,7 +146,7 @@ class WheelCollector:
         """
         while missing := {n: need for n, need in self.needs().items() if n not in self.wheels}:
             self._fetch(missing)
-            self._notify(tr("{count} packages downloaded", count=len(self.wheels)))
+            self._announce("{count} packages downloaded", count=len(self.wheels))
         needs = self.needs()
         for name, need in needs.items():
             if not need.specifier.contains(self.wheels[name].version, prereleases=True):
@@ -188,14 +193,12 @@ class WheelCollector:
         for name, specification in wanted.items():
             pinned = specification.partition("==")[2]
             if pinned and Version(self.wheels[name].version) != Version(pinned):
-                self._notify(
-                    tr(
-                        "{name}: {found} instead of {tested}, which is not available for {target}",
-                        name=name,
-                        found=self.wheels[name].version,
-                        tested=pinned,
-                        target=self._target.name,
-                    )
+                self._announce(
+                    "{name}: {found} instead of {tested}, which is not available for {target}",
+                    name=name,
+                    found=self.wheels[name].version,
+                    tested=pinned,
+                    target=self._target.name,
                 )
 
     def _specification(self, name: str, need: JoinedRequirement) -> str:
@@ -266,7 +269,7 @@ class WheelCollector:
             name=specification,
             target=self._target.name,
             python=self._target.python,
-            reason=failure_reason(lines) if code else tr("it has to be compiled there"),
+            reason=failure_reason(lines) if code else BundleError("it has to be compiled there"),
         )
 
     def _download(self) -> list[str]:

@@ -119,7 +119,7 @@ def create(
     chosen = place or Path(creation.default_name(request))
     if request.archive and chosen.suffix == ".zip":
         chosen = chosen.with_suffix("")
-    made = creation.create(chosen.absolute(), request, store, cache_folder(), note)
+    made = creation.create(chosen.absolute(), request, store, cache_folder(), _note)
     if made.without_licence:
         names = ", ".join(made.without_licence)
         note(
@@ -265,3 +265,7 @@ def _words(place: Path, base: Path | None, key: Path | None) -> list[str]:
     words = [f"--base={base}"] if base is not None else []
     words += [f"--key={key}"] if key is not None else []
     return [str(place.absolute()), *words]
+
+
+def _note(*template: str, **values: object) -> None:
+    note(tr(*template, **values))

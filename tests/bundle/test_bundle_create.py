@@ -119,7 +119,11 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
 ) -> None:
     place = tmp_path / "out" / "made"
     said: list[str] = []
-    made = creation.create(place, request_, store, tmp_path / "cache", said.append, pip)
+
+    def told(template: str, /, **values: object) -> None:
+        said.append(template.format(**values))
+
+    made = creation.create(place, request_, store, tmp_path / "cache", told, pip)
     whole = read_manifest(place)
     files = files_of(place)
     assert {file.path for file in whole.files} == files.keys() - {"manifest.json"}

@@ -38,7 +38,7 @@ def gather(
     pip = FakePip({"pip": wheel("pip", "99.0"), **known}, source_only)
     folder.mkdir()
     gathering = WheelCollector(
-        target or targets.here(), folder, versions or {}, lambda _: None, pip
+        target or targets.here(), folder, versions or {}, lambda *_, **__: None, pip
     )
     gathering.add(make_wheel(folder.parent / "own", "localrag-offline", requires=requires))
     return gathering, pip
@@ -147,7 +147,7 @@ def test_a_tested_version_that_was_not_built_for_the_target_gives_way(tmp_path: 
         source_only=("jieba",),
     )
     said: list[str] = []
-    gathering._notify = said.append
+    gathering._announce = lambda told, **values: said.append(told.format(**values))
     versions_got = {each.name: each.version for each in gathering.complete()}
     assert (versions_got["one"], versions_got["jieba"]) == ("1.9", "0.42")
     assert "one: 1.9 instead of 2.0, which is not available for windows-x86_64" in said
@@ -199,7 +199,9 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
     known = {"pip": wheel("pip"), "torch==2.13.0+cpu": wheel("torch", "2.13.0+cpu")}
     pip = WithoutCpuBuilds(known)
     (tmp_path / "w").mkdir()
-    gathering = WheelCollector(LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda _: None, pip)
+    gathering = WheelCollector(
+        LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda *_, **__: None, pip
+    )
     gathering.add(make_wheel(tmp_path, "localrag-offline", requires=("torch",)))
     gathering.complete()
     with_torch = [call for call in pip.calls if "torch==2.13.0+cpu" in call]
@@ -208,14 +210,14 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
 
 def test_a_wheel_for_another_machine_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
-    gathering = WheelCollector(WINDOWS, tmp_path / "w", {}, lambda _: None, FakePip({}))
+    gathering = WheelCollector(WINDOWS, tmp_path / "w", {}, lambda *_, **__: None, FakePip({}))
     with pytest.raises(BundleError, match=r"does not run on windows-x86_64 with Python 3\.12"):
         gathering.add(make_wheel(tmp_path, "one", tag="cp312-cp312-manylinux_2_28_x86_64"))
     with pytest.raises(BundleError, match="does not run on windows"):
         gathering.add(make_wheel(tmp_path, "one", tag="cp313-cp313-win_amd64"))
     for tag in ("cp312-cp312-win_amd64", "cp311-abi3-win_amd64", "py3-none-win_amd64"):
         gathering.add(make_wheel(tmp_path, "one", tag=tag))
-    arm = WheelCollector(LINUX_ARM, tmp_path / "w", {}, lambda _: None, FakePip({}))
+    arm = WheelCollector(LINUX_ARM, tmp_path / "w", {}, lambda *_, **__: None, FakePip({}))
     for tag in ("py3-none-linux_aarch64", "py3-none-manylinux_2_34_aarch64"):
         arm.add(make_wheel(tmp_path, "one", tag=tag))
     with pytest.raises(BundleError, match="does not run on linux-arm64"):
@@ -347,7 +349,7 @@ def test_variants_of_llama_cpp_are_seen(tmp_path: Path) -> None:
 
 def test_a_portable_wheel_in_the_cache_is_taken_without_compiling(tmp_path: Path) -> None:
     ready = make_wheel(tmp_path / "portable" / "llama-cpp-python-1.0", "llama-cpp-python")
-    assert llama_cpp.make("1.0", tmp_path, lambda _: None) == ready
+    assert llama_cpp.make("1.0", tmp_path, lambda *_, **__: None) == ready
 
 
 def test_a_program_is_heard_line_by_line_and_its_end_is_told() -> None:
