@@ -64,6 +64,8 @@ _HYPHENATED_END = re.compile(rf"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[{_HYPHENS}]$"
 _LONGEST_WORD = 200
 """Code points at the end of a line in which its last word is looked for."""
 _WORD_START = re.compile(r"[^\W\d_]+")
+_DECIDES = 400
+"""Code points at the end of a text that decide how the next joins: more than the longest word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,35 +155,19 @@ def _join_hyphenated(left: str, right: str, vocabulary: Collection[str]) -> str:
     return left[:-1] + right
 
 
-class Joined:
-    """Lines that are joined one after another, as by `join`, in time that grows with their length.
+def join_all(lines: Iterable[str], vocabulary: Collection[str] = ()) -> str:
+    """Join lines one after another, as by `join`, in time that grows with their length.
 
     Only the end of what stands already decides how the next line joins.
     """
-
-    _SEEN = 400
-    """Code points of that end: more than the longest word."""
-
-    def __init__(self, first: str, vocabulary: Collection[str] = ()) -> None:
-        self._done: list[str] = []
-        self._end = first
-        self._vocabulary = vocabulary
-
-    def add(self, line: str) -> None:
-        """Join a line to what stands."""
-        if len(self._end) > 2 * self._SEEN:
-            self._done.append(self._end[: -self._SEEN])
-            self._end = self._end[-self._SEEN :]
-        self._end = join(self._end, line, self._vocabulary)
-
-    def append(self, text: str) -> None:
-        """Put text after what stands, as it is."""
-        if text:
-            self._done.append(self._end[: -self._SEEN])
-            self._end = self._end[-self._SEEN :] + text
-
-    def __str__(self) -> str:
-        return "".join([*self._done, self._end])
+    done: list[str] = []
+    end = ""
+    for line in lines:
+        if len(end) > 2 * _DECIDES:
+            done.append(end[:-_DECIDES])
+            end = end[-_DECIDES:]
+        end = join(end, line, vocabulary)
+    return "".join([*done, end])
 
 
 def words(texts: Iterable[str]) -> frozenset[str]:
