@@ -57,7 +57,7 @@ def test_a_manifest_that_is_not_utf_8(tmp_path: Path) -> None:
 
 def test_a_reply_of_the_reading_process_that_is_not_utf_8() -> None:
     with pytest.raises(ParsingError):
-        worker._decoded(b"\x94\xc0\xc0\xa2\xff\xfe\x90")
+        worker._decoded(b"\x92\x94\xa2\xff\xfe\xa0\xa0\x80\x90")
 
 
 def test_the_name_of_a_model_that_no_file_system_can_hold(tmp_path: Path) -> None:

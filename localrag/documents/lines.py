@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
 
@@ -56,8 +56,6 @@ _BEFORE_HYPHEN = """
 """
 _PREFIXES = frozenset(_BEFORE_HYPHEN.split())
 """First parts that English keeps a hyphen after; a list of our own, not exhaustive."""
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _HYPHENS = "-\u2010"
 _HYPHENATED_END = re.compile(rf"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[{_HYPHENS}]$")
@@ -248,22 +246,3 @@ def empty(source: str) -> EmptyFileError:
         hint="Copy or download the file again.",
         source=source,
     )
-
-
-def storable(document: Document, source: str) -> Document:
-    """The document with U+FFFD for lone surrogates, which are no text; offsets stay."""
-    return replace(
-        document,
-        source=source,
-        title=storable_text(document.title),
-        pages=tuple(replace(page, text=storable_text(page.text)) for page in document.pages),
-        headings=tuple(replace(each, text=storable_text(each.text)) for each in document.headings),
-        metadata={
-            storable_text(name): storable_text(value) for name, value in document.metadata.items()
-        },
-    )
-
-
-def storable_text(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
-    return _LONE_SURROGATE.sub("\ufffd", text)

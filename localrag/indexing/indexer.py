@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from localrag.documents.chunking import Chunker, passage_text
 from localrag.documents.files import read_bytes, walk
-from localrag.documents.lines import storable
 from localrag.documents.worker import ParsingProcess
 from localrag.errors import ParsingError
 from localrag.indexing.cleaning import origins, storable_path
@@ -273,7 +272,7 @@ class Indexer:
                 run.pending[digest].states.append(state)
             else:
                 with run.timed("parse"):
-                    document = storable(self._parse(path, data), source)
+                    document = replace(self._parse(path, data), source=source)
                 with run.timed("chunk"):
                     chunks = self._chunker.chunk(document)
                 run.pending[digest] = _Pending(document, chunks, len(data), [state])
