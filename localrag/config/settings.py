@@ -391,13 +391,10 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
             size=chunking.size,
             overlap=chunking.overlap,
         )
-    if settings.hosted.redact:
-        from localrag.config.faults import check_patterns
+    if settings.hosted.redact or settings.hosted.private:
+        from localrag.config.faults import check_paths, check_patterns
 
         check_patterns("hosted.redact", settings.hosted.redact)
-    if settings.hosted.private:
-        from localrag.config.faults import check_paths
-
         check_paths("hosted.private", settings.hosted.private)
     return settings
 

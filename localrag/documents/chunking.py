@@ -82,15 +82,12 @@ class WindowChunker:
         """Cut the text at fixed distances; windows of nothing but white space are left out."""
         source = _Source(document)
         spans: list[_Cut] = []
-        start, length = 0, len(source.text)
-        while start < length:
+        length, shared = len(source.text), self._overlap
+        for start in range(0, max(length - shared, 1), self._size - shared):
             end = min(start + self._size, length)
-            if not source.text[start:end].isspace():
+            if source.text[start:end].strip():
                 path = source.sections[source.section_at(start)].path
                 spans.append(_Cut(start, end, HEADING_SEPARATOR.join(path)))
-            if end == length:
-                break
-            start = end - self._overlap
         return source.chunks(spans)
 
 

@@ -170,10 +170,7 @@ def join_all(lines: Iterable[str], vocabulary: Collection[str] = ()) -> str:
 
 def words(texts: Iterable[str]) -> frozenset[str]:
     """The words of the texts in lower case, compounds with their hyphen: for `join`."""
-    found: set[str] = set()
-    for text in texts:
-        found.update(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.lower()))
-    return frozenset(found)
+    return frozenset(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", "\n".join(texts).lower()))
 
 
 def numbered_heading(text: str) -> int:
@@ -183,10 +180,7 @@ def numbered_heading(text: str) -> int:
     """
     if width(text) > 80 or ends_clause(text):
         return 0
-    for pattern, level in _NUMBERED_HEADINGS:
-        if pattern.match(text):
-            return level
-    return 0
+    return next((level for pattern, level in _NUMBERED_HEADINGS if pattern.match(text)), 0)
 
 
 def ends_sentence(text: str) -> bool:

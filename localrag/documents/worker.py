@@ -304,8 +304,12 @@ def _encoded(reply: _Reply) -> bytes:
     return msgspec.msgpack.encode(_storable(msgspec.to_builtins(reply)))
 
 
+def storable(document: Document) -> Document:
+    """The document with U+FFFD for lone surrogates, which UTF-8 cannot hold; offsets stay."""
+    return msgspec.convert(_storable(msgspec.to_builtins(document)), Document)
+
+
 def _storable(value: Any) -> Any:
-    """Plain data with U+FFFD for lone surrogates, which UTF-8 cannot hold; offsets stay."""
     match value:
         case str():
             return _LONE_SURROGATE.sub("\ufffd", value)
