@@ -8,13 +8,18 @@ __version__ = "0.2.0"
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from localrag.api import LocalRAG
-    from localrag.config.settings import Settings, load_settings
-    from localrag.egress.network import offline
-    from localrag.errors import LocalragError
-    from localrag.library.catalogue.filters import Filter
-    from localrag.rag.conversation import Turn
-    from localrag.types import Answer, Chunk, Citation, ScoredChunk, Step
+    from localrag.api import LocalRAG as LocalRAG
+    from localrag.config.settings import Settings as Settings
+    from localrag.config.settings import load_settings as load_settings
+    from localrag.egress.network import offline as offline
+    from localrag.errors import LocalragError as LocalragError
+    from localrag.library.catalogue.filters import Filter as Filter
+    from localrag.rag.conversation import Turn as Turn
+    from localrag.types import Answer as Answer
+    from localrag.types import Chunk as Chunk
+    from localrag.types import Citation as Citation
+    from localrag.types import ScoredChunk as ScoredChunk
+    from localrag.types import Step as Step
 
 _HOMES = {
     "LocalRAG": "localrag.api",
@@ -31,20 +36,7 @@ _HOMES = {
     "Turn": "localrag.rag.conversation",
 }
 
-__all__ = [
-    "Answer",
-    "Chunk",
-    "Citation",
-    "Filter",
-    "LocalRAG",
-    "LocalragError",
-    "ScoredChunk",
-    "Settings",
-    "Step",
-    "Turn",
-    "load_settings",
-    "offline",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -25,12 +26,20 @@ def main() -> NoReturn:
     network.close_doors()
     # Libraries start programs too; relative entries would find them in the current folder.
     os.environ["PATH"] = processes.search_path() or os.path.dirname(sys.executable)  # noqa: PTH120
-    _prepare_streams()
 
     import click
 
+    from localrag.cli.output import guard_streams, note
     from localrag.errors import LocalragError
     from localrag.messages import interface_language, spoken, tr
+    from localrag.printable import as_name
+
+    # Chinese must print wherever it goes: a pipe, a Windows console, a terminal with LANG=C.
+    # What drives a terminal prints nowhere.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    guard_streams()
 
     if interface_language() == "zh":
         from localrag.cli import click_chinese
@@ -46,29 +55,24 @@ def main() -> NoReturn:
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        from localrag.printable import as_name
-
         error.message = as_name(error.message)  # type: ignore[misc] # it may quote what was typed
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        _say(tr("Stopped. Everything reported as done is kept."))
+        note(tr("Stopped. Everything reported as done is kept."))
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away (`| head`); nothing is left to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except LocalragError as error:
-        if debug:
-            _say_where(error)
-            sys.exit(1)
-        _say(tr("Error: {message}", message=spoken(error)))
-        sys.exit(error.exit_code)
     except Exception as error:
         if debug:
             _say_where(error)
             sys.exit(1)
-        _say(
+        if isinstance(error, LocalragError):
+            note(tr("Error: {message}", message=spoken(error)))
+            sys.exit(error.exit_code)
+        note(
             tr(
                 "Error: something went wrong inside localrag ({kind}: {reason}). "
                 "Run the same command with --debug to see where, and please report it.",
@@ -79,12 +83,6 @@ def main() -> NoReturn:
         sys.exit(1)
 
 
-def _say(line: str) -> None:
-    from localrag.cli.output import note
-
-    note(line)
-
-
 def _say_where(error: Exception) -> None:
     """The traceback. An error's text may have lines, which are indented: none stands alone."""
     import traceback
@@ -93,20 +91,6 @@ def _say_where(error: Exception) -> None:
 
     for part in traceback.TracebackException.from_exception(error).format():
         say_text(part.rstrip("\n").replace("\n", "\n    "), err=True)
-
-
-def _prepare_streams() -> None:
-    """Chinese must print wherever it goes: a pipe, a Windows console, a terminal with LANG=C.
-
-    What drives a terminal prints nowhere.
-    """
-    from localrag.cli.output import guard_streams
-
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(encoding="utf-8", errors="replace")
-    guard_streams()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ from localrag.printable import filled
 class LocalragError(Exception):
     """Base of all errors that localrag raises on purpose.
 
-    `message` and `hint` are `str.format` templates over `values`, which may be such errors.
+    `message` and `hint` are `str.format` templates over `values`, which may be such
+    errors: a reason within a message, said in the same language.
     """
 
     exit_code = 1

@@ -65,11 +65,7 @@ def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object)
 
 def speaker(reader: InterfaceLanguage | None) -> Say:
     """What speaks to one reader: `speaker("zh")("{count} files", count=3)`."""
-
-    def say(template: str, /, **values: object) -> str:
-        return phrase(template, reader, **values)
-
-    return say
+    return lambda template, /, **values: phrase(template, reader, **values)
 
 
 def tr(template: str, /, **values: object) -> str:

@@ -238,10 +238,9 @@ def parse(suffix: str) -> Reads:
     def read(case: Case) -> None:
         from localrag.documents.chunking import WindowChunker
         from localrag.documents.files import parse_file
-        from localrag.documents.lines import storable
 
         path = Path(case.draw.choice(names))
-        document = storable(parse_file(path, case.data), str(path))
+        document = parse_file(path, case.data)
         expect_sound(document)
         WindowChunker(500, 100).chunk(document)
 

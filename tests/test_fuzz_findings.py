@@ -57,7 +57,7 @@ def test_a_manifest_that_is_not_utf_8(tmp_path: Path) -> None:
 
 def test_a_reply_of_the_reading_process_that_is_not_utf_8() -> None:
     with pytest.raises(ParsingError):
-        worker._decoded(b"\x94\xc0\xc0\xa2\xff\xfe\x90")
+        worker._decoded(b"\x92\x94\xa2\xff\xfe\xa0\xa0\x80\x90")
 
 
 def test_the_name_of_a_model_that_no_file_system_can_hold(tmp_path: Path) -> None:
@@ -220,8 +220,5 @@ def test_rows_that_cannot_have_been_stored(change: str, tmp_path: Path) -> None:
         connection.execute(change)
         connection.commit()
     document_id = sha256((files / "a.txt").read_bytes()).hexdigest()
-    with (
-        opened() as library,
-        pytest.raises(LibraryDamagedError, match="localrag cannot have stored"),
-    ):
+    with opened() as library, pytest.raises(LibraryDamagedError, match="cannot have stored"):
         library.document(document_id)

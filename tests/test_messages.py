@@ -335,6 +335,12 @@ def test_no_regular_expression_reads_our_own_sentences() -> None:
     assert {where: said for where, said in reads.items() if said} == {}
 
 
+def test_a_reason_is_said_in_the_language_of_its_message() -> None:
+    found = errors.LibraryError("a file")
+    assert spoken(errors.LibraryError("{found}", found=found), "zh") == translate("a file", "zh")
+    assert str(errors.LibraryError("{found}", found=found)) == "a file" != translate("a file", "zh")
+
+
 def test_values_go_in_after_translation() -> None:
     assert tr("Nothing found.") == "Nothing found."
     assert translate("Nothing found.", "zh") == CATALOGUE["Nothing found."]

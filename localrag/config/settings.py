@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from localrag.config.values import set_value, with_values
 from localrag.errors import ConfigError
 from localrag.system.files import make_folder, rewrite
 
@@ -265,7 +265,7 @@ def load_settings(
     given |= {key: (key, value) for key, value in (overrides or {}).items()}
     table = _read(path)
     _convert(table, str(path))
-    complete = with_values(table, given.values())
+    complete = _with_values(table, given.values())
     try:
         return _convert(complete, "")
     except ConfigError:
@@ -273,7 +273,7 @@ def load_settings(
         to_blame = [
             name
             for name in given
-            if _is_valid(with_values(table, (given[other] for other in given if other != name)))
+            if _is_valid(_with_values(table, (given[other] for other in given if other != name)))
         ]
         return _convert(complete, ", ".join(to_blame or given))
 
@@ -315,6 +315,38 @@ def _read(path: Path) -> dict[str, Any]:
             path=path,
             reason=error,
         ) from error
+
+
+_LISTS = frozenset({"hosted.private", "hosted.redact"})
+"""Lists, which a variable or a command gives as `["one", "two"]`, or as one text alone."""
+
+
+def _with_values(table: dict[str, Any], given: Iterable[tuple[str, object]]) -> dict[str, Any]:
+    """A copy of the table with the values of (dotted key, value) pairs."""
+    complete = deepcopy(table)
+    for key, value in given:
+        _set_value(complete, key, value)
+    return complete
+
+
+def _set_value(table: dict[str, Any], key: str, value: object) -> None:
+    """Put a value into the table, in place; a list may be given as text."""
+    if key in _LISTS and isinstance(value, str):
+        value = _listed(value)
+    *sections, last = key.split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            return
+    table[last] = value
+
+
+def _listed(text: str) -> list[Any]:
+    try:
+        found = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        found = None
+    return found if isinstance(found, list) else [text]
 
 
 def _variable_key(name: str) -> str:
@@ -359,13 +391,10 @@ def _convert(table: Mapping[str, Any], origin: str) -> Settings:
             size=chunking.size,
             overlap=chunking.overlap,
         )
-    if settings.hosted.redact:
-        from localrag.config.faults import check_patterns
+    if settings.hosted.redact or settings.hosted.private:
+        from localrag.config.faults import check_paths, check_patterns
 
         check_patterns("hosted.redact", settings.hosted.redact)
-    if settings.hosted.private:
-        from localrag.config.faults import check_paths
-
         check_paths("hosted.private", settings.hosted.private)
     return settings
 
@@ -377,7 +406,7 @@ def set_in_file(key: str, value: str) -> Path:
     is unknown or the value is not allowed.
     """
     table = _read(settings_path())
-    set_value(table, key, value)
+    _set_value(table, key, value)
     checked: Any = settings_table(_convert(table, "`localrag config set`"))
     for part in key.split("."):
         checked = checked.get(part, {}) if isinstance(checked, dict) else {}
@@ -387,7 +416,7 @@ def set_in_file(key: str, value: str) -> Path:
             hint="`localrag config` lists every setting with its value.",
             key=key,
         )
-    return _change_file(lambda document: set_value(document, key, checked))
+    return _change_file(lambda document: _set_value(document, key, checked))
 
 
 def unset_in_file(key: str) -> Path:

@@ -82,15 +82,12 @@ class WindowChunker:
         """Cut the text at fixed distances; windows of nothing but white space are left out."""
         source = _Source(document)
         spans: list[_Cut] = []
-        start, length = 0, len(source.text)
-        while start < length:
+        length, shared = len(source.text), self._overlap
+        for start in range(0, max(length - shared, 1), self._size - shared):
             end = min(start + self._size, length)
-            if not source.text[start:end].isspace():
+            if source.text[start:end].strip():
                 path = source.sections[source.section_at(start)].path
                 spans.append(_Cut(start, end, HEADING_SEPARATOR.join(path)))
-            if end == length:
-                break
-            start = end - self._overlap
         return source.chunks(spans)
 
 
@@ -139,14 +136,9 @@ class SentenceChunker:
             return []
         ends = pairwise([*(span.start for span in spans), len(source.text)])
         starts = [cut for start, end in ends for cut in _cuts(source.text, start, end, _LONGEST)]
-        texts = [source.text[a:b] for a, b in pairwise([*starts, len(source.text)])]
-        headings = list(source.headings())
-        counts = self._counted([*texts, *headings])
-        units = [
-            _Unit(start, start + len(text), tokens)
-            for start, text, tokens in zip(starts, texts, counts, strict=False)
-        ]
-        tokens_of = dict(zip(headings, counts[len(texts) :], strict=True))
+        units = self._units(source.text, [*starts, len(source.text)])
+        headings = list({HEADING_SEPARATOR.join(path) for _, path in source.sections[1:]})
+        tokens_of = dict(zip(headings, self._counted(headings), strict=True))
         passages: list[tuple[_Cut, int]] = []
         for group in self._groups(source, units):
             heading, heading_tokens = self._heading(group.path, tokens_of)
@@ -155,6 +147,11 @@ class SentenceChunker:
             for start, end, tokens in self._pack(source.text, group.units, limit):
                 passages.append((_Cut(start, end, heading), tokens + heading_tokens + 1))
         return source.chunks(self._verified(source.text, passages))
+
+    def _units(self, text: str, cuts: Sequence[int]) -> list[_Unit]:
+        """What lies between neighbouring cuts."""
+        counts = self._counted([text[a:b] for a, b in pairwise(cuts)])
+        return [_Unit(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]
 
     def _groups(self, source: _Source, units: list[_Unit]) -> list[_Group]:
         """Sections with their sentences; bare headings and short sections joined."""
@@ -166,11 +163,8 @@ class SentenceChunker:
             if bare:
                 continue
             group, lead = _Group(path, lead), []
-            if (
-                groups
-                and groups[-1].tokens < small
-                and groups[-1].joins(group, self._target, small)
-            ):
+            short = bool(groups) and groups[-1].tokens < small
+            if short and groups[-1].joins(group, self._target, small):
                 group = groups.pop().with_next(group)
             groups.append(group)
         if lead:
@@ -178,9 +172,9 @@ class SentenceChunker:
             last = groups.pop() if groups else _Group((), [])
             groups.append(_Group(last.path, last.units + lead))
         if len(groups) > 1 and groups[-1].tokens < small:
-            last = groups.pop()
-            fits = groups[-1].joins(last, self._target, small)
-            groups[-1:] = [groups[-1].with_next(last)] if fits else [groups[-1], last]
+            before, last = groups[-2:]
+            if before.joins(last, self._target, small):
+                groups[-2:] = [before.with_next(last)]
         return groups
 
     def _pack(self, text: str, units: list[_Unit], limit: int) -> Iterator[_Unit]:
@@ -266,9 +260,7 @@ class SentenceChunker:
                     continue
                 pieces = -(-unit.tokens // limit)
                 step = max(1, (unit.end - unit.start) // pieces)
-                cuts = [*_cuts(text, unit.start, unit.end, step), unit.end]
-                counts = self._counted([text[a:b] for a, b in pairwise(cuts)])
-                parts += [_Unit(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]
+                parts += self._units(text, [*_cuts(text, unit.start, unit.end, step), unit.end])
             units = parts
         return units
 
@@ -335,16 +327,10 @@ class _Source:
                 above.pop()
             above.append((heading.level, " ".join(heading.text.split())))
             self.sections.append(_Section(heading.start, tuple(name for _, name in above)))
-        self._section_starts = [section.start for section in self.sections]
-
-    def headings(self) -> dict[str, None]:
-        """Every heading path that a chunk may get, joined, each once."""
-        paths = (path[:size] for _, path in self.sections for size in range(1, len(path) + 1))
-        return dict.fromkeys(map(HEADING_SEPARATOR.join, paths))
 
     def section_at(self, offset: int) -> int:
         """Index of the section that holds this offset."""
-        return bisect_right(self._section_starts, offset) - 1
+        return bisect_right(self.sections, offset, key=lambda section: section.start) - 1
 
     def chunks(self, passages: Sequence[_Cut]) -> list[Chunk]:
         """Make the records of passages in order; white space around them is left out."""

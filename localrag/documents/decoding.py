@@ -67,8 +67,17 @@ def decode_declared(data: bytes, label: str) -> str | None:
     `label` is what the page says: None also for whatever is no encoding of the web.
     """
     try:
-        return data.decode(_OF_THE_WEB[codecs.lookup(label).name])
-    except (LookupError, UnicodeError, ValueError):
+        encoding = _OF_THE_WEB[codecs.lookup(label).name]
+    except (LookupError, ValueError):
+        return None
+    return _exactly(data, encoding)
+
+
+def _exactly(data: bytes, encoding: str) -> str | None:
+    """The text of `data`, None where a byte does not fit."""
+    try:
+        return data.decode(encoding)
+    except UnicodeError:
         return None
 
 
@@ -117,10 +126,9 @@ def _chinese(data: bytes) -> list[str]:
 
 def _utf8(data: bytes) -> str | None:
     """The data as UTF-8; with single broken bytes if they are rare enough to be damage."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = data.decode("utf-8", errors="replace")
+    if (exact := _exactly(data, "utf-8")) is not None:
+        return exact
+    text = data.decode("utf-8", errors="replace")
     beyond, broken = _beyond(text), text.count("\ufffd")
     return text if broken < 0.02 * beyond or (broken <= 2 and beyond >= 20) else None
 
@@ -139,19 +147,12 @@ def _utf16_encoding(data: bytes) -> str | None:
     half = len(sample) // 2
     if max(zeros) > 0.4 * half and min(zeros) < 0.05 * half:
         return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
-    try:
-        sample.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    else:
+    if _exactly(sample, "utf-8") is not None:
         return None
     best: tuple[float, str] = (0.9, "")
     for encoding in ("utf-16-le", "utf-16-be"):
-        try:
-            text = sample.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        best = max(best, (weigh(text), encoding))
+        if (text := _exactly(sample, encoding)) is not None:
+            best = max(best, (weigh(text), encoding))
     return best[1] or None
 
 

@@ -21,9 +21,9 @@ from localrag.documents.formats.table import (
     nothing,
     suffixes,
 )
+from localrag.documents.lines import empty
 from localrag.errors import (
     CorruptFileError,
-    EmptyFileError,
     ParsingError,
     UnsupportedFileError,
     UsageError,
@@ -55,11 +55,7 @@ def parse_file(
     if data is None:
         data = read_bytes(path)
     if not data:
-        raise EmptyFileError(
-            "{source} is empty (0 bytes).",
-            hint="Copy or download the file again.",
-            source=str(path),
-        )
+        raise empty(str(path))
     if kind := contradiction(data, expected):
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
@@ -94,7 +90,7 @@ def read_bytes(path: Path) -> bytes:
                 )
             return data
     except OSError as error:
-        raise (_no_file(path) if path.is_dir() else _unreadable(path, error)) from error
+        raise (_no_file(path) if path.is_dir() else unreadable(path, error)) from error
 
 
 def _without_waiting(name: str, flags: int) -> int:
@@ -165,7 +161,7 @@ def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
             if named and not path.is_dir():  # reading it says what is wrong
                 yield path
             else:
-                skipped.append(_unreadable(path, error))
+                skipped.append(unreadable(path, error))
 
 
 def _is_link(path: Path) -> bool:
@@ -210,7 +206,8 @@ def _no_file(path: Path) -> UnsupportedFileError:
     )
 
 
-def _unreadable(path: Path, error: OSError) -> ParsingError:
+def unreadable(path: Path, error: OSError) -> ParsingError:
+    """The error for a file or a folder that the system does not open."""
     folder = path.is_dir()
     return ParsingError(
         "The folder {source} cannot be opened: {reason}."

@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
 
@@ -57,13 +57,13 @@ _BEFORE_HYPHEN = """
 _PREFIXES = frozenset(_BEFORE_HYPHEN.split())
 """First parts that English keeps a hyphen after; a list of our own, not exhaustive."""
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
 _HYPHENS = "-\u2010"
 _HYPHENATED_END = re.compile(rf"([^\W\d_]+(?:[-\u2010][^\W\d_]+)*)[{_HYPHENS}]$")
 _LONGEST_WORD = 200
 """Code points at the end of a line in which its last word is looked for."""
 _WORD_START = re.compile(r"[^\W\d_]+")
+_DECIDES = 400
+"""Code points at the end of a text that decide how the next joins: more than the longest word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,43 +153,24 @@ def _join_hyphenated(left: str, right: str, vocabulary: Collection[str]) -> str:
     return left[:-1] + right
 
 
-class Joined:
-    """Lines that are joined one after another, as by `join`, in time that grows with their length.
+def join_all(lines: Iterable[str], vocabulary: Collection[str] = ()) -> str:
+    """Join lines one after another, as by `join`, in time that grows with their length.
 
     Only the end of what stands already decides how the next line joins.
     """
-
-    _SEEN = 400
-    """Code points of that end: more than the longest word."""
-
-    def __init__(self, first: str, vocabulary: Collection[str] = ()) -> None:
-        self._done: list[str] = []
-        self._end = first
-        self._vocabulary = vocabulary
-
-    def add(self, line: str) -> None:
-        """Join a line to what stands."""
-        if len(self._end) > 2 * self._SEEN:
-            self._done.append(self._end[: -self._SEEN])
-            self._end = self._end[-self._SEEN :]
-        self._end = join(self._end, line, self._vocabulary)
-
-    def append(self, text: str) -> None:
-        """Put text after what stands, as it is."""
-        if text:
-            self._done.append(self._end[: -self._SEEN])
-            self._end = self._end[-self._SEEN :] + text
-
-    def __str__(self) -> str:
-        return "".join([*self._done, self._end])
+    done: list[str] = []
+    end = ""
+    for line in lines:
+        if len(end) > 2 * _DECIDES:
+            done.append(end[:-_DECIDES])
+            end = end[-_DECIDES:]
+        end = join(end, line, vocabulary)
+    return "".join([*done, end])
 
 
 def words(texts: Iterable[str]) -> frozenset[str]:
     """The words of the texts in lower case, compounds with their hyphen: for `join`."""
-    found: set[str] = set()
-    for text in texts:
-        found.update(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.lower()))
-    return frozenset(found)
+    return frozenset(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", "\n".join(texts).lower()))
 
 
 def numbered_heading(text: str) -> int:
@@ -199,10 +180,7 @@ def numbered_heading(text: str) -> int:
     """
     if width(text) > 80 or ends_clause(text):
         return 0
-    for pattern, level in _NUMBERED_HEADINGS:
-        if pattern.match(text):
-            return level
-    return 0
+    return next((level for pattern, level in _NUMBERED_HEADINGS if pattern.match(text)), 0)
 
 
 def ends_sentence(text: str) -> bool:
@@ -262,22 +240,3 @@ def empty(source: str) -> EmptyFileError:
         hint="Copy or download the file again.",
         source=source,
     )
-
-
-def storable(document: Document, source: str) -> Document:
-    """The document with U+FFFD for lone surrogates, which are no text; offsets stay."""
-    return replace(
-        document,
-        source=source,
-        title=storable_text(document.title),
-        pages=tuple(replace(page, text=storable_text(page.text)) for page in document.pages),
-        headings=tuple(replace(each, text=storable_text(each.text)) for each in document.headings),
-        metadata={
-            storable_text(name): storable_text(value) for name, value in document.metadata.items()
-        },
-    )
-
-
-def storable_text(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which UTF-8 cannot hold."""
-    return _LONE_SURROGATE.sub("\ufffd", text)

@@ -8,6 +8,7 @@ back is data, never code: MessagePack, checked against the records.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -16,13 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
 from localrag import errors
 from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
-from localrag.documents.lines import storable, storable_text
 from localrag.egress import network
 from localrag.errors import ParsingError
 from localrag.system import processes
@@ -38,6 +38,7 @@ LARGEST_REPLY = 2**29
 PROGRAM = "from localrag.documents.worker import main; main()"
 
 _POLL = 0.2
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Request(msgspec.Struct, array_like=True):
@@ -59,11 +60,9 @@ class _Refused(msgspec.Struct, array_like=True):
 
 
 class _Reply(msgspec.Struct, array_like=True):
-    """A document, or a refusal, or what went wrong; and what tried to leave the machine."""
+    """What came of a file, and what tried to leave the machine meanwhile."""
 
-    document: Document | None = None
-    refused: _Refused | None = None
-    fault: str = ""
+    outcome: Document | _Refused
     attempts: list[network.Attempt] = []
 
 
@@ -96,16 +95,9 @@ class ParsingProcess:
                 given_up.values["source"] = str(path)
                 raise
         network.report(reply.attempts)
-        if reply.refused is not None:
-            raise _raised(reply.refused)
-        if reply.document is None:
-            raise ParsingError(
-                "{source} cannot be read: {reason}.",
-                hint="Open it in the program it was made with, save it again, and add that file.",
-                source=str(path),
-                reason=reply.fault,
-            )
-        return replace(reply.document, source=str(path))
+        if isinstance(reply.outcome, _Refused):
+            raise _raised(reply.outcome)
+        return replace(reply.outcome, source=str(path))
 
     def close(self) -> None:
         """End the process; the next call starts another."""
@@ -246,6 +238,14 @@ def _crash(code: int) -> ParsingError:
     )
 
 
+def _refused(error: ParsingError) -> _Refused:
+    values = {
+        name: value if isinstance(value, int | float) else str(value)
+        for name, value in error.values.items()
+    }
+    return _Refused(type(error).__name__, error.message, error.hint, values)
+
+
 def _raised(refused: _Refused) -> ParsingError:
     kind = getattr(errors, refused.kind, None)
     if not (isinstance(kind, type) and issubclass(kind, ParsingError)):
@@ -271,28 +271,50 @@ def main() -> None:
         data = source.read(request.size)
         limit_memory(request.memory)
         before = len(network.attempts())
-        reply = _answer(request, data, lambda: _write(sink, b""))
-        reply.attempts = list(network.attempts()[before:])
-        encoded = msgspec.msgpack.encode(reply)
+        outcome = _outcome(request, data, lambda: _write(sink, b""))
+        encoded = _encoded(_Reply(outcome, list(network.attempts()[before:])))
         if len(encoded) > LARGEST_REPLY:
-            encoded = msgspec.msgpack.encode(_Reply(fault="too much text"))
+            encoded = _encoded(_Reply(_broken(request, "too much text")))
         _write(sink, encoded)
 
 
-def _answer(request: _Request, data: bytes, page_done: Callable[[], None]) -> _Reply:
+def _outcome(request: _Request, data: bytes, page_done: Callable[[], None]) -> Document | _Refused:
     from localrag.documents.files import parse_file
 
     try:
-        document = parse_file(Path(os.fsdecode(request.name)), data, request.options, page_done)
+        return parse_file(Path(os.fsdecode(request.name)), data, request.options, page_done)
     except ParsingError as error:
-        values = {
-            name: value if isinstance(value, int | float) else storable_text(str(value))
-            for name, value in error.values.items()
-        }
-        refused = _Refused(type(error).__name__, error.message, error.hint, values)
-        return _Reply(refused=refused)
-    except MemoryError:
-        return _Reply(fault="MemoryError")
+        return _refused(error)
     except Exception as error:
-        return _Reply(fault=storable_text(f"{type(error).__name__}: {error}")[:500])
-    return _Reply(document=storable(document, ""))
+        return _broken(request, f"{type(error).__name__}: {error}".rstrip(": ")[:500])
+
+
+def _broken(request: _Request, reason: str) -> _Refused:
+    return _refused(
+        ParsingError(
+            "{source} cannot be read: {reason}.",
+            hint="Open it in the program it was made with, save it again, and add that file.",
+            source=os.fsdecode(request.name),
+            reason=reason,
+        )
+    )
+
+
+def _encoded(reply: _Reply) -> bytes:
+    return msgspec.msgpack.encode(_storable(msgspec.to_builtins(reply)))
+
+
+def storable(document: Document) -> Document:
+    """The document with U+FFFD for lone surrogates, which UTF-8 cannot hold; offsets stay."""
+    return msgspec.convert(_storable(msgspec.to_builtins(document)), Document)
+
+
+def _storable(value: Any) -> Any:
+    match value:
+        case str():
+            return _LONE_SURROGATE.sub("\ufffd", value)
+        case list() | tuple():
+            return [_storable(each) for each in value]
+        case dict():
+            return {_storable(name): _storable(each) for name, each in value.items()}
+    return value

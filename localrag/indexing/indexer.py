@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.chunking import Chunker, passage_text
-from localrag.documents.files import read_bytes, walk
-from localrag.documents.lines import storable
-from localrag.documents.worker import ParsingProcess
+from localrag.documents.files import read_bytes, unreadable, walk
+from localrag.documents.worker import ParsingProcess, storable
 from localrag.errors import ParsingError
 from localrag.indexing.cleaning import origins, storable_path
 from localrag.indexing.events import (
@@ -273,7 +272,7 @@ class Indexer:
                 run.pending[digest].states.append(state)
             else:
                 with run.timed("parse"):
-                    document = storable(self._parse(path, data), source)
+                    document = replace(storable(self._parse(path, data)), source=source)
                 with run.timed("chunk"):
                     chunks = self._chunker.chunk(document)
                 run.pending[digest] = _Pending(document, chunks, len(data), [state])
@@ -281,7 +280,7 @@ class Indexer:
         except ParsingError as error:
             run.tell(Failed(source, error))
         except OSError as error:
-            run.tell(Failed(source, _unreadable(source, error)))
+            run.tell(Failed(source, unreadable(path, error)))
 
     def _flush(self, run: _Run) -> None:
         """Embed what is pending, commit it, and only then report it."""
@@ -368,12 +367,3 @@ def _is_as_read(state: FileState, now: os.stat_result) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
     same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
     return same and state.mtime_ns + RACY_NS < state.checked_ns
-
-
-def _unreadable(source: str, error: OSError) -> ParsingError:
-    return ParsingError(
-        "{source} cannot be read: {reason}.",
-        hint="Check that it is still there and that you may read it.",
-        source=source,
-        reason=error.strerror or str(error),
-    )

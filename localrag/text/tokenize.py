@@ -12,11 +12,11 @@ import hashlib
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property, lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from localrag.errors import ConfigError
 from localrag.text.han import HAN
@@ -96,16 +96,12 @@ class Tokenizer:
         return hashlib.sha256("\n".join(parts + lines).encode()).hexdigest()[:16]
 
     @cached_property
-    def _cut(self) -> Callable[[str], Iterator[str] | list[str]]:
+    def _cut(self) -> Callable[[str], Iterable[str]]:
         if self._words:
-            return _cut_with(self._words)
+            return partial(_segmenter(self._words).cut_for_search, HMM=False)
         import rjieba
 
-        def cut(text: str) -> list[str]:
-            words: list[str] = rjieba.cut_for_search(text, False)
-            return words
-
-        return cut
+        return partial(rjieba.cut_for_search, hmm=False)
 
 
 def _read_dictionary(path: Path) -> dict[str, int | None]:
@@ -127,7 +123,8 @@ def _read_dictionary(path: Path) -> dict[str, int | None]:
     return words
 
 
-def _cut_with(words: dict[str, int | None]) -> Callable[[str], Iterator[str]]:
+def _segmenter(words: dict[str, int | None]) -> Any:
+    """What cuts as jieba does, with words of one's own."""
     with warnings.catch_warnings():
         # jieba 0.42 has invalid escapes in its patterns and imports pkg_resources.
         warnings.simplefilter("ignore")
@@ -139,12 +136,7 @@ def _cut_with(words: dict[str, int | None]) -> Callable[[str], Iterator[str]]:
     segmenter.initialized = True
     for word, frequency in words.items():
         segmenter.add_word(word, frequency)
-
-    def cut(text: str) -> Iterator[str]:
-        found: Iterator[str] = segmenter.cut_for_search(text, HMM=False)
-        return found
-
-    return cut
+    return segmenter
 
 
 @lru_cache(maxsize=1 << 16)
@@ -165,16 +157,11 @@ def _code_terms(code: str) -> tuple[str, ...]:
 
 
 def _stem(word: str) -> str:
-    return _stemmer().stemWord(word) if word.isascii() else word
+    return str(_stemmer().stemWord(word)) if word.isascii() else word
 
 
-@lru_cache(maxsize=1)
-def _stemmer() -> _Stemmer:
+@cache
+def _stemmer() -> Any:
     import Stemmer  # type: ignore[import-not-found]
 
-    stemmer: _Stemmer = Stemmer.Stemmer("english")
-    return stemmer
-
-
-class _Stemmer(Protocol):
-    def stemWord(self, word: str) -> str: ...  # noqa: N802
+    return Stemmer.Stemmer("english")

@@ -113,7 +113,7 @@ def test_a_format_brings_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None
     assert text is not None
     hasty = replace(text, limits=table.Limits(longest=0.0))
     monkeypatch.setattr(table, "FORMATS", (hasty,))
-    process = ParsingProcess(program="import time; time.sleep(2)\n" + PROGRAM)
+    process = ParsingProcess(program="import time; time.sleep(600)\n" + PROGRAM)
     with pytest.raises(ParsingError, match=r"Gave up on .*a\.txt"):
         process(Path("a.txt"), b"text")
     process.close()

@@ -13,7 +13,7 @@ from localrag.documents.chunking import SentenceChunker
 from localrag.documents.files import parse_file
 from localrag.documents.formats.pdf.layout import Block, Row, drop_running_text, paragraphs
 from localrag.documents.formats.plain import unwrap
-from localrag.documents.lines import Joined, join
+from localrag.documents.lines import join, join_all
 from localrag.text.normalize import clean, fold
 from localrag.text.sentences import split_sentences
 
@@ -160,8 +160,7 @@ def test_lines_join_as_two_at_a_time_do() -> None:
         "cost -",
         "z",
     ] * 80
-    joined, plain = Joined(lines[0], {"well-known"}), lines[0]
-    for line in lines[1:]:
-        joined.add(line)
+    plain = ""
+    for count, line in enumerate(lines, start=1):
         plain = join(plain, line, {"well-known"})
-        assert str(joined) == plain
+        assert join_all(lines[:count], {"well-known"}) == plain

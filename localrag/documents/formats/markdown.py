@@ -13,7 +13,7 @@ from markdown_it.token import Token
 from localrag.documents.decoding import decode
 from localrag.documents.formats.html import fragment_text
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import CELL_BREAK, Joined, Line, build, resolved, squeeze
+from localrag.documents.lines import CELL_BREAK, Line, build, join_all, resolved, squeeze
 from localrag.errors import CorruptFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
@@ -120,21 +120,14 @@ def _nonempty(text: str, level: int = 0, *, verbatim: bool = False) -> Iterator[
 
 def _inline(children: Iterable[Token]) -> Iterator[str]:
     """The text of a paragraph; a hard break begins a new line, a soft one is mended."""
-    text = Joined("")
-    broken = False
+    lines: list[list[str]] = [[]]
     for child in children:
-        if child.type == "hardbreak":
-            yield squeeze(str(text))
-            text, broken = Joined(""), False
-            continue
-        if child.type == "softbreak":
-            broken = True
-            continue
-        # The children of a picture are its alternative text, `content` holds it too.
-        piece = child.content if child.type in ("text", "code_inline", "image") else ""
-        if broken and piece:
-            text.add(piece)
-            broken = False
-        else:
-            text.append(piece)
-    yield squeeze(str(text))
+        match child.type:
+            case "hardbreak":
+                yield squeeze(join_all(map("".join, lines)))
+                lines = [[]]
+            case "softbreak":
+                lines.append([])
+            case "text" | "code_inline" | "image":  # whose alternative text is `content`
+                lines[-1].append(child.content)
+    yield squeeze(join_all(map("".join, lines)))

@@ -10,10 +10,10 @@ from localrag.documents.decoding import decode
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import (
     LIST_MARKER,
-    Joined,
     Line,
     build,
     is_cjk,
+    join_all,
     squeeze,
     width,
     words,
@@ -52,18 +52,16 @@ def unwrap(lines: Sequence[str]) -> list[str]:
         wrapped = sum(1 for a, b in pairs if _is_wrapped(a, b, widest))
         mend = wrapped >= max(1, 0.5 * len(pairs))
     vocabulary = words(lines) if mend else frozenset()
-    found: list[str | Joined] = []
+    found: list[list[str]] = []
     before = ""
     for line in lines:
         if mend and found and before.strip() and _is_wrapped(before, line, widest):
-            last = found[-1]
-            if isinstance(last, str):
-                last = found[-1] = Joined(last, vocabulary)
-            last.add(line.strip())
+            found[-1].append(line.strip())
         elif line.strip():
-            found.append(line.rstrip() if _CODE.match(line) else line.strip())
+            found.append([line.rstrip() if _CODE.match(line) else line.strip()])
         before = line
-    return [line if _CODE.match(line) else squeeze(line) for line in map(str, found)]
+    joined = (join_all(paragraph, vocabulary) for paragraph in found)
+    return [line if _CODE.match(line) else squeeze(line) for line in joined]
 
 
 def _is_wrapped(line: str, following: str, widest: int) -> bool:

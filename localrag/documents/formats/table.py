@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import cast
 
 from localrag.types import Document
 
@@ -56,11 +55,6 @@ class SourceFile:
     """To be called after each page: a reader that is silent for long is given up."""
 
 
-Reader = Callable[[SourceFile], Document]
-"""Turns a file of one format into a Document; raises a `ParsingError` that says what is wrong
-with the file and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class FileFormat:
     """A kind of file that can be read."""
@@ -70,7 +64,9 @@ class FileFormat:
     suffixes: tuple[str, ...]
     """In lower case."""
     reader: str
-    """The module that has `read`: imported only for a file, as PyMuPDF takes half a second."""
+    """The module that has `read(file: SourceFile) -> Document`, which raises a `ParsingError` that
+    says what is wrong with the file and what to do. Imported only for a file, as PyMuPDF takes
+    half a second."""
     signature: re.Pattern[bytes] | None = None
     """What the first kilobyte matches; a file of another format that does is refused."""
     is_text: bool = False
@@ -79,7 +75,8 @@ class FileFormat:
 
     def read(self, file: SourceFile) -> Document:
         """Read a file of this format in this process."""
-        return cast(Reader, importlib.import_module(self.reader).read)(file)
+        document: Document = importlib.import_module(self.reader).read(file)
+        return document
 
 
 _READERS = "localrag.documents.formats"

@@ -16,11 +16,11 @@ from localrag.documents.lines import (
     CELL_BREAK,
     CJK,
     LIST_MARKER,
-    Joined,
     ends_sentence,
     is_cjk,
     is_marker,
     join,
+    join_all,
     numbered_heading,
     squeeze,
 )
@@ -281,51 +281,34 @@ def _are_columns(blocks: Sequence[Block], edge: float) -> bool:
 
 def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Paragraph]:
     """Mend the rows of ordered blocks into paragraphs; `vocabulary` as in `lines.join`."""
-    found: list[Paragraph] = []
-    joined: dict[int, Joined] = {}  # the texts of those that have several rows
-    first: Row | None = None  # of the paragraph that is being mended
-    previous: Row | None = None
+    found: list[tuple[list[Row], bool]] = []
     before: Block | None = None
-    edge = 0.0
+    edge = 0.0  # of the column of the row before
     for block in blocks:
         block_edge = _right_edge(block, blocks)
         for row in block.rows:
-            if (
-                first is not None
-                and previous is not None
-                and before is not None
-                and not block.table
-                and not before.table
-                and _continues(first, previous, row, edge, before if before is block else None)
-            ):
-                last = found[-1]
-                place = len(found) - 1
-                joined.setdefault(place, Joined(last.text, vocabulary)).add(row.text)
-                last.rows += 1
+            rows, tabular = found[-1] if found else ([], True)
+            shared = block if before is block else None
+            if not (tabular or block.table) and _continues(rows, row, edge, shared):
+                rows.append(row)
             else:
-                tabular = block.table or row.tabular
-                found.append(Paragraph(row.text, row.size, row.bold, 1, tabular))
-                first = row
-            previous, before, edge = row, block, block_edge
-    for place, paragraph in enumerate(found):
-        text = squeeze(str(joined.get(place, paragraph.text)))
-        paragraph.text = _close_up(text, running=paragraph.rows > 1)
-    return [paragraph for paragraph in found if paragraph.text]
+                found.append(([row], block.table or row.tabular))
+            before, edge = block, block_edge
+    made = [_paragraph(rows, tabular, vocabulary) for rows, tabular in found]
+    return [paragraph for paragraph in made if paragraph.text]
+
+
+def _paragraph(rows: Sequence[Row], tabular: bool, vocabulary: Collection[str]) -> Paragraph:
+    text = squeeze(join_all((row.text for row in rows), vocabulary))
+    # Spaces between Chinese characters are accidents of the layout in running text, and a heading
+    # may be spaced out; in other single rows ("name  date") they separate.
+    if len(rows) > 1 or _SPACED_OUT.fullmatch(text):
+        text = _BETWEEN_CHINESE.sub("", text)
+    return Paragraph(text, rows[0].size, rows[0].bold, len(rows), tabular)
 
 
 _BETWEEN_CHINESE = re.compile(f"(?<=[{CJK}]) (?=[{CJK}])")
 _SPACED_OUT = re.compile(f"[{CJK}](?: [{CJK}])+")
-
-
-def _close_up(text: str, *, running: bool) -> str:
-    """Drop spaces between Chinese characters where they are not meant as spaces.
-
-    In running text they are accidents of the layout, and a heading may be
-    spaced out; in other single rows ("name  date") they separate.
-    """
-    if running or _SPACED_OUT.fullmatch(text):
-        return _BETWEEN_CHINESE.sub("", text)
-    return text
 
 
 def _right_edge(block: Block, blocks: Sequence[Block]) -> float:
@@ -347,14 +330,15 @@ def _right_edge(block: Block, blocks: Sequence[Block]) -> float:
     )
 
 
-def _continues(first: Row, previous: Row, row: Row, edge: float, block: Block | None) -> bool:
-    """Whether `row` goes on with the paragraph from `first` to `previous`.
+def _continues(rows: Sequence[Row], row: Row, edge: float, block: Block | None) -> bool:
+    """Whether `row` goes on with the paragraph of `rows`.
 
-    `edge` is the right edge of the column of `previous`; `block` the block that
-    holds both rows, None if they stand in two.
+    `edge` is the right edge of the column of their last; `block` the block that
+    holds it and `row`, None if they stand in two.
     """
+    first, previous = rows[0], rows[-1]
     size = previous.size
-    if previous.tabular or row.tabular or abs(row.size - size) > 0.1 * size:
+    if row.tabular or abs(row.size - size) > 0.1 * size:
         return False
     closed = ends_sentence(previous.text)
     free = edge - previous.x1
