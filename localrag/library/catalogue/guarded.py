@@ -88,24 +88,23 @@ class GuardedConnection(sqlite3.Connection):
         self.set_progress_handler(self._count, _STRIDE)
 
     def rows(
-        self, sql: str, parameters: Any = (), *, kinds: tuple[type, ...], keys: int = 0
+        self, sql: str, *values: object, kinds: tuple[type, ...], ordered: bool = True
     ) -> Iterator[Row]:
         """The rows of a query, each value of the type that was stored there.
 
-        The first `keys` columns ascend from row to row. Raises LibraryDamagedError for anything
-        else: a page that is referred to twice would give its rows for ever.
+        The first column ascends from row to row where they are `ordered`. Raises
+        LibraryDamagedError for anything else: a page that is referred to twice would give its
+        rows for ever.
         """
-        last: Row | None = None
+        last: Any = None
         wide = [place for place, kind in enumerate(kinds) if kind in (str, bytes)]
         size, most = 0, _BYTES
-        for row in self.execute(sql, parameters):
+        for row in self.execute(sql, values):
             if tuple(map(type, row)) != kinds:
                 raise damaged_rows(" ".join(type(one).__name__ for one in row))
-            if keys:
-                key = row[:keys]
-                if last is not None and key <= last:
-                    raise damaged_rows(LibraryError("duplicate rows"))
-                last = key
+            if ordered and last is not None and row[0] <= last:
+                raise damaged_rows(LibraryError("duplicate rows"))
+            last = row[0]
             for place in wide:
                 size += len(row[place])
             if size > most:
