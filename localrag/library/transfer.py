@@ -119,14 +119,10 @@ def _there_already(archive: Path) -> UsageError:
 
 def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
     """One committed state as a file of its own, without what is derived, due or half done."""
-    catalogue = Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))
-    try:
+    with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
         older = catalogue.needs_migration()
         catalogue.copy_to(copy)
-    finally:
-        catalogue.close()
-    copied = Catalogue(copy)
-    try:
+    with closing(Catalogue(copy)) as copied:
         if older:  # the copy, so that this goes where the library can only be read
             copied.migrate()
         with copied.write() as transaction:
@@ -135,8 +131,6 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
             transaction.forget_meta(PURGE_DUE)
             found = transaction.counts(), transaction.embedding()
         copied.purge()
-    finally:
-        copied.close()
     with closing(connect(copy)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
     return found

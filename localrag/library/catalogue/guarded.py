@@ -221,6 +221,18 @@ def rewriting(connection: GuardedConnection) -> Iterator[None]:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: str = "DEFERRED") -> Iterator[None]:
+    """What is done in the block counts when it ends, and not at all if it raises."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def log_of(path: Path) -> Path:
     """Where SQLite's write-ahead log for a file lies."""
     return path.with_name(f"{path.name}-wal")

@@ -14,7 +14,7 @@ from functools import cache
 
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError
 from localrag.library.catalogue.checksums import first_checksums
-from localrag.library.catalogue.guarded import altered
+from localrag.library.catalogue.guarded import altered, transaction
 
 APPLICATION_ID = 0x4C524147  # "LRAG"
 
@@ -205,15 +205,9 @@ def _schema(steps: tuple[Step, ...]) -> frozenset[tuple[object, ...]]:
 
 def migrate(connection: sqlite3.Connection, path: object) -> None:
     """Apply the missing steps, all in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection, "IMMEDIATE"):
         is_current(connection, path)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         for step in MIGRATIONS[version:]:
             step(connection)
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

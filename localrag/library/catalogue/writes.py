@@ -14,28 +14,15 @@ from numpy.typing import NDArray
 
 from localrag.errors import LibraryError
 from localrag.library.catalogue.checksums import (
-    passages_checksum,
+    PASSAGES,
+    SOURCES,
+    store_checksum,
     store_checksums,
-    store_sources_checksum,
 )
 from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
 from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
 from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
 from localrag.types import PAGE_BREAK, Chunk
-
-_REFERENCES = {
-    "sources": ("document", "number"),
-    "origins": ("source", "path"),
-    "blocks": ("document", "number"),
-    "pages": ("document", "number"),
-    "headings": ("document", "number"),
-    "chunks": ("document", "number"),
-    "checksums": ("document", "number"),
-    "embeddings": ("chunk", "id"),
-    "staged_documents": ("document", "number"),
-    "staged_chunks": ("document", "document"),
-}
-"""By table: the column that names a row of another table, and that row's key."""
 
 COPIED = (
     *("documents", "sources", "origins", "blocks", "pages", "headings", "chunks"),
@@ -200,10 +187,9 @@ class Transaction(Snapshot):
         return held is None
 
     def _store_sources_checksum(self, document_id: str) -> None:
-        for (number,) in self._sql.execute(
-            "SELECT number FROM documents WHERE id = ?", (document_id,)
-        ).fetchall():
-            store_sources_checksum(self._sql, number)
+        number = self._number(document_id)
+        if number is not None:
+            store_checksum(self._sql, "sources", SOURCES, number)
 
     def drop_left_over(self) -> None:
         """Drop rows of what is gone: an index that does not name a row hides it from a removal."""
@@ -222,7 +208,9 @@ class Transaction(Snapshot):
             if not orphans:
                 return
             for table, parent in {(row[0], row[2]) for row in orphans}:
-                column, key = _REFERENCES[table]
+                ((_, _, _, column, *_),) = self._sql.execute(f"PRAGMA foreign_key_list({table})")
+                columns = self._sql.execute(f"PRAGMA table_info({parent})").fetchall()
+                (key,) = (name for _, name, *_, primary in columns if primary)
                 self._sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
@@ -261,9 +249,7 @@ class Transaction(Snapshot):
         self, document_id: str, chunks: Iterable[Chunk], vectors: NDArray[np.float32]
     ) -> None:
         """Keep the new chunks and vectors, shape (n, d), of a document for the change."""
-        (number,) = self._sql.execute(
-            "SELECT number FROM documents WHERE id = ?", (document_id,)
-        ).fetchone()
+        number = self._number(document_id)
         self._sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
         self._sql.executemany(
             "INSERT INTO staged_chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -287,10 +273,7 @@ class Transaction(Snapshot):
         self._sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
         self._sql.execute("UPDATE documents SET chunking = ?", (chunking,))
         for (number,) in self._sql.execute("SELECT number FROM documents").fetchall():
-            self._sql.execute(
-                "UPDATE checksums SET passages = ? WHERE document = ?",
-                (passages_checksum(self._sql, number), number),
-            )
+            store_checksum(self._sql, "passages", PASSAGES, number)
         self.drop_staging()
         self.set_embedding(embedding)
         self.set_meta("epoch", secrets.token_hex(8))
