@@ -28,8 +28,8 @@ from localrag.library.catalogue.reads import PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
+from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import OnWait, WriteLock
-from localrag.library.folder.opening import require_library
 from localrag.library.library import Library
 from localrag.library.records import Counts, EmbeddingIdentity
 from localrag.system.files import create_file, new_file, scratch_folder
@@ -87,7 +87,7 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
             hint="Create it first, or name a file in another folder.",
             path=archive.parent,
         )
-    directory = require_library(directory)
+    directory = enter_library(directory)
     try:
         with scratch_folder() as scratch:
             counts, embedding = _snapshot(directory, scratch / CATALOGUE)
