@@ -105,7 +105,7 @@ class _Opened(Generic[Query]):
         elif self._fault is not None:
             yield Finding(part, "unreadable", {"reason": str(self._fault)})
         elif index.stamp == NEVER:
-            if snapshot.chunks():
+            if snapshot.chunk_set().size:
                 yield Finding(part, "missing")
         elif epoch != wanted or generation > newest:
             yield Finding(part, "other-state")

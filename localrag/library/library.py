@@ -176,6 +176,7 @@ class Library:
     chunk_ids = _asked(Snapshot.chunk_ids)
     document_chunks = _asked(Snapshot.document_chunks)
     sources_of = _asked(Snapshot.sources_of)
+    passages_are_sound = _asked(passages_are_sound)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
@@ -327,11 +328,6 @@ class Library:
         """Write the catalogue's own indexes anew; rows that belong to nothing go."""
         with self.writing(), self._catalogue.write() as transaction:
             transaction.mend()
-
-    def passages_are_sound(self) -> bool:
-        """Whether passages and vectors are those that were stored; reads all of them."""
-        with self._catalogue.read() as snapshot:
-            return passages_are_sound(snapshot.sql)
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the catalogue, whatever state they are in."""

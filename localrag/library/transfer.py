@@ -105,16 +105,16 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     return manifest
 
 
-def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
-        new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        new.write(catalogue, CATALOGUE)
-
-
 def _there_already(archive: Path) -> UsageError:
     return UsageError(
         "The file {path} already exists.", hint="Give the export a new name.", path=archive
     )
+
+
+def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        new.write(catalogue, CATALOGUE)
 
 
 def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:

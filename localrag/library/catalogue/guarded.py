@@ -139,12 +139,6 @@ _open: WeakSet[GuardedConnection] = WeakSet()
 _opening = threading.RLock()
 
 
-def _is_open_here(path: Path) -> bool:
-    """Whether a connection of this process has the file open; the caller holds `_opening`."""
-    found = path.stat()
-    return any(one.file == (found.st_dev, found.st_ino) for one in _open)
-
-
 def connect(
     path: Path,
     *,
@@ -199,19 +193,15 @@ def connect(
     return connection
 
 
-def is_sound(connection: GuardedConnection) -> bool:
-    """Whether no page is referred to twice; reads all of the file.
-
-    Rows that cannot have been stored, which the check names too, do not count.
-    """
-    rows = connection.execute("PRAGMA quick_check(1)")
-    return not any(str(row[0]).startswith(_OF_PAGES) for row in rows)
-
-
 @contextmanager
 def rewriting(connection: GuardedConnection) -> Iterator[None]:
-    """For VACUUM, which copies whatever the pages refer to, to another file at first."""
-    if not is_sound(connection):
+    """For VACUUM, which copies whatever the pages refer to, to another file at first.
+
+    Raises where a page is referred to twice. Rows that cannot have been stored, which the check
+    names too, do not count.
+    """
+    rows = connection.execute("PRAGMA quick_check(1)")
+    if any(str(row[0]).startswith(_OF_PAGES) for row in rows):
         raise sqlite3.DatabaseError("database disk image is malformed")
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
     try:
@@ -245,7 +235,8 @@ def read_header(path: Path) -> tuple[int, int] | None:
     one that this process has open already and so has looked at.
     """
     with _opening:
-        if _is_open_here(path):
+        there = path.stat()
+        if any(one.file == (there.st_dev, there.st_ino) for one in _open):
             return None
         with open_plain(path) as file:
             _expect_little_empty(path, file)

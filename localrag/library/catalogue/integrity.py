@@ -115,13 +115,13 @@ def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:
             yield _found("passages", name=name)
 
 
-def passages_are_sound(sql: sqlite3.Connection) -> bool:
-    """Whether every document's passages and vectors are those that were stored."""
-    rows = sql.execute(
+def passages_are_sound(snapshot: Snapshot) -> bool:
+    """Whether passages and vectors are those that were stored; reads all of them."""
+    rows = snapshot.sql.execute(
         "SELECT d.number, c.passages FROM documents d "
         "LEFT JOIN checksums c ON c.document = d.number"
     ).fetchall()
-    return all(_passages_are_sound(sql, number, expected) for number, expected in rows)
+    return all(_passages_are_sound(snapshot.sql, number, expected) for number, expected in rows)
 
 
 def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) -> bool:

@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryDamagedError
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
 from localrag.library.records import (
@@ -66,12 +65,7 @@ class Snapshot:
     """Questions to one consistent state of the library."""
 
     def __init__(self, connection: GuardedConnection) -> None:
-        self._sql = connection
-
-    @property
-    def sql(self) -> GuardedConnection:
-        """The connection, for a check that looks below the records."""
-        return self._sql
+        self.sql = connection  # also for a check that looks below the records
 
     # Settings and sizes
 
@@ -101,39 +95,34 @@ class Snapshot:
         """Which vector space the library lives in."""
         fingerprint, name, width = map(self.meta, ("embedding", "embedding_name", "dimension"))
         if fingerprint is None or not isinstance(width, int) or not 0 < width <= _WIDEST:
-            raise LibraryDamagedError(
-                "The library does not record which embedding model it was built with.",
-                hint="Restore the folder from a backup, or delete it and add the documents again.",
-            )
+            raise damaged_rows("embedding")
         return EmbeddingIdentity(str(fingerprint), str(name), width)
 
     def schema(self) -> int:
         """The number of the newest migration that the file has had."""
-        return int(self._sql.execute("PRAGMA user_version").fetchone()[0])
+        return int(self.sql.execute("PRAGMA user_version").fetchone()[0])
 
     def counts(self) -> Counts:
         """How much there is."""
-        documents, size = self._sql.execute(
+        documents, size = self.sql.execute(
             "SELECT count(1), coalesce(sum(size), 0) FROM documents"
         ).fetchone()
         if type(size) is not int:
             raise damaged_rows(size)
-        return Counts(documents, self._count("sources"), self._count("pages"), self.chunks(), size)
-
-    def chunks(self) -> int:
-        """Number of chunks."""
-        return self.chunk_set().size
+        return Counts(
+            documents, self._count("sources"), self._count("pages"), self.chunk_set().size, size
+        )
 
     def chunk_set(self) -> ChunkSet:
         """Which chunks there are; summed once for each state of the library."""
-        stamp, known = self.stamp(), self._sql.counted
+        stamp, known = self.stamp(), self.sql.counted
         if known is None or known[0] != stamp:
-            known = self._sql.counted = (stamp, self._chunk_set())
+            known = self.sql.counted = (stamp, self._chunk_set())
         return known[1]
 
     def _chunk_set(self) -> ChunkSet:
         # In two halves: SQLite's sum is an error where it passes 64 bits.
-        count, high, low = self._sql.execute(
+        count, high, low = self.sql.execute(
             "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) "
             "FROM chunks"
         ).fetchone()
@@ -142,12 +131,12 @@ class Snapshot:
     def chunkings(self) -> dict[str, int]:
         """Documents by the fingerprint of the chunking that cut them."""
         query = "SELECT number, chunking FROM documents ORDER BY number"
-        rows = self._sql.rows(query, kinds=(int, str))
+        rows = self.sql.rows(query, kinds=(int, str))
         return dict(sorted(Counter(chunking for _, chunking in rows).items()))
 
     def _count(self, table: str) -> int:
         # count(*) walks the pages by itself, where no limit of steps counts.
-        return int(self._sql.execute(f"SELECT count(1) FROM {table}").fetchone()[0])
+        return int(self.sql.execute(f"SELECT count(1) FROM {table}").fetchone()[0])
 
     # Documents and sources
 
@@ -165,14 +154,14 @@ class Snapshot:
 
     def _documents(self, where: str, *values: str) -> list[DocumentRecord]:
         sources: dict[int, list[str]] = {}
-        for path, number in self._sql.rows(
+        for path, number in self.sql.rows(
             "SELECT s.path, s.document FROM sources s JOIN documents d ON d.number = s.document "
             f"{where} ORDER BY s.path",
             *values,
             kinds=(str, int),
         ):
             sources.setdefault(number, []).append(path)
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, "
             "(SELECT count(*) FROM pages p WHERE p.document = d.number), "
             "(SELECT count(*) FROM chunks c WHERE c.document = d.number), d.length, d.chunking "
@@ -198,7 +187,7 @@ class Snapshot:
             return None
         number, title, metadata = row
         text = self._text(number)
-        headings = self._sql.rows(
+        headings = self.sql.rows(
             'SELECT position, "start", level, text FROM headings WHERE document = ? '
             "ORDER BY position",
             number,
@@ -220,7 +209,7 @@ class Snapshot:
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
         """(page number, start, end) of each page, in code points of the document's text."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             'SELECT p.position, p.number, p."start", p."end" FROM pages p '
             "JOIN documents d ON d.number = p.document WHERE d.id = ? ORDER BY p.position",
             document_id,
@@ -243,14 +232,14 @@ class Snapshot:
 
     def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
         origins: dict[str, list[str]] = {}
-        for source, path in self._sql.rows(
+        for source, path in self.sql.rows(
             f"SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source {clause}",
             *values,
             kinds=(str, str),
             ordered=False,
         ):
             origins.setdefault(source, []).append(path)
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id FROM sources s "
             f"JOIN documents d ON d.number = s.document {clause}",
             *values,
@@ -279,7 +268,7 @@ class Snapshot:
         """The chunks that a filter allows."""
         held, held_values = source_conditions(wanted)
         paged, page_values = page_conditions(wanted)
-        rows = self._sql.execute(
+        rows = self.sql.execute(
             "SELECT c.id FROM chunks c WHERE c.document IN "
             "(SELECT d.number FROM documents d JOIN sources s ON s.document = d.number "
             f"WHERE {held}) AND {paged}",
@@ -313,7 +302,7 @@ class Snapshot:
         return found
 
     def _chunks(self, order: str, where: str, *values: object) -> list[Row]:
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             f"SELECT {order}, {_CHUNK} FROM chunks c JOIN documents d ON d.number = c.document "
             f"WHERE {where} ORDER BY {order}",
             *values,
@@ -334,7 +323,7 @@ class Snapshot:
 
     def _text(self, number: int, first: int = 0, last: int = _BLOCKS) -> str:
         """The text of a document, or of some of its blocks."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT block, text FROM blocks WHERE document = ? AND block BETWEEN ? AND ? "
             "ORDER BY block",
             *(number, first, last),
@@ -348,13 +337,13 @@ class Snapshot:
         return text[start - first * BLOCK : end - first * BLOCK]
 
     def _first(self, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
-        return next(self._sql.rows(query, *values, kinds=kinds), None)
+        return next(self.sql.rows(query, *values, kinds=kinds), None)
 
     # What derived indexes follow
 
     def removed_since(self, generation: int) -> list[int]:
         """Ids of chunks that went away after `generation`; some may have come back."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT DISTINCT chunk FROM removals WHERE generation > ? ORDER BY chunk",
             generation,
             kinds=(int,),
@@ -363,7 +352,7 @@ class Snapshot:
 
     def added_ids_since(self, generation: int) -> list[int]:
         """Ids of the chunks that are there and came after `generation`."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT id FROM chunks WHERE generation > ? ORDER BY id", generation, kinds=(int,)
         )
         return [row[0] for row in rows]
@@ -382,7 +371,7 @@ class Snapshot:
 
     def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
         """Batches of ids and vectors as they are stored, of chunks that came after it."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
             "WHERE c.generation > ? ORDER BY c.id",
             generation,
@@ -393,7 +382,7 @@ class Snapshot:
 
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
-        numbers = self._sql.rows(
+        numbers = self.sql.rows(
             "SELECT DISTINCT document FROM chunks WHERE generation > ? ORDER BY document",
             generation,
             kinds=(int,),
@@ -408,7 +397,7 @@ class Snapshot:
 
     def unstaged(self) -> list[str]:
         """Ids of the documents that a rebuild has still to cut and embed."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT number, id FROM documents WHERE number NOT IN "
             "(SELECT document FROM staged_documents) ORDER BY number",
             kinds=(int, str),
