@@ -12,8 +12,8 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
@@ -178,7 +178,8 @@ def import_library(
     empty = made or (directory.is_dir() and not any(directory.iterdir()))
     try:
         with zipfile.ZipFile(archive) as packed:
-            manifest = _read_manifest(packed)
+            with _of_an_export(packed):
+                manifest = _read_manifest(packed)
             _need_space(directory, 3 * manifest.bytes)
             library = Library.open(
                 directory,
@@ -266,15 +267,12 @@ def _fill(
         closing(Catalogue(scratch / CATALOGUE)) as source,
         closing(Catalogue(directory / CATALOGUE)) as target,
     ):
-        _extract(packed, manifest, scratch / CATALOGUE)
-        try:
+        with _of_an_export(packed):
+            _extract(packed, manifest, scratch / CATALOGUE)
             if source.needs_migration():
                 source.migrate()
             with source.read() as snapshot:
                 wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
-        except LibraryDamagedError as error:
-            error.hint = ""  # what to do is said once
-            raise _damaged(packed.filename, error) from error
         if wrong:
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
         with source.read() as snapshot, target.write() as transaction:
@@ -290,32 +288,23 @@ def _fill(
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(
-            packed.filename, LibraryError("it contains files that do not belong to a library")
-        )
+        raise LibraryDamagedError("it contains files that do not belong to a library")
     by_name = {info.filename: info for info in infos}
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
-        reason = LibraryError("it is packed in a way that localrag never uses")
-        raise _damaged(packed.filename, reason)
+        raise LibraryDamagedError("it is packed in a way that localrag never uses")
     raw = packed.read(MANIFEST)
-    try:
-        version = msgspec.json.decode(raw, type=_Versioned).format
-        if version > FORMAT:
-            raise LibraryMismatchError(
-                "{path} has format {found}; this localrag reads format {known}.",
-                hint="Update localrag, or export the library with the version used here.",
-                path=packed.filename,
-                found=version,
-                known=FORMAT,
-            )
-        manifest = msgspec.json.decode(raw, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(packed.filename, error) from error
-    if manifest.bytes != by_name[CATALOGUE].file_size:
-        raise _damaged(
-            packed.filename,
-            LibraryError("its catalogue does not have the size given in the manifest"),
+    version = msgspec.json.decode(raw, type=_Versioned).format
+    if version > FORMAT:
+        raise LibraryMismatchError(
+            "{path} has format {found}; this localrag reads format {known}.",
+            hint="Update localrag, or export the library with the version used here.",
+            path=packed.filename,
+            found=version,
+            known=FORMAT,
         )
+    manifest = msgspec.json.decode(raw, type=Manifest)
+    if manifest.bytes != by_name[CATALOGUE].file_size:
+        raise LibraryDamagedError("its catalogue does not have the size given in the manifest")
     return manifest
 
 
@@ -339,16 +328,11 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             digest.update(part)
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
-        raise _damaged(
-            packed.filename,
-            LibraryError("its catalogue does not match the SHA-256 in the manifest"),
-        )
+        raise LibraryDamagedError("its catalogue does not match the SHA-256 in the manifest")
     # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
-            raise _damaged(
-                packed.filename, LibraryError("it is not in the form that an export has")
-            )
+            raise LibraryDamagedError("it is not in the form that an export has")
 
 
 def _need_space(directory: Path, needed: int) -> None:
@@ -364,6 +348,17 @@ def _need_space(directory: Path, needed: int) -> None:
             free=free / 1e6,
             directory=directory,
         )
+
+
+@contextmanager
+def _of_an_export(packed: zipfile.ZipFile) -> Iterator[None]:
+    """Say of which archive it is that something is damaged."""
+    try:
+        yield
+    except (LibraryDamagedError, msgspec.DecodeError, RecursionError) as error:
+        if isinstance(error, LibraryDamagedError):
+            error.hint = ""  # what to do is said once
+        raise _damaged(packed.filename, error) from error
 
 
 def _damaged(archive: object, reason: object) -> LibraryDamagedError:

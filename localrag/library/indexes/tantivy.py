@@ -44,7 +44,7 @@ from localrag.system.files import (
     delete_tree,
     make_folder,
     open_plain,
-    replace_file,
+    replace_content,
     scratch_folder,
 )
 from localrag.types import Hit
@@ -307,7 +307,7 @@ def read_pointer(at: Storage) -> Pointer | None:
 
 def _point(at: Storage, pointer: Pointer) -> None:
     content = sealed({"format": _MAGIC, **pointer._asdict()}, at.seal)
-    replace_file(at.path / POINTER, lambda file: file.write(content))
+    replace_content(at.path / POINTER, content)
 
 
 def _expect_files(folder: Path, digests: dict[str, str]) -> None:
