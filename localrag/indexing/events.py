@@ -9,33 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from localrag.errors import ParsingError
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened."""
+
+
+class Found(Event, frozen=True):
     """The walk is over: so many files will have an outcome."""
 
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
+class Unchanged(Event, frozen=True):
     """The library holds this file as it is."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Linked:
+class Linked(Event, frozen=True):
     """The same bytes are in the library, or on their way in, under another path."""
 
     source: str
     document_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Event, frozen=True):
     """A file was read and cut; its chunks wait to be embedded."""
 
     source: str
@@ -43,15 +45,13 @@ class Parsed:
     chunks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Event, frozen=True):
     """So many more chunks have their vectors."""
 
     chunks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Event, frozen=True):
     """The document is in the library and stays there, whatever happens next.
 
     `replaced` when the path held another version before.
@@ -63,47 +63,30 @@ class Committed:
     replaced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Event, frozen=True):
     """The file cannot be read; what the library held of it before stays."""
 
     source: str
     error: ParsingError
 
 
-@dataclass(frozen=True, slots=True)
-class Vanished:
+class Vanished(Event, frozen=True):
     """The library holds this file of an added folder, but it is no longer there."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Event, frozen=True):
     """A vanished file was removed from the library."""
 
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(Event, frozen=True):
     """Vector and keyword index are up to date on disk; it took so many seconds."""
 
     seconds: float
 
-
-Event = (
-    Found
-    | Unchanged
-    | Linked
-    | Parsed
-    | Embedded
-    | Committed
-    | Failed
-    | Vanished
-    | Removed
-    | Synced
-)
 
 Progress = Callable[[Event], None]
 

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from localrag.documents.chunking import Chunker, passage_text
 from localrag.documents.files import read_bytes, unreadable, walk
-from localrag.documents.worker import ParsingProcess, storable
+from localrag.documents.worker import storable
 from localrag.errors import ParsingError
-from localrag.indexing.cleaning import origins, storable_path
 from localrag.indexing.events import (
     AddReport,
     Committed,
@@ -62,23 +61,15 @@ RACY_NS = 2_000_000_000
 LANGUAGE_SAMPLE = 20_000
 """Code points that the language of a document is judged by."""
 
+_LINKS = 64
+"""Paths that a chain of links is followed over; the system itself gives up at forty."""
+
 Parse = Callable[[Path, bytes], Document]
 Read = Callable[[Path], bytes]
-Walk = Callable[[Sequence[Path], list[ParsingError]], Iterator[Path]]
 
 
 def _ignore(_: Event) -> None:
     """Tell nobody."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A document that waits for its vectors, and the paths it will be added under."""
-
-    document: Document
-    chunks: list[Chunk]
-    size: int
-    states: list[FileState]
 
 
 @dataclass(slots=True)
@@ -89,7 +80,8 @@ class _Run:
     told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    pending: dict[str, _Pending] = field(default_factory=dict)
+    pending: dict[str, NewDocument] = field(default_factory=dict)
+    """Documents that wait for their vectors, by id."""
     touched: list[tuple[FileState, str]] = field(default_factory=list)
     synced_at: float = field(default_factory=time.monotonic)
     sync_took: float = 0.0
@@ -129,35 +121,22 @@ class _Run:
         )
 
 
+@dataclass(slots=True)
 class Indexer:
-    """Adds files to one library with one way of cutting and one embedding model."""
+    """Adds files to one library with one way of cutting and one embedding model.
 
-    def __init__(
-        self,
-        library: Library,
-        *,
-        chunker: Chunker,
-        chunking: str,
-        embedder: Embedder,
-        embedding: EmbeddingIdentity,
-        detect_language: Callable[[str], str],
-        parse: Parse | None = None,
-        read: Read = read_bytes,
-        walk: Walk = walk,
-    ) -> None:
-        """`chunking` identifies the chunker and its settings, `embedding` the embedder.
+    `chunking` identifies the chunker and its settings, `embedding` the embedder.
+    """
 
-        Files are read in a process of their own unless `parse` says how.
-        """
-        self._library = library
-        self._chunker = chunker
-        self._chunking = chunking
-        self._embedder = embedder
-        self._embedding = embedding
-        self._detect_language = detect_language
-        self._parse = parse or ParsingProcess()
-        self._read = read
-        self._walk = walk
+    library: Library
+    _: KW_ONLY
+    chunker: Chunker
+    chunking: str
+    embedder: Embedder
+    embedding: EmbeddingIdentity
+    detect_language: Callable[[str], str]
+    parse: Parse
+    read: Read = read_bytes
 
     def add(
         self,
@@ -179,10 +158,10 @@ class Indexer:
         when another process writes for longer than `timeout` seconds (-1: waits), UsageError for
         a path that does not exist. Whatever is raised, all that was reported as committed stays.
         """
-        library, run = self._library, _Run(progress)
+        library, run = self.library, _Run(progress)
         with library.writing(timeout, on_wait):
-            library.expect(self._embedding)
-            files = list(self._walk(paths, run.skipped))
+            library.expect(self.embedding)
+            files = list(walk(paths, run.skipped))
             run.tell(Found(len(files)))
             for path in files:
                 self._take(path, run)
@@ -217,36 +196,36 @@ class Indexer:
         vector and the keyword index are written anew. The library may have been opened with
         `embedding` None.
         """
-        library, run = self._library, _Run(progress)
+        library, run = self.library, _Run(progress)
         with library.writing(timeout, on_wait):
             library.mend()
             status = library.status()
-            same_model = status.embedding.fingerprint == self._embedding.fingerprint
-            same = same_model and set(status.chunkings) <= {self._chunking}
+            same_model = status.embedding.fingerprint == self.embedding.fingerprint
+            same = same_model and set(status.chunkings) <= {self.chunking}
             if same and library.passages_are_sound():
                 with run.timed("index"):
                     library.rebuild_indexes()
                 return run.report()
-            todo = library.begin_rebuild(f"{self._embedding.fingerprint}\n{self._chunking}")
+            todo = library.begin_rebuild(f"{self.embedding.fingerprint}\n{self.chunking}")
             run.tell(Found(len(todo)))
             batch: list[tuple[Document, list[Chunk]]] = []
             for place, document_id in enumerate(todo, start=1):
                 document = library.document(document_id)
                 assert document is not None  # noqa: S101 - nobody else may write meanwhile
                 with run.timed("chunk"):
-                    chunks = self._chunker.chunk(document)
+                    chunks = self.chunker.chunk(document)
                 run.tell(Parsed(document.source, len(document.pages), len(chunks)))
                 batch.append((document, chunks))
                 if place == len(todo) or sum(len(chunks) for _, chunks in batch) >= BATCH:
                     self._stage(batch, run)
                     batch = []
             with run.timed("index"):
-                library.finish_rebuild(self._embedding, self._chunking)
+                library.finish_rebuild(self.embedding, self.chunking)
         return run.report()
 
     def _take(self, path: Path, run: _Run) -> None:
         """Find out what to do with a file, and do all but embedding and storing it."""
-        library, source = self._library, storable_path(path)
+        library, source = self.library, storable_path(path)
         try:
             before, led = path.stat(), origins(path)
             known = library.source(source)
@@ -257,7 +236,7 @@ class Indexer:
                 return
             checked = time.time_ns()
             with run.timed("read"):
-                data = self._read(path)
+                data = self.read(path)
                 digest = hashlib.sha256(data).hexdigest()
             # Links may have changed before the bytes were there.
             led = tuple(sorted({*led, *origins(path)}))
@@ -269,40 +248,43 @@ class Indexer:
                 library.set_sources([(state, digest)])
                 run.tell(Linked(source, digest))
             elif digest in run.pending:
-                run.pending[digest].states.append(state)
+                waiting = run.pending[digest]
+                run.pending[digest] = replace(waiting, states=[*waiting.states, state])
             else:
                 with run.timed("parse"):
-                    document = replace(storable(self._parse(path, data)), source=source)
+                    document = replace(storable(self.parse(path, data)), source=source)
                 with run.timed("chunk"):
-                    chunks = self._chunker.chunk(document)
-                run.pending[digest] = _Pending(document, chunks, len(data), [state])
+                    chunks = self.chunker.chunk(document)
+                run.pending[digest] = NewDocument(
+                    document=document,
+                    states=[state],
+                    size=len(data),
+                    language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
+                    chunking=self.chunking,
+                    chunks=chunks,
+                    vectors=self._none,  # until the next `_flush`
+                )
                 run.tell(Parsed(source, len(document.pages), len(chunks)))
         except ParsingError as error:
             run.tell(Failed(source, error))
         except OSError as error:
             run.tell(Failed(source, unreadable(path, error)))
 
+    @property
+    def _none(self) -> NDArray[np.float32]:
+        return np.empty((0, self.embedding.dimension), dtype=np.float32)
+
     def _flush(self, run: _Run) -> None:
         """Embed what is pending, commit it, and only then report it."""
-        library, pending = self._library, list(run.pending.values())
+        library, pending = self.library, list(run.pending.values())
         run.pending.clear()
         with run.timed("embed"):
             vectors = self._embed([one.chunks for one in pending], run)
         replaced = [library.source(one.states[0].path) is not None for one in pending]
-        languages = [self._detect_language(one.document.text[:LANGUAGE_SAMPLE]) for one in pending]
         with run.timed("store"):
             # One transaction for the batch: each commit waits for the disk.
             library.add(
-                NewDocument(
-                    document=one.document,
-                    states=one.states,
-                    size=one.size,
-                    language=language,
-                    chunking=self._chunking,
-                    chunks=one.chunks,
-                    vectors=rows,
-                )
-                for one, language, rows in zip(pending, languages, vectors, strict=True)
+                replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)
             )
         for one, again in zip(pending, replaced, strict=True):
             first, *others = one.states
@@ -317,19 +299,19 @@ class Indexer:
         with run.timed("embed"):
             vectors = self._embed([chunks for _, chunks in batch], run)
         with run.timed("store"):
-            self._library.stage(
+            self.library.stage(
                 (document.id, chunks, rows)
                 for (document, chunks), rows in zip(batch, vectors, strict=True)
             )
         for document, chunks in batch:
             run.tell(Committed(document.source, document.id, len(chunks), replaced=True))
 
-    def _embed(self, groups: list[list[Chunk]], run: _Run) -> list[NDArray[np.float32]]:
+    def _embed(self, groups: Sequence[Sequence[Chunk]], run: _Run) -> list[NDArray[np.float32]]:
         """Vectors, shape (n, dimension) float32, for each group of chunks; one call for all."""
         texts = [passage_text(chunk) for chunks in groups for chunk in chunks]
-        vectors = np.empty((0, self._embedding.dimension), dtype=np.float32)
+        vectors = self._none
         if texts:
-            vectors = self._embedder.embed_documents(texts, lambda count: run.tell(Embedded(count)))
+            vectors = self.embedder.embed_documents(texts, lambda count: run.tell(Embedded(count)))
         ends = list(accumulate(len(chunks) for chunks in groups))
         return np.split(vectors, ends[:-1]) if groups else []
 
@@ -341,7 +323,7 @@ class Indexer:
     def _sync(self, run: _Run) -> None:
         started = time.monotonic()
         with run.timed("index"):
-            self._library.sync()
+            self.library.sync()
         run.synced_at = time.monotonic()
         run.sync_took = run.synced_at - started
         run.tell(Synced(run.sync_took))
@@ -351,7 +333,7 @@ class Indexer:
         folders = [storable_path(path) for path in paths if path.is_dir()]
         return [
             record.state.path
-            for record in self._library.sources()
+            for record in self.library.sources()
             if record.state.path not in seen
             and any(Path(folder) in Path(record.state.path).parents for folder in folders)
             and not os.path.lexists(record.state.path)
@@ -367,3 +349,28 @@ def _is_as_read(state: FileState, now: os.stat_result) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
     same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
     return same and state.mtime_ns + RACY_NS < state.checked_ns
+
+
+def storable_path(path: Path) -> str:
+    """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
+    absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+    return os.fsencode(absolute).decode("utf-8", "backslashreplace")
+
+
+def origins(path: Path) -> tuple[str, ...]:
+    """Where a file lies now, and each path that the links on the way there lead over."""
+    start, real = os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
+    found = {real}
+    todo = [start] if real != start else []
+    while todo and len(found) < _LINKS:
+        one = Path(todo.pop())
+        for place in (one, *one.parents):
+            try:
+                target = os.readlink(place)  # noqa: PTH115 - as it is written
+            except (OSError, ValueError):
+                continue  # no link
+            led = os.path.abspath(place.parent / target / one.relative_to(place))  # noqa: PTH100
+            if led not in found:
+                found.add(led)
+                todo.append(led)
+    return tuple(sorted(storable_path(Path(one)) for one in found))

@@ -6,6 +6,7 @@ Nothing is changed, but that an older catalogue gets the tables of this version,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
@@ -22,9 +23,8 @@ from localrag.library.folder.filesystem import (
     network_drive,
     without_modes,
 )
-from localrag.library.folder.gate import parts, states
+from localrag.library.folder.gate import enter_library, parts, states
 from localrag.library.folder.locking import PATIENCE, WriteLock
-from localrag.library.folder.opening import require_library
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError
 from localrag.library.folder.sharing import seal_of
 from localrag.library.indexes.base import DerivedIndex, Query, Storage
@@ -55,7 +55,7 @@ def check_library(directory: Path, indexes: Indexes) -> Inspection:
     inspection = Inspection()
     with in_our_words(directory):
         try:
-            directory = require_library(directory)
+            directory = enter_library(directory)
         except LibraryDamagedError as error:
             inspection.findings.append(Finding("catalogue", "missing", {"error": error}))
             return inspection
@@ -69,8 +69,7 @@ def check_library(directory: Path, indexes: Indexes) -> Inspection:
 
 
 def _compare(directory: Path, indexes: Indexes, seal: Seal, inspection: Inspection) -> None:
-    catalogue = Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))
-    try:
+    with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
         if catalogue.needs_migration():
             with WriteLock(directory).hold(PATIENCE):
                 catalogue.migrate()
@@ -83,8 +82,6 @@ def _compare(directory: Path, indexes: Indexes, seal: Seal, inspection: Inspecti
             for one in opened:
                 if one.index.persistent:
                     inspection.findings += one.findings(snapshot, sound=inspection.ok)
-    finally:
-        catalogue.close()
 
 
 class _Opened(Generic[Query]):
@@ -108,7 +105,7 @@ class _Opened(Generic[Query]):
         elif self._fault is not None:
             yield Finding(part, "unreadable", {"reason": str(self._fault)})
         elif index.stamp == NEVER:
-            if snapshot.chunks():
+            if snapshot.chunk_set().size:
                 yield Finding(part, "missing")
         elif epoch != wanted or generation > newest:
             yield Finding(part, "other-state")

@@ -141,10 +141,10 @@ class Derived(Generic[Query]):
         return Storage(place.folder / self._leg.name, place.seal)
 
     def _at(self, stamp: Stamp) -> tuple[Place, Storage]:
-        def is_current(place: Place) -> bool:
-            return self._index.saved(self._storage(place)) == stamp
-
-        place = self._places.of(is_current)
+        """Where the index belongs: in the library too where it is up to date there."""
+        place = self._places.library
+        if not self._places.kept_in_library and self._index.saved(self._storage(place)) != stamp:
+            place = self._places.cache
         return place, self._storage(place)
 
     def _advance(self, place: Place, at: Storage, keep: bool) -> None:

@@ -26,9 +26,14 @@ from localrag.library.folder.filesystem import (
     is_read_only,
     without_modes,
 )
-from localrag.library.folder.gate import clear_states, folder_size, sweep_parts
+from localrag.library.folder.gate import (
+    clear_states,
+    enter_library,
+    folder_size,
+    no_library,
+    sweep_parts,
+)
 from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
-from localrag.library.folder.opening import enter_library, no_library
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
 from localrag.library.records import (
@@ -71,23 +76,16 @@ class Library:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        catalogue: Catalogue,
-        lock: WriteLock,
-        indexes: Indexes,
-        *,
-        expected: EmbeddingIdentity | None,
-        note: Note,
-        read_only: bool,
+        self, directory: Path, indexes: Indexes, expected: EmbeddingIdentity | None, note: Note
     ) -> None:
         """Callers use `Library.open`."""
         self.directory = directory
-        self._catalogue = catalogue
-        self._lock = lock
+        self._read_only = is_read_only(directory)
+        self._catalogue = catalogue = Catalogue(directory / CATALOGUE, read_only=self._read_only)
+        self._lock = WriteLock(directory)
         self._expected = expected
         self._held = ExitStack()
-        self._places = Places(directory, lock, read_only=read_only)
+        self._places = Places(directory, self._lock, read_only=self._read_only)
         vectors, keywords = indexes.legs
         self.vectors = Derived(vectors, catalogue, self._places, self._check, note)
         self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
@@ -110,41 +108,36 @@ class Library:
         Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
         schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
         """
-        directory = enter_library(directory, create=create)
-        lock, read_only = WriteLock(directory), is_read_only(directory)
-        catalogue = Catalogue(directory / CATALOGUE, read_only=read_only)
-        held = ExitStack()
+        library = cls(enter_library(directory, create=create), indexes, embedding, note)
         try:
-            if catalogue.needs_migration():
-                if read_only and (directory / CATALOGUE).exists():
-                    catalogue.upgrade_elsewhere(held.enter_context(scratch_folder()))
-                else:
-                    with lock.hold(PATIENCE):
-                        catalogue.migrate()
-            with catalogue.read() as snapshot:
-                unbound = snapshot.meta("embedding") is None
-            if unbound:
-                _bind(catalogue, lock, directory, embedding)
-            library = cls(
-                directory,
-                catalogue,
-                lock,
-                indexes,
-                expected=embedding,
-                note=note,
-                read_only=read_only,
-            )
-            with catalogue.read() as snapshot:
+            library._bring_up_to_date()
+            with library._catalogue.read() as snapshot:
                 library._check(snapshot)
                 due = snapshot.meta(PURGE_DUE)
             if due:
                 library._purge_if_possible()
         except BaseException:
-            catalogue.close()
-            held.close()
+            library.close()
             raise
-        library._held = held
         return library
+
+    def _bring_up_to_date(self) -> None:
+        """Give the catalogue the tables of this version, and a new one its embedding model."""
+        catalogue = self._catalogue
+        if catalogue.needs_migration():
+            if self._read_only and catalogue.path.exists():
+                catalogue.upgrade_elsewhere(self._held.enter_context(scratch_folder()))
+            else:
+                with self._lock.hold(PATIENCE):
+                    catalogue.migrate()
+        with catalogue.read() as snapshot:
+            unbound = snapshot.meta("embedding") is None
+        if unbound:
+            if self._expected is None:  # a process was killed while it created the library
+                raise no_library(self.directory)
+            with self._lock.hold(PATIENCE), catalogue.write() as transaction:
+                if transaction.meta("embedding") is None:
+                    transaction.set_embedding(self._expected)
 
     @property
     def seal(self) -> Seal:
@@ -183,6 +176,7 @@ class Library:
     chunk_ids = _asked(Snapshot.chunk_ids)
     document_chunks = _asked(Snapshot.document_chunks)
     sources_of = _asked(Snapshot.sources_of)
+    passages_are_sound = _asked(passages_are_sound)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
@@ -335,11 +329,6 @@ class Library:
         with self.writing(), self._catalogue.write() as transaction:
             transaction.mend()
 
-    def passages_are_sound(self) -> bool:
-        """Whether passages and vectors are those that were stored; reads all of them."""
-        with self._catalogue.read() as snapshot:
-            return passages_are_sound(snapshot.sql)
-
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the catalogue, whatever state they are in."""
         with self.writing():
@@ -394,17 +383,6 @@ class Library:
                 found=_named(found, expected),
                 expected=_named(expected, found),
             )
-
-
-def _bind(
-    catalogue: Catalogue, lock: WriteLock, directory: Path, embedding: EmbeddingIdentity | None
-) -> None:
-    """Give a new library its embedding model."""
-    if embedding is None:  # a process was killed while it created the library
-        raise no_library(directory)
-    with lock.hold(PATIENCE), catalogue.write() as transaction:
-        if transaction.meta("embedding") is None:
-            transaction.set_embedding(embedding)
 
 
 def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:

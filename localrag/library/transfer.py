@@ -12,8 +12,8 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
@@ -28,8 +28,8 @@ from localrag.library.catalogue.reads import PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
+from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import OnWait, WriteLock
-from localrag.library.folder.opening import require_library
 from localrag.library.library import Library
 from localrag.library.records import Counts, EmbeddingIdentity
 from localrag.system.files import create_file, new_file, scratch_folder
@@ -87,7 +87,7 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
             hint="Create it first, or name a file in another folder.",
             path=archive.parent,
         )
-    directory = require_library(directory)
+    directory = enter_library(directory)
     try:
         with scratch_folder() as scratch:
             counts, embedding = _snapshot(directory, scratch / CATALOGUE)
@@ -105,28 +105,24 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     return manifest
 
 
-def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
-        new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        new.write(catalogue, CATALOGUE)
-
-
 def _there_already(archive: Path) -> UsageError:
     return UsageError(
         "The file {path} already exists.", hint="Give the export a new name.", path=archive
     )
 
 
+def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
+        new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        new.write(catalogue, CATALOGUE)
+
+
 def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
     """One committed state as a file of its own, without what is derived, due or half done."""
-    catalogue = Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))
-    try:
+    with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
         older = catalogue.needs_migration()
         catalogue.copy_to(copy)
-    finally:
-        catalogue.close()
-    copied = Catalogue(copy)
-    try:
+    with closing(Catalogue(copy)) as copied:
         if older:  # the copy, so that this goes where the library can only be read
             copied.migrate()
         with copied.write() as transaction:
@@ -135,8 +131,6 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
             transaction.forget_meta(PURGE_DUE)
             found = transaction.counts(), transaction.embedding()
         copied.purge()
-    finally:
-        copied.close()
     with closing(connect(copy)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
     return found
@@ -184,7 +178,8 @@ def import_library(
     empty = made or (directory.is_dir() and not any(directory.iterdir()))
     try:
         with zipfile.ZipFile(archive) as packed:
-            manifest = _read_manifest(packed)
+            with _of_an_export(packed):
+                manifest = _read_manifest(packed)
             _need_space(directory, 3 * manifest.bytes)
             library = Library.open(
                 directory,
@@ -272,15 +267,12 @@ def _fill(
         closing(Catalogue(scratch / CATALOGUE)) as source,
         closing(Catalogue(directory / CATALOGUE)) as target,
     ):
-        _extract(packed, manifest, scratch / CATALOGUE)
-        try:
+        with _of_an_export(packed):
+            _extract(packed, manifest, scratch / CATALOGUE)
             if source.needs_migration():
                 source.migrate()
             with source.read() as snapshot:
                 wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
-        except LibraryDamagedError as error:
-            error.hint = ""  # what to do is said once
-            raise _damaged(packed.filename, error) from error
         if wrong:
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
         with source.read() as snapshot, target.write() as transaction:
@@ -296,32 +288,23 @@ def _fill(
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
     if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise _damaged(
-            packed.filename, LibraryError("it contains files that do not belong to a library")
-        )
+        raise LibraryDamagedError("it contains files that do not belong to a library")
     by_name = {info.filename: info for info in infos}
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
-        reason = LibraryError("it is packed in a way that localrag never uses")
-        raise _damaged(packed.filename, reason)
+        raise LibraryDamagedError("it is packed in a way that localrag never uses")
     raw = packed.read(MANIFEST)
-    try:
-        version = msgspec.json.decode(raw, type=_Versioned).format
-        if version > FORMAT:
-            raise LibraryMismatchError(
-                "{path} has format {found}; this localrag reads format {known}.",
-                hint="Update localrag, or export the library with the version used here.",
-                path=packed.filename,
-                found=version,
-                known=FORMAT,
-            )
-        manifest = msgspec.json.decode(raw, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _damaged(packed.filename, error) from error
-    if manifest.bytes != by_name[CATALOGUE].file_size:
-        raise _damaged(
-            packed.filename,
-            LibraryError("its catalogue does not have the size given in the manifest"),
+    version = msgspec.json.decode(raw, type=_Versioned).format
+    if version > FORMAT:
+        raise LibraryMismatchError(
+            "{path} has format {found}; this localrag reads format {known}.",
+            hint="Update localrag, or export the library with the version used here.",
+            path=packed.filename,
+            found=version,
+            known=FORMAT,
         )
+    manifest = msgspec.json.decode(raw, type=Manifest)
+    if manifest.bytes != by_name[CATALOGUE].file_size:
+        raise LibraryDamagedError("its catalogue does not have the size given in the manifest")
     return manifest
 
 
@@ -345,16 +328,11 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             digest.update(part)
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
-        raise _damaged(
-            packed.filename,
-            LibraryError("its catalogue does not match the SHA-256 in the manifest"),
-        )
+        raise LibraryDamagedError("its catalogue does not match the SHA-256 in the manifest")
     # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
-            raise _damaged(
-                packed.filename, LibraryError("it is not in the form that an export has")
-            )
+            raise LibraryDamagedError("it is not in the form that an export has")
 
 
 def _need_space(directory: Path, needed: int) -> None:
@@ -370,6 +348,17 @@ def _need_space(directory: Path, needed: int) -> None:
             free=free / 1e6,
             directory=directory,
         )
+
+
+@contextmanager
+def _of_an_export(packed: zipfile.ZipFile) -> Iterator[None]:
+    """Say of which archive it is that something is damaged."""
+    try:
+        yield
+    except (LibraryDamagedError, msgspec.DecodeError, RecursionError) as error:
+        if isinstance(error, LibraryDamagedError):
+            error.hint = ""  # what to do is said once
+        raise _damaged(packed.filename, error) from error
 
 
 def _damaged(archive: object, reason: object) -> LibraryDamagedError:

@@ -13,6 +13,7 @@ from fakes import HashEmbedder
 
 from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
+from localrag.documents.worker import ParsingProcess
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
 from localrag.factory import indexes_of
 from localrag.indexing import indexer
@@ -431,7 +432,7 @@ def test_files_are_read_in_a_process_of_their_own(
     room.write("a.txt", "apples and pears")
     room.write("b.pdf", "%PDF-1.7 no pages at all")
     room.write("c.html", "<p>plums</p><img src='http://tracker.invalid/x.png'>")
-    report = room.add(parse=None)
+    report = room.add(parse=ParsingProcess())
     assert sorted(Path(one.source).name for one in report.committed) == ["a.txt", "c.html"]
     assert [Path(one.source).name for one in report.failed] == ["b.pdf"]
 

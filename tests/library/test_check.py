@@ -13,6 +13,7 @@ from fakes import HashEmbedder
 from library_fixtures import EMBEDDING, add, document, found, indexes, open_library, storage
 
 from localrag.documents.chunking import WindowChunker
+from localrag.documents.files import parse_file
 from localrag.errors import LibraryDamagedError, LibraryNotFoundError, LocalragError
 from localrag.indexing.indexer import Indexer
 from localrag.library.check import Inspection, check_library
@@ -61,6 +62,7 @@ def rebuild(directory: Path) -> None:
             embedder=HashEmbedder(),
             embedding=EMBEDDING,
             detect_language=lambda _: "en",
+            parse=parse_file,
         ).rebuild()
 
 

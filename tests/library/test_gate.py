@@ -329,7 +329,7 @@ def test_whoever_opens_a_catalogue_or_takes_a_lock_has_come_through_the_gate() -
     ]
     assert len(opening) >= 4
     for path in opening:
-        assert re.search("enter_library|require_library", path.read_text("utf-8")), path
+        assert re.search("enter_library", path.read_text("utf-8")), path
 
 
 @pytest.mark.parametrize("before", [0o022, 0o077, 0])

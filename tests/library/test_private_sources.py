@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from library_fixtures import add, bytes_on_disk, document, indexes, open_library
 
-from localrag.indexing.cleaning import origins
+from localrag.indexing.indexer import origins
 from localrag.library.check import check_library
-from localrag.library.folder.opening import CATALOGUE
+from localrag.library.folder.filesystem import CATALOGUE
 from localrag.library.library import Library
 from localrag.library.private import PrivateSources
 from localrag.library.records import FileState

@@ -21,7 +21,7 @@ from library_fixtures import bytes_on_disk, found, indexes, open_library, write_
 from localrag.errors import LibraryError
 from localrag.library.catalogue import migrations
 from localrag.library.catalogue.guarded import read_header
-from localrag.library.catalogue.migrations import MIGRATIONS, has_our_schema
+from localrag.library.catalogue.migrations import MIGRATIONS, is_current
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.transfer import export_library, import_library
@@ -148,7 +148,7 @@ def test_the_schema_of_a_new_step_is_known_from_the_step(
     with open_library(old, create=False, embedding=None) as library:
         assert library.status().schema == len(MIGRATIONS) + 1
     with closing(sqlite3.connect(old / "catalogue.sqlite")) as connection:
-        assert has_our_schema(connection)
+        assert is_current(connection, old)
 
 
 @pytest.mark.parametrize("written", [0, 10, 99])

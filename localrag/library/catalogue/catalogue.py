@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localrag.errors import LibraryDamagedError, LibraryError, LocalragError
+from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.catalogue.guarded import (
     GuardedConnection,
     Mode,
@@ -19,14 +19,24 @@ from localrag.library.catalogue.guarded import (
     log_of,
     read_header,
     rewriting,
+    transaction,
 )
 from localrag.library.catalogue.migrations import expect_known, is_current, migrate
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.writes import Transaction
-from localrag.library.folder.filesystem import not_writable
+from localrag.library.folder.filesystem import in_our_words, not_writable, unusable
 
 BUSY_TIMEOUT = 30.0
 """Seconds that SQLite waits for another connection's short locks (checkpoint, recovery)."""
+
+_READING = ("query_only = ON",)
+_WRITING = (
+    "auto_vacuum = INCREMENTAL",  # counts for a new file only
+    "journal_mode = WAL",
+    "synchronous = FULL",  # what was reported as added survives a power cut, not only a kill
+    "foreign_keys = ON",
+    "secure_delete = ON",
+)
 
 _NOT_DAMAGE = frozenset(
     (
@@ -66,7 +76,7 @@ class Catalogue:
         Raises for what is foreign, newer, or altered: the first two stay as they are to the byte.
         """
         with self._translated():
-            with self._opening():
+            with in_our_words(self.path.parent):
                 header = read_header(self.path) if self.path.exists() else None
             if header is not None:
                 expect_known(*header, self.path)
@@ -94,13 +104,11 @@ class Catalogue:
                 yield Snapshot(connection)
                 return
             before = self._seen()
-            connection.execute("BEGIN")
             try:
-                self._prove(connection)
-                yield Snapshot(connection)
+                with transaction(connection):
+                    self._prove(connection)
+                    yield Snapshot(connection)
             finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
                 self._expect_unchanged(before)
 
     @contextmanager
@@ -108,15 +116,9 @@ class Catalogue:
         """One change, visible whole when the block ends and not at all if it raises."""
         with self._translated():
             connection = self._writer()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(connection, "IMMEDIATE"):
                 self._prove(connection)
                 yield Transaction(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
     def purge(self) -> bool:
         """Write the file anew and empty the write-ahead log, so that no removed text remains.
@@ -201,40 +203,19 @@ class Catalogue:
             # Immutable: no locks and no files of its own. What stands in a log needs both.
             log = log_of(self.path)
             mode = "read" if log.exists() and log.stat().st_size else "immutable"
-        with self._opening():
+        with in_our_words(self.path.parent):
             connection = connect(self.path, mode=mode, timeout=BUSY_TIMEOUT)
         try:
-            connection.execute("BEGIN")
-            self._prove(connection)  # before anything is written
-            connection.execute("ROLLBACK")
-            if self._read_only:
-                connection.execute("PRAGMA query_only = ON")
-                return self._kept(connection)
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts for a new file only
-            connection.execute("PRAGMA journal_mode = WAL")
-            # FULL: what was reported as added survives a power cut, not only a kill.
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA secure_delete = ON")
+            with transaction(connection):
+                self._prove(connection)  # before anything is written
+            for pragma in _READING if self._read_only else _WRITING:
+                connection.execute(f"PRAGMA {pragma}")
         except BaseException:
             connection.close()
             raise
-        return self._kept(connection)
-
-    def _kept(self, connection: GuardedConnection) -> GuardedConnection:
         with self._guard:
             self._connections.append(connection)
         return connection
-
-    @contextmanager
-    def _opening(self) -> Iterator[None]:
-        """Say in our words that there is a link or a pipe in the place of a file."""
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, LocalragError):
-                raise
-            raise self._unusable(error) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -252,17 +233,9 @@ class Catalogue:
                     path=self.path,
                     reason=error,
                 ) from error
-            raise self._unusable(error) from error
+            raise unusable(self.path.parent, error) from error
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self._damaged(error) from error  # even SQLite's complaint may be no UTF-8
-
-    def _unusable(self, error: Exception) -> LibraryError:
-        return LibraryError(
-            "The catalogue {path} cannot be used: {reason}.",
-            hint="Check the free disk space and whether you may write to that folder.",
-            path=self.path,
-            reason=error,
-        )
 
     def _damaged(self, error: Exception) -> LibraryDamagedError:
         reason: object = error

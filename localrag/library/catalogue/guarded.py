@@ -88,24 +88,23 @@ class GuardedConnection(sqlite3.Connection):
         self.set_progress_handler(self._count, _STRIDE)
 
     def rows(
-        self, sql: str, parameters: Any = (), *, kinds: tuple[type, ...], keys: int = 0
+        self, sql: str, *values: object, kinds: tuple[type, ...], ordered: bool = True
     ) -> Iterator[Row]:
         """The rows of a query, each value of the type that was stored there.
 
-        The first `keys` columns ascend from row to row. Raises LibraryDamagedError for anything
-        else: a page that is referred to twice would give its rows for ever.
+        The first column ascends from row to row where they are `ordered`. Raises
+        LibraryDamagedError for anything else: a page that is referred to twice would give its
+        rows for ever.
         """
-        last: Row | None = None
+        last: Any = None
         wide = [place for place, kind in enumerate(kinds) if kind in (str, bytes)]
         size, most = 0, _BYTES
-        for row in self.execute(sql, parameters):
+        for row in self.execute(sql, values):
             if tuple(map(type, row)) != kinds:
                 raise damaged_rows(" ".join(type(one).__name__ for one in row))
-            if keys:
-                key = row[:keys]
-                if last is not None and key <= last:
-                    raise damaged_rows(LibraryError("duplicate rows"))
-                last = key
+            if ordered and last is not None and row[0] <= last:
+                raise damaged_rows(LibraryError("duplicate rows"))
+            last = row[0]
             for place in wide:
                 size += len(row[place])
             if size > most:
@@ -138,12 +137,6 @@ class GuardedConnection(sqlite3.Connection):
 # library for unused, and delete the log that we go on writing to.
 _open: WeakSet[GuardedConnection] = WeakSet()
 _opening = threading.RLock()
-
-
-def _is_open_here(path: Path) -> bool:
-    """Whether a connection of this process has the file open; the caller holds `_opening`."""
-    found = path.stat()
-    return any(one.file == (found.st_dev, found.st_ino) for one in _open)
 
 
 def connect(
@@ -200,19 +193,15 @@ def connect(
     return connection
 
 
-def is_sound(connection: GuardedConnection) -> bool:
-    """Whether no page is referred to twice; reads all of the file.
-
-    Rows that cannot have been stored, which the check names too, do not count.
-    """
-    rows = connection.execute("PRAGMA quick_check(1)")
-    return not any(str(row[0]).startswith(_OF_PAGES) for row in rows)
-
-
 @contextmanager
 def rewriting(connection: GuardedConnection) -> Iterator[None]:
-    """For VACUUM, which copies whatever the pages refer to, to another file at first."""
-    if not is_sound(connection):
+    """For VACUUM, which copies whatever the pages refer to, to another file at first.
+
+    Raises where a page is referred to twice. Rows that cannot have been stored, which the check
+    names too, do not count.
+    """
+    rows = connection.execute("PRAGMA quick_check(1)")
+    if any(str(row[0]).startswith(_OF_PAGES) for row in rows):
         raise sqlite3.DatabaseError("database disk image is malformed")
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
     try:
@@ -220,6 +209,18 @@ def rewriting(connection: GuardedConnection) -> Iterator[None]:
             yield
     finally:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: str = "DEFERRED") -> Iterator[None]:
+    """What is done in the block counts when it ends, and not at all if it raises."""
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def log_of(path: Path) -> Path:
@@ -234,7 +235,8 @@ def read_header(path: Path) -> tuple[int, int] | None:
     one that this process has open already and so has looked at.
     """
     with _opening:
-        if _is_open_here(path):
+        there = path.stat()
+        if any(one.file == (there.st_dev, there.st_ino) for one in _open):
             return None
         with open_plain(path) as file:
             _expect_little_empty(path, file)

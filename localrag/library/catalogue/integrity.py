@@ -11,11 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from localrag.library.catalogue.checksums import (
-    content_checksum,
-    passages_checksum,
-    sources_checksum,
-)
+from localrag.library.catalogue.checksums import CONTENT, PASSAGES, SOURCES, checksum
 from localrag.library.catalogue.reads import SETTINGS, Snapshot
 from localrag.types import Finding
 
@@ -111,21 +107,21 @@ def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:
         name = path if path is not None else str(document_id)
         if path is None:
             yield _found("no-source", name=name)
-        if content_checksum(sql, number) != content:
+        if checksum(sql, CONTENT, number) != content:
             yield _found("content", name=name)
-        if path is not None and sources_checksum(sql, number) != sources:
+        if path is not None and checksum(sql, SOURCES, number) != sources:
             yield _found("sources", name=name)
         if not _passages_are_sound(sql, number, passages):
             yield _found("passages", name=name)
 
 
-def passages_are_sound(sql: sqlite3.Connection) -> bool:
-    """Whether every document's passages and vectors are those that were stored."""
-    rows = sql.execute(
+def passages_are_sound(snapshot: Snapshot) -> bool:
+    """Whether passages and vectors are those that were stored; reads all of them."""
+    rows = snapshot.sql.execute(
         "SELECT d.number, c.passages FROM documents d "
         "LEFT JOIN checksums c ON c.document = d.number"
     ).fetchall()
-    return all(_passages_are_sound(sql, number, expected) for number, expected in rows)
+    return all(_passages_are_sound(snapshot.sql, number, expected) for number, expected in rows)
 
 
 def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) -> bool:
@@ -136,4 +132,4 @@ def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) 
         "OR c.generation > (SELECT value FROM meta WHERE key = 'generation'))",
         (number,),
     ).fetchone()
-    return not wrong and passages_checksum(sql, number) == expected
+    return not wrong and checksum(sql, PASSAGES, number) == expected

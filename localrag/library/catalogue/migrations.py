@@ -14,7 +14,7 @@ from functools import cache
 
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError
 from localrag.library.catalogue.checksums import first_checksums
-from localrag.library.catalogue.guarded import altered
+from localrag.library.catalogue.guarded import altered, transaction
 
 APPLICATION_ID = 0x4C524147  # "LRAG"
 
@@ -159,22 +159,9 @@ def expect_known(version: int, application: int, path: object) -> None:
 def is_current(connection: sqlite3.Connection, path: object) -> bool:
     """Whether no step is missing.
 
-    Raises for a file that is newer than this program, or foreign, or whose schema is not to the
-    letter that of its version.
-    """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    ours = has_our_schema(connection)
-    expect_known(version, application if ours or application else -1, path)
-    if not ours:
-        raise altered(path, LibraryError("its tables are not those of a library"))
-    return bool(version == len(MIGRATIONS))
-
-
-def has_our_schema(connection: sqlite3.Connection) -> bool:
-    """Whether the schema is what the steps make of an empty file, and each table has its pages.
-
-    A trigger, a view, a table or an index more, or another word in one of them, is not ours.
+    Raises for a file that is newer than this program, or foreign, or whose schema is not what the
+    steps make of an empty file, or a table of which has no pages: a trigger, a view, a table or an
+    index more, or another word in one of them, is not ours.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -184,13 +171,17 @@ def has_our_schema(connection: sqlite3.Connection) -> bool:
         "SELECT rootpage, type, name, tbl_name, sql FROM sqlite_master LIMIT 1000"
     ).fetchall()
     roots = {row[0] for row in found if type(row[0]) is int and 1 < row[0] <= pages}
-    return (
+    ours = (
         0 <= version <= len(MIGRATIONS)
         and application == (APPLICATION_ID if version else 0)
         and encoding == "UTF-8"
         and len(roots) == len(found)
         and {row[1:] for row in found} == _schema(MIGRATIONS[:version])
     )
+    expect_known(version, application if ours or application else -1, path)
+    if not ours:
+        raise altered(path, LibraryError("its tables are not those of a library"))
+    return bool(version == len(MIGRATIONS))
 
 
 @cache
@@ -205,15 +196,9 @@ def _schema(steps: tuple[Step, ...]) -> frozenset[tuple[object, ...]]:
 
 def migrate(connection: sqlite3.Connection, path: object) -> None:
     """Apply the missing steps, all in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection, "IMMEDIATE"):
         is_current(connection, path)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         for step in MIGRATIONS[version:]:
             step(connection)
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

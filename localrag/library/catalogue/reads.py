@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryDamagedError
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
 from localrag.library.records import (
@@ -55,6 +54,7 @@ SETTINGS: dict[str, type] = {
 _SETTING_LIMIT = 10_000
 _GENERATIONS = 1 << 53
 _WIDEST = 65_536  # dimensions of a vector
+_BLOCKS = 1 << 53
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
     c.document"""
@@ -65,23 +65,17 @@ class Snapshot:
     """Questions to one consistent state of the library."""
 
     def __init__(self, connection: GuardedConnection) -> None:
-        self._sql = connection
-
-    @property
-    def sql(self) -> GuardedConnection:
-        """The connection, for a check that looks below the records."""
-        return self._sql
+        self.sql = connection  # also for a check that looks below the records
 
     # Settings and sizes
 
     def meta(self, key: str) -> str | int | None:
         """A setting of the library, or None."""
         query = "SELECT value FROM meta WHERE key = ?"
-        for (value,) in self._sql.rows(query, (key,), kinds=(SETTINGS[key],)):
-            if isinstance(value, str) and len(value) > _SETTING_LIMIT:
-                raise damaged_rows(key)
-            return value  # type: ignore[no-any-return]
-        return None
+        (value,) = self._first(query, key, kinds=(SETTINGS[key],)) or (None,)
+        if isinstance(value, str) and len(value) > _SETTING_LIMIT:
+            raise damaged_rows(key)
+        return value  # type: ignore[no-any-return]
 
     def stamp(self) -> Stamp:
         """(epoch, generation): what a derived index compares itself with."""
@@ -101,39 +95,34 @@ class Snapshot:
         """Which vector space the library lives in."""
         fingerprint, name, width = map(self.meta, ("embedding", "embedding_name", "dimension"))
         if fingerprint is None or not isinstance(width, int) or not 0 < width <= _WIDEST:
-            raise LibraryDamagedError(
-                "The library does not record which embedding model it was built with.",
-                hint="Restore the folder from a backup, or delete it and add the documents again.",
-            )
+            raise damaged_rows("embedding")
         return EmbeddingIdentity(str(fingerprint), str(name), width)
 
     def schema(self) -> int:
         """The number of the newest migration that the file has had."""
-        return int(self._sql.execute("PRAGMA user_version").fetchone()[0])
+        return int(self.sql.execute("PRAGMA user_version").fetchone()[0])
 
     def counts(self) -> Counts:
         """How much there is."""
-        documents, size = self._sql.execute(
+        documents, size = self.sql.execute(
             "SELECT count(1), coalesce(sum(size), 0) FROM documents"
         ).fetchone()
         if type(size) is not int:
             raise damaged_rows(size)
-        return Counts(documents, self._count("sources"), self._count("pages"), self.chunks(), size)
-
-    def chunks(self) -> int:
-        """Number of chunks."""
-        return self.chunk_set().size
+        return Counts(
+            documents, self._count("sources"), self._count("pages"), self.chunk_set().size, size
+        )
 
     def chunk_set(self) -> ChunkSet:
         """Which chunks there are; summed once for each state of the library."""
-        stamp, known = self.stamp(), self._sql.counted
+        stamp, known = self.stamp(), self.sql.counted
         if known is None or known[0] != stamp:
-            known = self._sql.counted = (stamp, self._chunk_set())
+            known = self.sql.counted = (stamp, self._chunk_set())
         return known[1]
 
     def _chunk_set(self) -> ChunkSet:
         # In two halves: SQLite's sum is an error where it passes 64 bits.
-        count, high, low = self._sql.execute(
+        count, high, low = self.sql.execute(
             "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) "
             "FROM chunks"
         ).fetchone()
@@ -142,12 +131,12 @@ class Snapshot:
     def chunkings(self) -> dict[str, int]:
         """Documents by the fingerprint of the chunking that cut them."""
         query = "SELECT number, chunking FROM documents ORDER BY number"
-        rows = self._sql.rows(query, kinds=(int, str), keys=1)
+        rows = self.sql.rows(query, kinds=(int, str))
         return dict(sorted(Counter(chunking for _, chunking in rows).items()))
 
     def _count(self, table: str) -> int:
         # count(*) walks the pages by itself, where no limit of steps counts.
-        return int(self._sql.execute(f"SELECT count(1) FROM {table}").fetchone()[0])
+        return int(self.sql.execute(f"SELECT count(1) FROM {table}").fetchone()[0])
 
     # Documents and sources
 
@@ -157,8 +146,7 @@ class Snapshot:
 
     def has_document(self, document_id: str) -> bool:
         """Whether there is a document of this id."""
-        found = self._sql.execute("SELECT 1 FROM documents WHERE id = ?", (document_id,))
-        return found.fetchone() is not None
+        return self._number(document_id) is not None
 
     def document_record(self, document_id: str) -> DocumentRecord | None:
         """One document without its text, or None."""
@@ -166,22 +154,20 @@ class Snapshot:
 
     def _documents(self, where: str, *values: str) -> list[DocumentRecord]:
         sources: dict[int, list[str]] = {}
-        for path, number in self._sql.rows(
+        for path, number in self.sql.rows(
             "SELECT s.path, s.document FROM sources s JOIN documents d ON d.number = s.document "
             f"{where} ORDER BY s.path",
-            values,
+            *values,
             kinds=(str, int),
-            keys=1,
         ):
             sources.setdefault(number, []).append(path)
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT d.number, d.id, d.title, d.added_at, d.size, d.language, d.metadata, "
             "(SELECT count(*) FROM pages p WHERE p.document = d.number), "
             "(SELECT count(*) FROM chunks c WHERE c.document = d.number), d.length, d.chunking "
             f"FROM documents d {where} ORDER BY d.number",
-            values,
+            *values,
             kinds=(int, str, str, str, int, str, str, int, int, int, str),
-            keys=1,
         )
         return [
             DocumentRecord(
@@ -201,12 +187,11 @@ class Snapshot:
             return None
         number, title, metadata = row
         text = self._text(number)
-        headings = self._sql.rows(
+        headings = self.sql.rows(
             'SELECT position, "start", level, text FROM headings WHERE document = ? '
             "ORDER BY position",
-            (number,),
+            number,
             kinds=(int, int, int, str),
-            keys=1,
         )
         pages = []
         for page, start, end in self.page_spans(document_id):
@@ -224,19 +209,18 @@ class Snapshot:
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
         """(page number, start, end) of each page, in code points of the document's text."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             'SELECT p.position, p.number, p."start", p."end" FROM pages p '
             "JOIN documents d ON d.number = p.document WHERE d.id = ? ORDER BY p.position",
-            (document_id,),
+            document_id,
             kinds=(int, int, int, int),
-            keys=1,
         )
         return [(number, start, end) for _, number, start, end in rows]
 
     def text(self, document_id: str, start: int, end: int) -> str:
         """Code points `start:end` of a document's text; "" for an unknown document."""
-        row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
-        return self._span(row[0], start, end) if row else ""
+        number = self._number(document_id)
+        return "" if number is None else self._span(number, start, end)
 
     def source(self, path: str) -> SourceRecord | None:
         """What is known of a path, or None."""
@@ -248,18 +232,18 @@ class Snapshot:
 
     def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
         origins: dict[str, list[str]] = {}
-        for source, path in self._sql.rows(
+        for source, path in self.sql.rows(
             f"SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source {clause}",
-            values,
+            *values,
             kinds=(str, str),
+            ordered=False,
         ):
             origins.setdefault(source, []).append(path)
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id FROM sources s "
             f"JOIN documents d ON d.number = s.document {clause}",
-            values,
+            *values,
             kinds=(str, int, int, int, str),
-            keys=1,
         )
         return [
             SourceRecord(
@@ -276,21 +260,15 @@ class Snapshot:
         found: dict[int, Chunk] = {}
         for start in range(0, len(wanted), BATCH):
             some = wanted[start : start + BATCH]
-            marks = ",".join("?" * len(some))
-            rows = self._sql.rows(
-                f"SELECT {_CHUNK} FROM chunks c JOIN documents d ON d.number = c.document "
-                f"WHERE c.id IN ({marks})",
-                some,
-                kinds=_CHUNK_KINDS,
-            )
-            found.update((row[0], self._chunk(row)) for row in list(rows))
+            rows = self._chunks("c.id", f"c.id IN ({','.join('?' * len(some))})", *some)
+            found.update((row[0], self._chunk(row)) for row in rows)
         return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
 
     def chunk_ids(self, wanted: Filter) -> ChunkIds:
         """The chunks that a filter allows."""
         held, held_values = source_conditions(wanted)
         paged, page_values = page_conditions(wanted)
-        rows = self._sql.execute(
+        rows = self.sql.execute(
             "SELECT c.id FROM chunks c WHERE c.document IN "
             "(SELECT d.number FROM documents d JOIN sources s ON s.document = d.number "
             f"WHERE {held}) AND {paged}",
@@ -301,14 +279,7 @@ class Snapshot:
 
     def document_chunks(self, document_id: str) -> list[Chunk]:
         """All chunks of a document, in order."""
-        found = self._sql.rows(
-            f"SELECT c.position, {_CHUNK} FROM chunks c JOIN documents d ON d.number = c.document "
-            "WHERE d.id = ? ORDER BY c.position",
-            (document_id,),
-            kinds=(int, *_CHUNK_KINDS),
-            keys=1,
-        )
-        rows = [row[1:] for row in found]
+        rows = self._chunks("c.position", "d.id = ?", document_id)
         text = self._text(rows[0][8]) if rows else ""
         return [self._chunk(row, text) for row in rows]
 
@@ -330,6 +301,15 @@ class Snapshot:
                 found[document_id] = row[0]
         return found
 
+    def _chunks(self, order: str, where: str, *values: object) -> list[Row]:
+        rows = self.sql.rows(
+            f"SELECT {order}, {_CHUNK} FROM chunks c JOIN documents d ON d.number = c.document "
+            f"WHERE {where} ORDER BY {order}",
+            *values,
+            kinds=(int, *_CHUNK_KINDS),
+        )
+        return [row[1:] for row in rows]
+
     def _chunk(self, row: Row, text: str | None = None) -> Chunk:
         identity, document_id, position, heading, first, last, start, end, number = row
         if not 0 <= start <= end:
@@ -337,45 +317,43 @@ class Snapshot:
         span = self._span(number, start, end) if text is None else text[start:end]
         return Chunk(identity, document_id, position, span, heading, first, last, start, end)
 
-    def _text(self, number: int) -> str:
-        rows = self._sql.rows(
-            "SELECT block, text FROM blocks WHERE document = ? ORDER BY block",
-            (number,),
+    def _number(self, document_id: str) -> int | None:
+        row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
+        return row[0] if row else None
+
+    def _text(self, number: int, first: int = 0, last: int = _BLOCKS) -> str:
+        """The text of a document, or of some of its blocks."""
+        rows = self.sql.rows(
+            "SELECT block, text FROM blocks WHERE document = ? AND block BETWEEN ? AND ? "
+            "ORDER BY block",
+            *(number, first, last),
             kinds=(int, str),
-            keys=1,
         )
         return "".join(text for _, text in rows)
 
     def _span(self, number: int, start: int, end: int) -> str:
         first = start // BLOCK
-        rows = self._sql.rows(
-            "SELECT block, text FROM blocks WHERE document = ? AND block BETWEEN ? AND ? "
-            "ORDER BY block",
-            (number, first, max(start, end - 1) // BLOCK),
-            kinds=(int, str),
-            keys=1,
-        )
-        return "".join(text for _, text in rows)[start - first * BLOCK : end - first * BLOCK]
+        text = self._text(number, first, max(start, end - 1) // BLOCK)
+        return text[start - first * BLOCK : end - first * BLOCK]
 
     def _first(self, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
-        return next(self._sql.rows(query, values, kinds=kinds), None)
+        return next(self.sql.rows(query, *values, kinds=kinds), None)
 
     # What derived indexes follow
 
     def removed_since(self, generation: int) -> list[int]:
         """Ids of chunks that went away after `generation`; some may have come back."""
-        rows = self._sql.rows(
-            "SELECT DISTINCT chunk FROM removals WHERE generation > ?", (generation,), kinds=(int,)
+        rows = self.sql.rows(
+            "SELECT DISTINCT chunk FROM removals WHERE generation > ? ORDER BY chunk",
+            generation,
+            kinds=(int,),
         )
         return [row[0] for row in rows]
 
     def added_ids_since(self, generation: int) -> list[int]:
         """Ids of the chunks that are there and came after `generation`."""
-        rows = self._sql.rows(
-            "SELECT id FROM chunks WHERE generation > ? ORDER BY id",
-            (generation,),
-            kinds=(int,),
-            keys=1,
+        rows = self.sql.rows(
+            "SELECT id FROM chunks WHERE generation > ? ORDER BY id", generation, kinds=(int,)
         )
         return [row[0] for row in rows]
 
@@ -393,46 +371,36 @@ class Snapshot:
 
     def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
         """Batches of ids and vectors as they are stored, of chunks that came after it."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
             "WHERE c.generation > ? ORDER BY c.id",
-            (generation,),
+            generation,
             kinds=(int, bytes),
-            keys=1,
         )
         while some := list(islice(rows, 4 * BATCH)):
             yield [row[0] for row in some], [row[1] for row in some]
 
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
-        numbers = self._sql.rows(
+        numbers = self.sql.rows(
             "SELECT DISTINCT document FROM chunks WHERE generation > ? ORDER BY document",
-            (generation,),
+            generation,
             kinds=(int,),
-            keys=1,
         )
         for (number,) in list(numbers):
             text = self._text(number)
-            rows = self._sql.rows(
-                f"SELECT c.position, {_CHUNK} FROM chunks c "
-                "JOIN documents d ON d.number = c.document "
-                "WHERE c.document = ? AND c.generation > ? ORDER BY c.position",
-                (number, generation),
-                kinds=(int, *_CHUNK_KINDS),
-                keys=1,
-            )
-            for row in list(rows):
-                yield self._chunk(row[1:], text)
+            where = "c.document = ? AND c.generation > ?"
+            for row in self._chunks("c.position", where, number, generation):
+                yield self._chunk(row, text)
 
     # A rebuild under way
 
     def unstaged(self) -> list[str]:
         """Ids of the documents that a rebuild has still to cut and embed."""
-        rows = self._sql.rows(
+        rows = self.sql.rows(
             "SELECT number, id FROM documents WHERE number NOT IN "
             "(SELECT document FROM staged_documents) ORDER BY number",
             kinds=(int, str),
-            keys=1,
         )
         return [row[1] for row in rows]
 

@@ -6,45 +6,35 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError
 from localrag.library.catalogue.checksums import (
-    passages_checksum,
+    PASSAGES,
+    SOURCES,
+    store_checksum,
     store_checksums,
-    store_sources_checksum,
 )
-from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
+from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
 from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
 from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
 from localrag.types import PAGE_BREAK, Chunk
-
-_REFERENCES = {
-    "sources": ("document", "number"),
-    "origins": ("source", "path"),
-    "blocks": ("document", "number"),
-    "pages": ("document", "number"),
-    "headings": ("document", "number"),
-    "chunks": ("document", "number"),
-    "checksums": ("document", "number"),
-    "embeddings": ("chunk", "id"),
-    "staged_documents": ("document", "number"),
-    "staged_chunks": ("document", "document"),
-}
-"""By table: the column that names a row of another table, and that row's key."""
 
 COPIED = (
     *("documents", "sources", "origins", "blocks", "pages", "headings", "chunks"),
     *("embeddings", "checksums"),
 )
-"""What a library is made of, in an order in which nothing refers to what comes later."""
+"""What a library is made of, in an order in which nothing refers to what comes later. The other
+tables belong to the place where it lies; of `meta`, three settings are taken over."""
 
-LEFT_BEHIND = ("meta", "removals", "staged_documents", "staged_chunks")
-"""What belongs to the place where a library lies; of `meta`, three settings are taken over."""
+_FIELDS = ("id", "position", "heading", "first_page", "last_page", "start", "end")
+_columns = attrgetter(*_FIELDS)
+"""What is stored of a chunk, besides the document that it belongs to."""
 
 _ROUNDS = 10
 """How often rows may be dropped because of dropped rows; references are three deep."""
@@ -64,17 +54,21 @@ class Transaction(Snapshot):
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""
         if not self._generation:
-            self._sql.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
+            self.sql.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
             self._generation = self.stamp()[1]
         return self._generation
 
+    def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+        marks = ", ".join("?" * len(columns))
+        self.sql.executemany(f"INSERT INTO {table}({_names(columns)}) VALUES ({marks})", rows)
+
     def set_meta(self, key: str, value: str | int) -> None:
         """Keep a setting of the library."""
-        self._sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        self.sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def forget_meta(self, key: str) -> None:
         """Drop a setting of the library; absent is fine."""
-        self._sql.execute("DELETE FROM meta WHERE key = ?", (key,))
+        self.sql.execute("DELETE FROM meta WHERE key = ?", (key,))
 
     def set_embedding(self, embedding: EmbeddingIdentity) -> None:
         """Say which vector space the library lives in."""
@@ -95,23 +89,20 @@ class Transaction(Snapshot):
     def _store(self, new: NewDocument) -> None:
         document = new.document
         text = document.text
-        cursor = self._sql.execute(
-            "INSERT INTO documents(id, title, added_at, size, length, language, metadata, "
-            "chunking) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                document.id,
-                document.title,
-                datetime.now(UTC).isoformat(timespec="seconds"),
-                new.size,
-                len(text),
-                new.language,
-                json.dumps(dict(document.metadata), ensure_ascii=False),
-                new.chunking,
-            ),
-        )
-        number = cursor.lastrowid
+        columns = {
+            "id": document.id,
+            "title": document.title,
+            "added_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "size": new.size,
+            "length": len(text),
+            "language": new.language,
+            "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
+            "chunking": new.chunking,
+        }
+        self._insert("documents", tuple(columns), [tuple(columns.values())])
+        number = self._number(document.id)
         assert number is not None  # noqa: S101 - a row has just been inserted
-        self._sql.executemany(
+        self.sql.executemany(
             "INSERT INTO blocks VALUES (?, ?, ?)",
             (
                 (number, block, text[start : start + BLOCK])
@@ -121,12 +112,12 @@ class Transaction(Snapshot):
         start = 0
         for position, page in enumerate(document.pages):
             end = start + len(page.text)
-            self._sql.execute(
+            self.sql.execute(
                 "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
                 (number, position, page.number, start, end),
             )
             start = end + len(PAGE_BREAK)
-        self._sql.executemany(
+        self.sql.executemany(
             "INSERT INTO headings VALUES (?, ?, ?, ?, ?)",
             (
                 (number, position, heading.start, heading.level, heading.text)
@@ -134,29 +125,27 @@ class Transaction(Snapshot):
             ),
         )
         generation = self._next_generation()
-        self._sql.executemany(
-            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            ((*_columns(chunk, number), generation) for chunk in new.chunks),
-        )
-        self._sql.executemany(
+        chunks = ((*_columns(chunk), number, generation) for chunk in new.chunks)
+        self._insert("chunks", (*_FIELDS, "document", "generation"), chunks)
+        self.sql.executemany(
             "INSERT INTO embeddings VALUES (?, ?)",
             zip((chunk.id for chunk in new.chunks), _packed(new.vectors), strict=True),
         )
-        store_checksums(self._sql, number)
+        store_checksums(self.sql, number)
 
     def set_source(self, state: FileState, document_id: str) -> None:
         """Say that this file holds that document; a document it held before may go."""
         before = self.source(state.path)
-        self._sql.execute(
+        self.sql.execute(
             "INSERT INTO sources SELECT ?, number, ?, ?, ? FROM documents WHERE id = ? "
             "ON CONFLICT(path) DO UPDATE SET document = excluded.document, size = excluded.size, "
             "mtime_ns = excluded.mtime_ns, checked_ns = excluded.checked_ns",
             (state.path, state.size, state.mtime_ns, state.checked_ns, document_id),
         )
         if before is not None and before.document_id != document_id:
-            self._sql.execute("DELETE FROM origins WHERE source = ?", (state.path,))
+            self.sql.execute("DELETE FROM origins WHERE source = ?", (state.path,))
         # Those of earlier readings stay: the same bytes lay there too.
-        self._sql.executemany(
+        self.sql.executemany(
             "INSERT OR IGNORE INTO origins SELECT path, ? FROM sources WHERE path = ?",
             ((origin, state.path) for origin in state.origins),
         )
@@ -167,7 +156,7 @@ class Transaction(Snapshot):
     def remove_source(self, path: str) -> bool:
         """Forget a path, and its document where no other path holds it: then True."""
         before = self.source(path)
-        self._sql.execute("DELETE FROM sources WHERE path = ?", (path,))
+        self.sql.execute("DELETE FROM sources WHERE path = ?", (path,))
         return before is not None and self._drop_unless_held(before.document_id)
 
     def remove_document(self, document_id: str) -> None:
@@ -176,20 +165,20 @@ class Transaction(Snapshot):
         Copies of them stay on disk until `Library.purge`, which is due from now on.
         """
         self.set_meta(PURGE_DUE, 1)
-        self._sql.execute(
+        self.sql.execute(
             "INSERT INTO removals SELECT c.id, ? FROM chunks c "
             "JOIN documents d ON d.number = c.document WHERE d.id = ?",
             (self._next_generation(), document_id),
         )
-        self._sql.execute("DELETE FROM documents WHERE id = ?", (document_id,))
+        self.sql.execute("DELETE FROM documents WHERE id = ?", (document_id,))
 
     def forget_removals(self) -> None:
         """Drop the ids of removed chunks; an index on disk that is older begins anew."""
-        self._sql.execute("DELETE FROM removals")
+        self.sql.execute("DELETE FROM removals")
         self.set_meta(FORGOTTEN, self.stamp()[1])
 
     def _drop_unless_held(self, document_id: str) -> bool:
-        held = self._sql.execute(
+        held = self.sql.execute(
             "SELECT 1 FROM sources s JOIN documents d ON d.number = s.document WHERE d.id = ?",
             (document_id,),
         ).fetchone()
@@ -200,14 +189,13 @@ class Transaction(Snapshot):
         return held is None
 
     def _store_sources_checksum(self, document_id: str) -> None:
-        for (number,) in self._sql.execute(
-            "SELECT number FROM documents WHERE id = ?", (document_id,)
-        ).fetchall():
-            store_sources_checksum(self._sql, number)
+        number = self._number(document_id)
+        if number is not None:
+            store_checksum(self.sql, "sources", SOURCES, number)
 
     def drop_left_over(self) -> None:
         """Drop rows of what is gone: an index that does not name a row hides it from a removal."""
-        if self._sql.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        if self.sql.execute("PRAGMA foreign_key_check").fetchone() is not None:
             self.mend()
 
     def mend(self) -> None:
@@ -215,15 +203,17 @@ class Transaction(Snapshot):
 
         Raises LibraryDamagedError where such rows stay.
         """
-        self._sql.execute("REINDEX")
+        self.sql.execute("REINDEX")
         # A few rounds: what belonged to a dropped row goes with the next.
         for _ in range(_ROUNDS):
-            orphans = self._sql.execute("PRAGMA foreign_key_check").fetchall()
+            orphans = self.sql.execute("PRAGMA foreign_key_check").fetchall()
             if not orphans:
                 return
             for table, parent in {(row[0], row[2]) for row in orphans}:
-                column, key = _REFERENCES[table]
-                self._sql.execute(
+                ((_, _, _, column, *_),) = self.sql.execute(f"PRAGMA foreign_key_list({table})")
+                columns = self.sql.execute(f"PRAGMA table_info({parent})").fetchall()
+                (key,) = (name for _, name, *_, primary in columns if primary)
+                self.sql.execute(
                     f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {key} FROM {parent})"
                 )
         raise damaged_rows(LibraryError("rows that belong to no document"))
@@ -235,11 +225,9 @@ class Transaction(Snapshot):
         tables, triggers, views or settings along.
         """
         for table in COPIED:
-            columns = self._sql.execute(f"PRAGMA table_info({table})").fetchall()
-            names = ", ".join(f'"{column[1]}"' for column in columns)
-            marks = ", ".join("?" * len(columns))
-            rows = source.sql.execute(f"SELECT {names} FROM {table}")
-            self._sql.executemany(f"INSERT INTO {table}({names}) VALUES ({marks})", rows)
+            columns = [row[1] for row in self.sql.execute(f"PRAGMA table_info({table})")]
+            rows = source.sql.execute(f"SELECT {_names(columns)} FROM {table}")
+            self._insert(table, columns, rows)
         self.set_embedding(source.embedding())
         self.set_meta("generation", source.stamp()[1])
         self.set_meta("epoch", secrets.token_hex(8))
@@ -254,59 +242,43 @@ class Transaction(Snapshot):
 
     def drop_staging(self) -> None:
         """Forget a rebuild that has not been finished."""
-        self._sql.execute("DELETE FROM staged_documents")
+        self.sql.execute("DELETE FROM staged_documents")
         self.forget_meta("staging")
 
     def stage(
         self, document_id: str, chunks: Iterable[Chunk], vectors: NDArray[np.float32]
     ) -> None:
         """Keep the new chunks and vectors, shape (n, d), of a document for the change."""
-        (number,) = self._sql.execute(
-            "SELECT number FROM documents WHERE id = ?", (document_id,)
-        ).fetchone()
-        self._sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
-        self._sql.executemany(
-            "INSERT INTO staged_chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                (*_columns(chunk, number), vector)
-                for chunk, vector in zip(chunks, _packed(vectors), strict=True)
-            ),
+        number = self._number(document_id)
+        self.sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
+        rows = (
+            (*_columns(chunk), number, vector)
+            for chunk, vector in zip(chunks, _packed(vectors), strict=True)
         )
+        self._insert("staged_chunks", (*_FIELDS, "document", "vector"), rows)
 
     def swap_staged(self, embedding: EmbeddingIdentity, chunking: str) -> None:
         """Put all staged chunks in the place of the old ones, under a new epoch."""
         generation = self._next_generation()
-        self._sql.execute("DELETE FROM chunks")
-        self._sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
-        self._sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
-        self._sql.execute(
-            "INSERT INTO chunks SELECT id, document, position, heading, first_page, last_page, "
-            '"start", "end", ? FROM staged_chunks',
+        self.sql.execute("DELETE FROM chunks")
+        self.sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
+        self.sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
+        self.sql.execute(
+            f"INSERT INTO chunks({_names(_FIELDS)}, document, generation) "
+            f"SELECT {_names(_FIELDS)}, document, ? FROM staged_chunks",
             (generation,),
         )
-        self._sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
-        self._sql.execute("UPDATE documents SET chunking = ?", (chunking,))
-        for (number,) in self._sql.execute("SELECT number FROM documents").fetchall():
-            self._sql.execute(
-                "UPDATE checksums SET passages = ? WHERE document = ?",
-                (passages_checksum(self._sql, number), number),
-            )
+        self.sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
+        self.sql.execute("UPDATE documents SET chunking = ?", (chunking,))
+        for (number,) in self.sql.execute("SELECT number FROM documents").fetchall():
+            store_checksum(self.sql, "passages", PASSAGES, number)
         self.drop_staging()
         self.set_embedding(embedding)
         self.set_meta("epoch", secrets.token_hex(8))
 
 
-def _columns(chunk: Chunk, number: int | None) -> tuple[object, ...]:
-    return (
-        chunk.id,
-        number,
-        chunk.position,
-        chunk.heading,
-        chunk.first_page,
-        chunk.last_page,
-        chunk.start,
-        chunk.end,
-    )
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
 
 
 def _packed(vectors: NDArray[np.float32]) -> list[bytes]:

@@ -96,9 +96,14 @@ def in_our_words(directory: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, LocalragError):
             raise
-        raise LibraryError(
-            "The library {directory} cannot be used: {reason}.",
-            hint="Check the free disk space and whether you may write to that folder.",
-            directory=directory,
-            reason=error.strerror or str(error),
-        ) from error
+        raise unusable(directory, error.strerror or error) from error
+
+
+def unusable(directory: Path, reason: object) -> LibraryError:
+    """What a caller is told where disk, rights or other processes are in the way."""
+    return LibraryError(
+        "The library {directory} cannot be used: {reason}.",
+        hint="Check the free disk space and whether you may write to that folder.",
+        directory=directory,
+        reason=reason,
+    )

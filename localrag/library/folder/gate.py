@@ -11,11 +11,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from localrag.errors import LibraryError
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryNotFoundError,
+)
 from localrag.library.folder.filesystem import CATALOGUE, in_our_words
 from localrag.system import files
 
@@ -54,10 +58,64 @@ _ALL, _NONE = re.compile(".*", re.DOTALL), re.compile("(?!)")
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
 
-def enter(directory: Path) -> Path:
-    """Look at a library's folder; returns it with all links in the way to it resolved.
+def enter_library(directory: Path, *, create: bool = False) -> Path:
+    """The one way into a library: its folder, looked at before anything in it is opened.
 
-    A folder that is not there passes. Raises LibraryError for what localrag never makes.
+    Returns the folder with links in the way to it resolved. With `create`, makes an empty one
+    where there is none. Raises LibraryError for a folder that localrag did not make so,
+    LibraryNotFoundError without `create`, LibraryDamagedError where only what follows the
+    catalogue is left.
+    """
+    directory = _looked_at(directory)
+    path = directory / CATALOGUE
+    there = path.is_file()
+    if there and path.stat().st_size:
+        return directory
+    if any((directory / name).is_file() for name in (VECTORS, f"{KEYWORDS}/{POINTER}")):
+        raise LibraryDamagedError(
+            "{path} is missing or empty; it held all of the library's text.",
+            hint="Restore the folder from a backup, or delete it and add the documents again.",
+            path=path,
+        )
+    if there:
+        return directory
+    if directory.exists() and not directory.is_dir():
+        raise LibraryError(
+            "{directory} is a file; a library is a folder.",
+            hint="Name a folder with --library.",
+            directory=directory,
+        )
+    if not create:
+        raise no_library(directory)
+    # Another process may be creating the library right now: its lock is no foreign file.
+    if directory.is_dir() and any(
+        not entry.name.startswith((LOCK, CATALOGUE)) for entry in directory.iterdir()
+    ):
+        raise LibraryError(
+            "The folder {directory} contains other files but no library.",
+            hint="Name an empty or new folder with --library.",
+            directory=directory,
+        )
+    with in_our_words(directory):
+        files.make_folder(directory)
+        with suppress(FileExistsError):  # another process is creating it, too
+            files.create_file(path).close()
+    return directory
+
+
+def no_library(directory: Path) -> LibraryNotFoundError:
+    """What a caller is told who names a folder without a library."""
+    return LibraryNotFoundError(
+        "There is no library in {directory}.",
+        hint="Add documents first: localrag add PATH. Or name the folder with --library.",
+        directory=directory,
+    )
+
+
+def _looked_at(directory: Path) -> Path:
+    """The folder with links in the way to it resolved; one that is not there passes.
+
+    Raises LibraryError for what localrag never makes.
     """
     real = Path(os.path.realpath(directory))
     folder = directory if real == directory.absolute() else real
@@ -124,15 +182,7 @@ def clear_index_folders(keywords: Path, keep: str = "") -> bool:
 
     Windows lets nobody delete what a reader has open; the next writer does.
     """
-    gone = True
-    for folder in _index_folders(keywords):
-        if folder.name == keep:
-            continue
-        try:
-            files.delete_tree(folder)
-        except OSError:
-            gone = False
-    return gone
+    return _all_deleted(one for one in _index_folders(keywords) if one.name != keep)
 
 
 def states(directory: Path) -> list[Path]:
@@ -143,12 +193,7 @@ def states(directory: Path) -> list[Path]:
 
 def clear_states(directory: Path) -> bool:
     """Delete the states of the language model; False where one is still in use."""
-    gone = True
-    for path in states(directory):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:
-            gone = False
+    gone = _all_deleted(states(directory))
     if files.is_real_folder(directory / KV_FOLDER):
         _remove_if_empty(directory / KV_FOLDER)
     return gone
@@ -198,6 +243,16 @@ def _index_folders(keywords: Path) -> Iterator[Path]:
     for path in sorted(keywords.iterdir()):
         if INDEX_FOLDER.fullmatch(path.name) and files.is_real_folder(path):
             yield path
+
+
+def _all_deleted(paths: Iterable[Path]) -> bool:
+    gone = True
+    for path in paths:
+        try:
+            files.delete_tree(path)
+        except OSError:
+            gone = False
+    return gone
 
 
 def _remove_if_empty(folder: Path) -> None:

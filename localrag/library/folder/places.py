@@ -13,9 +13,10 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from localrag.library.folder.locking import WriteLock
@@ -50,20 +51,15 @@ class Places:
 
     def __init__(self, directory: Path, lock: WriteLock, *, read_only: bool) -> None:
         self.seal, self.shared = seal_of(directory)
-        self._turn = threading.RLock()
-        self.library = Place(directory, lock, self.seal, self._turn)
+        self.library = Place(directory, lock, self.seal, threading.RLock())
         self.kept_in_library = not read_only and (self.shared or _is_ours(directory))
         self.of_others = not read_only and not self.kept_in_library
-        self._cache: Place | None = None
 
-    def of(self, is_current: Callable[[Place], bool]) -> Place:
-        """The place of an index; `is_current` says whether it is up to date in one."""
-        if self.kept_in_library or is_current(self.library):
-            return self.library
-        if self._cache is None:
-            folder = _cache_folder(self.library.folder)
-            self._cache = Place(folder, WriteLock(folder), self.seal, self._turn)
-        return self._cache
+    @cached_property
+    def cache(self) -> Place:
+        """The place for what is not kept in the library."""
+        folder = _cache_folder(self.library.folder)
+        return Place(folder, WriteLock(folder), self.seal, self.library.turn)
 
 
 def _is_ours(directory: Path) -> bool:

@@ -17,8 +17,8 @@ from pathlib import Path
 from localrag.errors import LibraryError, UsageError
 from localrag.library.folder import gate
 from localrag.library.folder.filesystem import in_our_words
+from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import PATIENCE, WriteLock
-from localrag.library.folder.opening import require_library
 from localrag.system import seals
 from localrag.system.files import create_file
 from localrag.system.seals import Seal
@@ -51,7 +51,7 @@ def share(directory: Path, group: str) -> None:
             hint="List your groups with `id`; an administrator can create one with `groupadd`.",
             name=group,
         ) from None
-    directory = require_library(directory)
+    directory = enter_library(directory)
     with WriteLock(directory).hold(PATIENCE), in_our_words(directory):
         _begin_anew(directory)
         for path in gate.all_of_ours(directory):
@@ -68,7 +68,7 @@ def unshare(directory: Path) -> None:
     """Close a library to everybody but its owner."""
     if sys.platform == "win32":
         raise _no_groups()
-    directory = require_library(directory)
+    directory = enter_library(directory)
     with WriteLock(directory).hold(PATIENCE), in_our_words(directory):
         (directory / gate.KEY).unlink(missing_ok=True)
         _close(directory)
@@ -77,7 +77,7 @@ def unshare(directory: Path) -> None:
 
 def accept(directory: Path) -> str:
     """Trust what the members of a library's group derive from it; returns the name of its key."""
-    directory = require_library(directory)
+    directory = enter_library(directory)
     key = seals.read_key(directory / gate.KEY)
     if key is None:
         raise UsageError(

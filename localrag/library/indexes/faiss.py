@@ -165,7 +165,15 @@ class FaissVectors:
 
         with self._lock:
             payload = faiss.serialize_index(self._index or _empty(1))
-            trailer = _made(payload.data, self.stamp, self._index.d if self._index else 1, at.seal)
+            fields = {
+                "format": _MAGIC,
+                "epoch": self.stamp[0],
+                "generation": self.stamp[1],
+                "dimension": self._index.d if self._index else 1,
+                "size": payload.nbytes,
+                "sha256": hashlib.sha256(payload.data).hexdigest(),
+            }
+            trailer = sealed(fields, at.seal).ljust(TRAILER_SIZE)
             replace_file(at.path, lambda file: file.writelines((payload.data, trailer)))
 
     def _ids(self) -> NDArray[np.int64]:
@@ -203,19 +211,6 @@ def _only(mask: NDArray[np.bool_]) -> Any:
     wrapped: Any = faiss  # the stubs show the C++ signatures, not those of the Python wrappers
     selector = wrapped.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
     return wrapped.SearchParameters(sel=selector)
-
-
-def _made(payload: memoryview, stamp: Stamp, dimension: int, seal: Seal) -> bytes:
-    epoch, generation = stamp
-    fields = {
-        "format": _MAGIC,
-        "epoch": epoch,
-        "generation": generation,
-        "dimension": dimension,
-        "size": payload.nbytes,
-        "sha256": hashlib.sha256(payload).hexdigest(),
-    }
-    return sealed(fields, seal).ljust(TRAILER_SIZE)
 
 
 def _trailer(file: BinaryIO, seal: Seal) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from localrag.system.files import (
     delete_tree,
     make_folder,
     open_plain,
-    replace_file,
+    replace_content,
     scratch_folder,
 )
 from localrag.types import Hit
@@ -137,7 +137,7 @@ class TantivyKeywords:
         deleted meanwhile what is to be shared.
         """
         with self._lock, ExitStack() as held:
-            stale = self._present(removed)
+            stale = set(removed).intersection(one for one, _ in self._held()) if removed else set()
             shared = {} if stale else self._files
             place: Path | None = None
             if at is not None:
@@ -254,25 +254,19 @@ class TantivyKeywords:
         self._index = index
         self._searcher = index.searcher()
 
-    def _present(self, ids: Collection[int]) -> set[int]:
-        """Those of `ids` that the index holds."""
-        if not ids or not len(self):
-            return set()
-        wanted = set(ids)
-        return wanted.intersection(self._searcher.fast_field_values("id", self._addresses()))
-
-    def _addresses(self) -> list[Any]:
+    def _held(self) -> list[tuple[int, Any]]:
+        """The id and the address of each document."""
         from tantivy import Query
 
+        if not len(self):
+            return []
         everything = self._searcher.search(Query.all_query(), limit=len(self), count=False)
-        return [address for _, address in everything.hits]
+        addresses = [address for _, address in everything.hits]
+        ids = self._searcher.fast_field_values("id", addresses)
+        return list(zip(ids, addresses, strict=True))
 
     def _remaining(self, stale: set[int]) -> Iterable[Any]:
-        if not len(self):
-            return
-        addresses = self._addresses()
-        ids = self._searcher.fast_field_values("id", addresses)
-        for address, chunk_id in zip(addresses, ids, strict=True):
+        for chunk_id, address in self._held():
             if chunk_id not in stale:
                 yield self._searcher.doc(address)
 
@@ -313,7 +307,7 @@ def read_pointer(at: Storage) -> Pointer | None:
 
 def _point(at: Storage, pointer: Pointer) -> None:
     content = sealed({"format": _MAGIC, **pointer._asdict()}, at.seal)
-    replace_file(at.path / POINTER, lambda file: file.write(content))
+    replace_content(at.path / POINTER, content)
 
 
 def _expect_files(folder: Path, digests: dict[str, str]) -> None:
