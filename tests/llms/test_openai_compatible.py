@@ -79,7 +79,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plain_completion(server: Server) -> None:
     usage = {"prompt_tokens": 21, "completion_tokens": 3}
     server.script = [reply("在炉子上。", usage=usage)]
-    done = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9, stop=("\n",)))
+    done = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9))
     assert (done.text, done.prompt_tokens, done.completion_tokens) == ("在炉子上。", 21, 3)
     assert done.finish_reason == "stop"
     assert server.requests == [
@@ -92,7 +92,6 @@ def test_a_plain_completion(server: Server) -> None:
             "temperature": 0.0,
             "stream": False,
             "max_tokens": 9,
-            "stop": ["\n"],
         }
     ]
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
@@ -219,9 +218,9 @@ def test_a_closed_stream_closes_the_connection(server: Server) -> None:
 @pytest.mark.parametrize(
     ("respond", "message"),
     [
-        (events(b"data: {oops\n\n", b""), "no chat completion"),
-        (events(b'data: "text"\n\n', b""), "no chat completion"),
-        (events(b'data: {"choices": [3]}\n\n', b""), "no chat completion"),
+        (events(b"data: {oops\n\n", b""), "not a chat completion"),
+        (events(b'data: "text"\n\n', b""), "not a chat completion"),
+        (events(b'data: {"choices": [3]}\n\n', b""), "not a chat completion"),
         (events(delta("x"), kind="text/html"), "Content-Type: text/html"),
         (events(b'data: {"error": {"message": "out of memory"}}\n\n', b""), "out of memory"),
         (error(500, "boom"), "boom"),
@@ -304,14 +303,14 @@ def test_a_prompt_that_is_too_long_for_the_server(server: Server) -> None:
 @pytest.mark.parametrize(
     ("respond", "message"),
     [
-        (body(b"<html>Sign in</html>", kind="text/html"), "no chat completion: <html>Sign in"),
-        (body(b'{"choices": ['), "no chat completion"),
-        (body(b"[]"), "no chat completion"),
-        (body(b'{"choices": []}'), "no chat completion: {'choices': "),
-        (body(b'{"choices": [{"message": {"content": null}}]}'), "no chat completion"),
-        (body(b'{"choices": "none"}'), "no chat completion"),
-        (body(b""), "no chat completion: -"),
-        (body(b"\xff\xfe\x00"), "no chat completion"),
+        (body(b"<html>Sign in</html>", kind="text/html"), "not a chat completion: <html>Sign in"),
+        (body(b'{"choices": ['), "not a chat completion"),
+        (body(b"[]"), "not a chat completion"),
+        (body(b'{"choices": []}'), "not a chat completion: {'choices': "),
+        (body(b'{"choices": [{"message": {"content": null}}]}'), "not a chat completion"),
+        (body(b'{"choices": "none"}'), "not a chat completion"),
+        (body(b""), "not a chat completion: -"),
+        (body(b"\xff\xfe\x00"), "not a chat completion"),
         (body(b'{"error": {"message": "no such model"}}'), "no such model"),
     ],
 )

@@ -320,9 +320,9 @@ class _Generation:
         self.finish_reason: Literal["stop", "length"] = "length"
 
     def pieces(self) -> Iterator[str]:
-        """Text as it comes, thoughts and stop strings removed."""
+        """Text as it comes, thoughts removed."""
         model, options = self._model, self._options
-        text = ReplyText(options.stop, thinking=self.prompt.thinking)
+        text = ReplyText(thinking=self.prompt.thinking)
         grammar = None if options.schema is None else _grammar(options.schema)
         with model._turn() as context:
             sampler = context.sampler(options.temperature, options.seed, grammar)
@@ -332,9 +332,6 @@ class _Generation:
                     data = context.piece(token, special=token in model._thought_marks)
                     if shown := text.feed(data):
                         yield shown
-                    if text.stopped:
-                        self.finish_reason = "stop"
-                        break
             finally:
                 sampler.close()
         if rest := text.finish():

@@ -255,8 +255,6 @@ class OpenAICompatibleModel:
         }
         if options.max_tokens:
             payload["max_tokens"] = options.max_tokens
-        if options.stop:
-            payload["stop"] = list(options.stop)
         if options.temperature > 0:  # some services refuse a seed, and greedy needs none
             payload["seed"] = options.seed
         if options.schema is None:
