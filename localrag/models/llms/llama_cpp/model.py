@@ -33,7 +33,6 @@ from localrag.models.llms.llama_cpp.context import (
     KVType,
     LlamaContext,
     OffloadReport,
-    Sampler,
 )
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
 from localrag.models.llms.llama_cpp.state_files import StateFiles
@@ -253,12 +252,12 @@ class LlamaCppModel:
             while (prefill := time.perf_counter() - began) < 1.5 and len(tokens) < limit:
                 tokens += (text * 4)[: min(64, limit - len(tokens))]
                 context.read(tokens)
-            sampler = context.sampler(0.0, 0, None)
             written = 0
             began = time.perf_counter()
-            while (decode := time.perf_counter() - began) < 1.5 and written < SHORTEST_REPLY:
-                context.append(context.sample(sampler))
-                written += 1
+            with context.sampler(0.0, 0, None) as pick:
+                while (decode := time.perf_counter() - began) < 1.5 and written < SHORTEST_REPLY:
+                    context.append(pick())
+                    written += 1
             context.reset()
         return Speed(len(tokens) / prefill, written / decode)
 
@@ -324,29 +323,24 @@ class _Generation:
         model, options = self._model, self._options
         text = ReplyText(thinking=self.prompt.thinking)
         grammar = None if options.schema is None else _grammar(options.schema)
-        with model._turn() as context:
-            sampler = context.sampler(options.temperature, options.seed, grammar)
-            try:
-                self.read = context.read(self.prompt.tokens, keep=self._keep)
-                for token in self._tokens(context, sampler):
-                    data = context.piece(token, special=token in model._thought_marks)
-                    if shown := text.feed(data):
-                        yield shown
-            finally:
-                sampler.close()
+        with (
+            model._turn() as context,
+            context.sampler(options.temperature, options.seed, grammar) as pick,
+        ):
+            self.read = context.read(self.prompt.tokens, keep=self._keep)
+            while self.written < self._limit:
+                token = pick()
+                self.written += 1
+                if context.is_end(token):
+                    self.finish_reason = "stop"
+                    break
+                data = context.piece(token, special=token in model._thought_marks)
+                if shown := text.feed(data):
+                    yield shown
+                if self.written < self._limit:
+                    context.append(token)
         if rest := text.finish():
             yield rest
-
-    def _tokens(self, context: LlamaContext, sampler: Sampler) -> Iterator[int]:
-        while self.written < self._limit:
-            token = context.sample(sampler)
-            self.written += 1
-            if context.is_end(token):
-                self.finish_reason = "stop"
-                return
-            yield token
-            if self.written < self._limit:
-                context.append(token)
 
 
 def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> StateFiles | None:
