@@ -129,7 +129,7 @@ def test_three_things_keep_them_back_each_by_itself(
         assert server.bodies
         assert all(MARKER not in one.chunk.text for one in answer.contexts)
         monkeypatch.setattr(Outgoing, "sendable", lambda _, chunks: list(chunks))
-        with pytest.raises(NetworkBlockedError, match="labelled private"):
+        with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             rag.ask(QUESTION)  # they are in the prompt, the guard stops it
     assert MARKER not in server.heard
 
@@ -174,9 +174,9 @@ def test_a_question_that_quotes_a_private_document_is_refused(
 ) -> None:
     quoting = PRIVATE.partition("\n\n")[2][:90]
     with LocalRAG.open(library, settings=settings(server), create=False) as rag:
-        with pytest.raises(NetworkBlockedError, match="labelled private"):
+        with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             rag.ask(f"Is this true: {quoting}?")
-        with pytest.raises(NetworkBlockedError, match="labelled private"):
+        with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             rag.model.llm.complete([consent_message(PRIVATE)], factory.Options())
     assert server.bodies == []
 
@@ -210,7 +210,7 @@ def test_what_was_labelled_while_the_library_is_open_counts_at_once(
         steps: list[Step] = []
         rag.ask(QUESTION, on_step=steps.append)
         assert [s.values["left_out"] for s in steps if s.kind == "private"] == [2]
-        with pytest.raises(NetworkBlockedError, match="labelled private"):
+        with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             rag.model.llm.complete(
                 [consent_message(new.read_text(encoding="utf-8"))], factory.Options()
             )

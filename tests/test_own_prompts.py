@@ -38,7 +38,7 @@ def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
     assert len(written) == len(OWN) * len(LANGUAGES)
     wording = read_wording(tmp_path / "mine")
     assert all(text == template(name, language) for (name, language), text in wording.own.items())
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_prompts(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
@@ -103,5 +103,5 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert f"answer.prompts '{tmp_path / 'my own'}'" in " ".join(spaced.stderr.split())
     again = localrag("prompts", tmp_path / "mine")
     assert again.returncode != 0
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     assert "Traceback" not in again.stderr

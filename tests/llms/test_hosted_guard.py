@@ -146,7 +146,7 @@ def test_what_quotes_a_private_document_does_not_go(hosted: Hosted, tmp_path: Pa
         lambda: opened.complete(CHAT, Options()),
         lambda: list(opened.stream(CHAT, Options())),
     ):
-        with pytest.raises(NetworkBlockedError, match="labelled private"):
+        with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             call()
     opened.close()
     assert hosted.bodies == []
@@ -177,7 +177,7 @@ def test_a_redaction_that_cannot_be_made_stops_the_call(hosted: Hosted, tmp_path
 
 def test_with_nobody_to_ask_nothing_goes(hosted: Hosted, tmp_path: Path) -> None:
     opened = model(hosted, guard(tmp_path, confirm=True))
-    with pytest.raises(NetworkBlockedError, match="nobody is here to confirm"):
+    with pytest.raises(NetworkBlockedError, match="there is nobody to confirm"):
         opened.complete(CHAT, Options())
     opened.close()
     assert hosted.bodies == []
@@ -225,7 +225,7 @@ def test_a_no_holds_for_the_run_and_another_model_is_asked_about_anew(
     consent.begin("test", ask=ask, show=None)
     opened = model(hosted, guard(tmp_path, confirm=True))
     for _ in range(2):
-        with pytest.raises(NetworkBlockedError, match="as you wished"):
+        with pytest.raises(NetworkBlockedError, match="as you decided"):
             opened.complete(CHAT, Options())
     opened.close()
     other = OpenAICompatibleModel(
@@ -263,7 +263,7 @@ def test_a_call_that_brings_its_own_consent_asks_nobody_else(
     opened = model(hosted, guard(tmp_path, confirm=True))
     yes, no = Consent("yes", ask=lambda _: True), Consent("no", ask=lambda _: False)
     opened.for_call(None, yes).complete(CHAT, Options())
-    with pytest.raises(NetworkBlockedError, match="as you wished"):
+    with pytest.raises(NetworkBlockedError, match="as you decided"):
         opened.for_call(None, no).complete(CHAT, Options())
     opened.for_call(None, yes).complete(CHAT, Options())
     opened.close()

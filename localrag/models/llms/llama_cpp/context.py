@@ -363,11 +363,7 @@ class LlamaContext:
             if grammar is not None:
                 stages.append(c.llama_sampler_init_grammar(self._vocab, grammar.encode(), b"root"))
                 if not stages[0]:
-                    raise BackendError(
-                        "llama.cpp does not accept the grammar of this JSON schema: {reason}",
-                        hint="Simplify the schema.",
-                        reason=native.log_reason(),
-                    )
+                    raise native.refused_grammar(native.log_reason())
             if temperature <= 0:
                 stages.append(c.llama_sampler_init_greedy())
             else:

@@ -24,7 +24,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import BackendError, ContextOverflowError, UsageError
+from localrag.errors import ContextOverflowError, UsageError
 from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
@@ -98,7 +98,7 @@ class LlamaCppModel:
         disk: StatesOnDisk | None = None,
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
-        self.path = path
+        self.name = path.stem
         with native.interrupts_wait():
             self._context = context = LlamaContext(
                 path,
@@ -121,18 +121,9 @@ class LlamaCppModel:
             for mark in ("<think>", "</think>")
             if len(tokens := context.tokenize(mark, special=True)) == 1
         )
+        self.context_window = context.context_window
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending."""
-        return self.path.stem
-
-    @property
-    def context_window(self) -> int:
-        """Tokens that prompt and answer may take together."""
-        return self._context.context_window
 
     def close(self) -> None:
         """Free the memory; the model cannot be used afterwards."""
@@ -214,15 +205,11 @@ class LlamaCppModel:
         if max(map(len, paths)) > BATCH:
             raise UsageError("A choice may have at most {limit} tokens.", limit=BATCH)
         self._check_window(len(tokens), max(map(len, paths)))
-        inner = {path[:length] for path in paths for length in range(1, len(path))}
-        branches = sorted(inner)
+        branches = sorted({path[:length] for path in paths for length in range(1, len(path))})
         with self._turn() as context:
             context.read(tokens, keep=prefix)
-            log_probabilities: dict[tuple[int, ...], NDArray[np.float64]] = {
-                (): _log_softmax(context.logits())
-            }
-            for branch, logits in zip(branches, context.branch_logits(branches), strict=True):
-                log_probabilities[branch] = _log_softmax(logits)
+            logits = [context.logits(), *context.branch_logits(branches)]
+        log_probabilities = dict(zip([(), *branches], map(_log_softmax, logits), strict=True))
         scores = np.empty(len(paths))
         for row, path in enumerate(paths):
             scores[row] = sum(
@@ -360,11 +347,7 @@ def _grammar(schema: Mapping[str, object]) -> str:
     try:
         return str(json_schema_to_gbnf(json.dumps(schema)))
     except Exception as error:
-        raise BackendError(
-            "llama.cpp does not accept the grammar of this JSON schema: {reason}",
-            hint="Simplify the schema.",
-            reason=repr(error),
-        ) from error
+        raise native.refused_grammar(repr(error)) from error
 
 
 def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
