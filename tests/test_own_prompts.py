@@ -50,9 +50,9 @@ def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
     [
         ("relevance", "Is it?", "can be replaced"),
         ("anwser", "Answer.", "can be replaced"),
-        ("answer", "Answer {question}.", "placeholders and no other: -"),
+        ("answer", "Answer {question}.", "placeholders and no others: -"),
         ("answer", " \n", "placeholders"),
-        ("answer_or_refuse", "Answer.", "placeholders and no other: {refusal}"),
+        ("answer_or_refuse", "Answer.", "placeholders and no others: {refusal}"),
         ("write_from_passages", "{question.__class__}", "placeholders"),
         ("write_from_passages", "{question!r:>9}", "placeholders"),
         ("answer", "Answer {", "cannot be read"),
@@ -70,7 +70,7 @@ def test_what_cannot_be_used_is_named(
 
 def test_a_folder_without_prompts_is_named(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ConfigError, match="holds no prompt"):
+        with pytest.raises(ConfigError, match="contains no prompts"):
             read_wording(folder)
 
 
