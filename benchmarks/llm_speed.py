@@ -72,10 +72,10 @@ def _run(engine: object, tokens: list[int]) -> tuple[float, float]:
     began = time.perf_counter()
     engine.read(tokens)
     prefill = len(tokens) / (time.perf_counter() - began)
-    sampler = engine.sampler(0.0, 0, None)
     began = time.perf_counter()
-    for _ in range(16):
-        engine.append(engine.sample(sampler))
+    with engine.sampler(0.0, 0, None) as pick:
+        for _ in range(16):
+            engine.append(pick())
     return prefill, 16 / (time.perf_counter() - began)
 
 

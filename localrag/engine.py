@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -64,15 +64,6 @@ class AskOptions:
     consent: Consent | None = None
 
 
-@dataclass(slots=True)
-class _Loaded:
-    """What has been loaded so far."""
-
-    embedder: Embedder | None = None
-    model: factory.Model | None = None
-    rerankings: dict[object, Reranking | None] = field(default_factory=dict)
-
-
 class Engine:
     """Searches a library and answers from it. May be used from several threads; close it.
 
@@ -88,34 +79,36 @@ class Engine:
     ) -> None:
         self.library = library
         self.settings = settings
-        self._loaded = _Loaded(embedder)
+        self._embedder = embedder
+        self._model: factory.Model | None = None
+        self._rerankings: dict[object, Reranking | None] = {}
         self._loading = threading.RLock()
 
     def close(self) -> None:
         """Free the models and close the library."""
         with self._loading:
-            if self._loaded.model is not None:
-                self._loaded.model.close()
-            self._loaded = _Loaded()
+            if self._model is not None:
+                self._model.close()
+            self._model = self._embedder = None
+            self._rerankings.clear()
         self.library.close()
 
     @property
     def embedder(self) -> Embedder:
         """The embedding model, loaded on first use."""
         with self._loading:
-            if self._loaded.embedder is None:
-                models = factory.make_models()
-                self._loaded.embedder = factory.make_embedder(self.settings, models)
-            return self._loaded.embedder
+            if self._embedder is None:
+                self._embedder = factory.make_embedder(self.settings, factory.make_models())
+            return self._embedder
 
     @property
     def model(self) -> factory.Model:
         """The language model, loaded on first use."""
         with self._loading:
-            if self._loaded.model is None:
+            if self._model is None:
                 models = factory.make_models()
-                self._loaded.model = factory.make_model(self.settings, models, self.library)
-            return self._loaded.model
+                self._model = factory.make_model(self.settings, models, self.library)
+            return self._model
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -313,10 +306,9 @@ class Engine:
         if isinstance(settings.reranker, LLMReranking):  # it holds no weights but the model
             return make()
         with self._loading:
-            known = self._loaded.rerankings
-            if settings.reranker not in known:
-                known[settings.reranker] = make()
-            return known[settings.reranker]
+            if settings.reranker not in self._rerankings:
+                self._rerankings[settings.reranker] = make()
+            return self._rerankings[settings.reranker]
 
     def _page_of(self, chunk: Chunk, offset: int) -> int:
         """The page on which a code point of a chunk stands."""

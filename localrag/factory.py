@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
+import msgspec
+
 from localrag import hosted
 from localrag.config.settings import (
     CrossEncoderReranking,
@@ -203,8 +205,6 @@ def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
 
 def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> Indexer:
     """What adds files to the library."""
-    import msgspec
-
     from localrag.documents.formats.table import ParseOptions
     from localrag.documents.worker import ParsingProcess
     from localrag.indexing.indexer import Indexer
@@ -223,8 +223,6 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
 
 def chunking_fingerprint(settings: Settings) -> str:
     """Identifies the chunking settings, for documents to remember how they were cut."""
-    import msgspec
-
     return json.dumps(msgspec.to_builtins(settings.chunking), sort_keys=True)
 
 
@@ -267,22 +265,17 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
 
 
 def _in_process(model: LlamaCppModel) -> Model:
-    return Model(
-        model,
-        model,
-        model.close,
-        view=lambda stopped, _: _in_process(model.for_call(stopped) if stopped else model),
-    )
+    def view(stopped: threading.Event | None, _: Consent | None) -> Model:
+        return _in_process(model.for_call(stopped) if stopped else model)
+
+    return Model(model, model, model.close, None, view)
 
 
 def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:
-    return Model(
-        model,
-        None,
-        model.close,
-        outgoing,
-        lambda stopped, consent: _behind_server(model.for_call(stopped, consent), outgoing),
-    )
+    def view(stopped: threading.Event | None, consent: Consent | None) -> Model:
+        return _behind_server(model.for_call(stopped, consent), outgoing)
+
+    return Model(model, None, model.close, outgoing, view)
 
 
 def model_file(name: str, models: ModelStore) -> Path:
@@ -385,8 +378,6 @@ def make_retrievers_to_compare(
     texts: Texts,
 ) -> dict[str, Retriever]:
     """Each leg and each fusion over the same indexes, by the name that `bench` gives it."""
-    import msgspec
-
     dense = DenseRetriever(embedder, vectors)
     tokenizer = make_tokenizer(settings)
     keyword = KeywordRetriever(tokenizer, keywords)
@@ -483,8 +474,6 @@ def make_pipeline(
     reranking: Reranking | None = None,
 ) -> Pipeline:
     """The way a question is answered; an answer that did what a document says is written again."""
-    import msgspec
-
     answer, self_rag = settings.answer, settings.self_rag
     tools = Toolkit(
         model.sendable(retrieve),

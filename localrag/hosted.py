@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from localrag.config.settings import OpenAISettings, Settings
-from localrag.egress.addresses import is_loopback
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.private import PrivateSources
+from localrag.models.llms.openai.server_info import is_here
 from localrag.types import Step
 
 if TYPE_CHECKING:
@@ -27,13 +26,7 @@ if TYPE_CHECKING:
 
 def is_hosted(settings: Settings) -> bool:
     """Whether the language model is on another machine; in doubt it is."""
-    if not isinstance(settings.llm, OpenAISettings):
-        return False
-    try:
-        host = urlsplit(settings.llm.base_url.strip()).hostname
-    except ValueError:
-        host = None
-    return not (host and is_loopback(host))
+    return isinstance(settings.llm, OpenAISettings) and not is_here(settings.llm.base_url)
 
 
 def private_sources(settings: Settings) -> PrivateSources:

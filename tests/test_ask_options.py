@@ -177,7 +177,7 @@ def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
         return replace(model, view=None)
 
     model = engine.model
-    engine._loaded.model = replace(model, view=view)
+    engine._model = replace(model, view=view)
     stopped, consent = threading.Event(), Consent()
     asked(engine, ENGLISH, AskOptions(stopped=stopped, consent=consent, rerank="llm"))
     assert calls

@@ -216,5 +216,5 @@ class CachedModel:
 
 def _asked(options: Options) -> list[object]:
     """What of the options a reply depends on."""
-    stop, schema = list(options.stop), options.schema
-    return [options.max_tokens, options.temperature, options.seed, stop, schema]
+    # The empty list keeps what older versions have cached, which had stop strings there.
+    return [options.max_tokens, options.temperature, options.seed, [], options.schema]

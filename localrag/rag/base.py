@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from localrag.errors import UsageError
 from localrag.models.embeddings.base import Embedder
@@ -42,7 +43,7 @@ def unheard(_: Step) -> None:
     """Tell nobody."""
 
 
-class Pipeline(Protocol):
+class Pipeline(ABC):
     """Answers a question from the library."""
 
     def stream(self, question: str) -> Iterator[Piece]:
@@ -52,7 +53,10 @@ class Pipeline(Protocol):
         stops the model. Raises `UsageError` for an empty question, `GenerationError` from the
         model.
         """
-        ...
+        return recorded(question, self._pieces(question))
+
+    @abstractmethod
+    def _pieces(self, question: str) -> Iterator[Piece]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,23 +297,20 @@ class CitedStream:
                 return
             self._fences(self._pending[0])
             character, following = self._pending[0], self._pending[1:2]
-            if self._ends(character, following):
-                if not final and character == "." and not following:
-                    return
+            if not final and character == "." and not following:
+                return  # what follows says whether a sentence ends here
+            self._pending = self._pending[1:]
+            behind = self._ending and (character.isspace() or character in "”’」』）)\"'*")
+            if behind or self._ends(character, following):
                 self._ending += character
-                self._pending = self._pending[1:]
-            elif self._ending and (character.isspace() or character in "”’」』）)\"'*"):
-                self._ending += character
-                self._pending = self._pending[1:]
-            else:
-                if self._ending:
-                    yield from self._close()
-                self._sentence += character
-                self._held += character
-                self._pending = self._pending[1:]
-                if not self._refusal.startswith(self._sentence):
-                    yield self._held
-                    self._held = ""
+                continue
+            if self._ending:
+                yield from self._close()
+            self._sentence += character
+            self._held += character
+            if not self._refusal.startswith(self._sentence):
+                yield self._held
+                self._held = ""
 
     def _fences(self, character: str) -> None:
         """Between two ``` there is code, and a[0] is no marker."""

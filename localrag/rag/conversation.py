@@ -157,7 +157,5 @@ def _same(one: str, other: str) -> bool:
 
 def _cleaned(reply: str) -> str:
     """The first line of a reply, without the label or the quotes that a model puts round it."""
-    lines: Sequence[str] = reply.strip().splitlines()
-    if not lines:
-        return ""
-    return _LABEL.sub("", lines[0].strip()).strip(_QUOTES)
+    first = next(iter(reply.strip().splitlines()), "")
+    return _LABEL.sub("", first.strip()).strip(_QUOTES)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from localrag.documents.chunking import passage_text
+from localrag.models.llms.base import Options
 from localrag.prompts import PromptLanguage, render
-from localrag.rag.base import Piece, Toolkit, finished, recorded, timed
+from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
@@ -99,6 +100,7 @@ class _State:
     found: Sequence[ScoredChunk] = ()
     relevant: Sequence[ScoredChunk] = ()
     answerable: bool = False
+    cut_short: bool = False
     drafts: list[Draft] = field(default_factory=list)
 
     def step(
@@ -114,23 +116,19 @@ class _State:
         return self.step(kind, grade.value, seconds, **values, **unread)
 
 
-class SelfRAG:
+class SelfRAG(Pipeline):
     """Answers from the passages that it finds relevant, and checks what it wrote.
 
     The most relevant passage answers alone, which costs no further reading. Where that answer
     is not fully supported and useful, all relevant passages answer together, then the others
     one by one, until an answer is. Without such an answer the best one wins, by
-    support x 5 + utility.
+    support x 5 + utility. An answer from documents comes in one piece, once it has been graded.
     """
 
     def __init__(self, tools: Toolkit, grader: Grader, options: SelfRAGOptions) -> None:
         self._tools = tools
         self._grader = grader
         self._options = options
-
-    def stream(self, question: str) -> Iterator[Piece]:
-        """As `Pipeline`; an answer from documents comes in one piece, once it has been graded."""
-        return recorded(question, self._pieces(question))
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         budget = Budget(self._options.budget_seconds)
@@ -255,25 +253,29 @@ class SelfRAG:
     def _write(self, state: _State, reading: Reading) -> Generator[Step, None, str]:
         wording, question = self._tools.wording, state.question.strip()
         task = wording.render("write_from_passages", state.language, question=question)
-        started = time.perf_counter()
-        pieces: list[str] = []
-        cut_short = False
         options = replace(self._tools.generation, keep=1)
-        with closing(self._tools.llm.stream(reading.messages(task), options)) as stream:  # type: ignore[type-var]
-            for piece in stream:
-                pieces.append(piece)
-                if state.budget.is_down_to(FOR_THE_CHECKS):
-                    cut_short = True
-                    break
+        pieces = self._writing(state, reading.messages(task), options, FOR_THE_CHECKS)
+        written, seconds = timed(partial("".join, pieces))
         # A server whose template opens the thought sends only its end.
-        text = "".join(pieces).rpartition("</think>")[2].strip()
-        if cut_short and not text.endswith(_SENTENCE_ENDS):
+        text = written.rpartition("</think>")[2].strip()
+        if state.cut_short and not text.endswith(_SENTENCE_ENDS):
             whole = split_sentences(text)[:-1]
             text = text[: whole[-1].end] if whole else ""
-        seconds = time.perf_counter() - started
         count = len(reading.chunks)
-        yield state.step("write", seconds=seconds, passages=count, cut_short=cut_short)
+        yield state.step("write", seconds=seconds, passages=count, cut_short=state.cut_short)
         return text
+
+    def _writing(
+        self, state: _State, messages: Sequence[Message], options: Options, reserve: float
+    ) -> Iterator[str]:
+        """What the model writes until only this share of the budget is left."""
+        state.cut_short = False
+        with closing(self._tools.llm.stream(messages, options)) as stream:  # type: ignore[type-var]
+            for piece in stream:
+                yield piece
+                if state.budget.is_down_to(reserve):
+                    state.cut_short = True
+                    return
 
     def _check(
         self, state: _State, reading: Reading, text: str
@@ -322,16 +324,11 @@ class SelfRAG:
         ]
         # There is nothing to cite: whatever marker the model writes is invented.
         cited = CitedStream(self._tools.attributor(()), state.question, "")
-        cut_short = False
-        with closing(self._tools.llm.stream(messages, self._tools.generation)) as stream:  # type: ignore[type-var]
-            for piece in stream:
-                yield from cited.feed(piece)
-                if state.budget.is_down_to(0.0):
-                    cut_short = True
-                    break
+        for piece in self._writing(state, messages, self._tools.generation, 0.0):
+            yield from cited.feed(piece)
         yield from cited.finish()
         seconds = time.perf_counter() - started
-        yield state.step("write", seconds=seconds, passages=0, cut_short=cut_short)
+        yield state.step("write", seconds=seconds, passages=0, cut_short=state.cut_short)
 
     def _answer(self, state: _State, best: Draft | None) -> Answer:
         return finished(

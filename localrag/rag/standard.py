@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, PromptLanguage, render
-from localrag.rag.base import Piece, Toolkit, finished, recorded, timed
+from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.citations import CitedStream, hide_labels, hide_markers
 from localrag.text.language import answer_language
 from localrag.types import Citation, Message, ScoredChunk, Step
 
+Prompt = Callable[[str], list[Message]]
+"""A task -> the messages that set it, behind the passages and the question."""
 
-class StandardRAG:
+
+class StandardRAG(Pipeline):
     """Reads the k best passages in one prompt and answers from them with citations.
 
     Before writing, the model chooses whether the passages hold the answer, after the same
-    prefix, which costs only the few tokens of that question.
+    prefix, which costs only the few tokens of that question. An answer comes as it is written.
     """
 
     def __init__(self, tools: Toolkit, chooser: Chooser, min_answerable: float) -> None:
@@ -25,20 +29,17 @@ class StandardRAG:
         self._chooser = chooser
         self._min_answerable = min_answerable
 
-    def stream(self, question: str) -> Iterator[Piece]:
-        """As `Pipeline`; an answer comes as it is written."""
-        return recorded(question, self._pieces(question))
-
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
         refusal = render("refusal", language)
         found = yield from self._tools.find(question)
         chunks = self._tools.fitting(found, self._tools.room(question), _passage)
         cited: tuple[Citation, ...] = ()
-        if chunks and (yield from self._answerable(question, chunks, language)):
+        prompt = partial(self._messages, question, chunks, language)
+        if chunks and (yield from self._answerable(prompt, language)):
             citations = CitedStream(self._tools.attributor(chunks), question, refusal)
             text = ""
-            for piece in self._write(question, chunks, language, citations):
+            for piece in self._write(prompt, language, citations):
                 text += piece if isinstance(piece, str) else ""
                 yield piece
             if not text.strip(" \n。.").startswith(refusal.strip(" \n。.")):
@@ -56,10 +57,8 @@ class StandardRAG:
         system = self._tools.wording.render("system", language)
         return [Message("system", system), Message("user", f"{body}\n\n{task}")]
 
-    def _answerable(
-        self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
-    ) -> Generator[Step, None, bool]:
-        messages = self._messages(question, chunks, language, render("answerable", language))
+    def _answerable(self, prompt: Prompt, language: PromptLanguage) -> Generator[Step, None, bool]:
+        messages = prompt(render("answerable", language))
         choice, seconds = timed(lambda: self._chooser.choose(messages, YES_NO[language]))
         if not choice.read:  # the model's own refusal is all there is
             yield Step("answerable", {"answer": True, "unread": True}, None, seconds)
@@ -69,11 +68,7 @@ class StandardRAG:
         return answerable
 
     def _write(
-        self,
-        question: str,
-        chunks: Sequence[ScoredChunk],
-        language: PromptLanguage,
-        citations: CitedStream,
+        self, prompt: Prompt, language: PromptLanguage, citations: CitedStream
     ) -> Iterator[str | Step]:
         # A small model that is told how to refuse does so when it need not, and copies whatever
         # example of a marker it is shown; where the logits have decided, neither is asked of it.
@@ -82,9 +77,8 @@ class StandardRAG:
             task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
         else:
             task = wording.render("answer", language)
-        messages = self._messages(question, chunks, language, task)
         started = time.perf_counter()
-        for piece in self._tools.llm.stream(messages, self._tools.generation):
+        for piece in self._tools.llm.stream(prompt(task), self._tools.generation):
             yield from citations.feed(piece)
         yield from citations.finish()
         yield Step("write", {}, None, time.perf_counter() - started)

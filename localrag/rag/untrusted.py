@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from localrag.rag.base import Piece, Pipeline, Toolkit, recorded
+from localrag.rag.base import Piece, Pipeline, Toolkit
 from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
@@ -161,32 +161,22 @@ class UntrustedPassages:
         return frozenset(self._tools.tokenize(text))
 
 
-class CheckedPipeline:
+@dataclass(frozen=True, slots=True)
+class CheckedPipeline(Pipeline):
     """A pipeline whose answers are written again where they followed a document's words."""
 
-    def __init__(
-        self,
-        tools: Toolkit,
-        grader: Grader,
-        make: Callable[[Toolkit, float], Pipeline],
-        budget: float = 0.0,
-    ) -> None:
-        """`make` gives a pipeline with such tools, for so many seconds; 0: no limit."""
-        self._tools = tools
-        self._grader = grader
-        self._make = make
-        self._budget = budget
-
-    def stream(self, question: str) -> Iterator[Piece]:
-        """As `Pipeline`."""
-        return recorded(question, self._pieces(question))
+    tools: Toolkit
+    grader: Grader
+    make: Callable[[Toolkit, float], Pipeline]
+    """Gives a pipeline with such tools, for so many seconds; 0: no limit."""
+    budget: float = 0.0
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         started = time.perf_counter()
-        passages = UntrustedPassages(self._tools, self._grader)
-        tools = replace(self._tools, retrieve=passages.retrieve, page_of=passages.page_of)
+        passages = UntrustedPassages(self.tools, self.grader)
+        tools = replace(self.tools, retrieve=passages.retrieve, page_of=passages.page_of)
         held: list[Piece] = []
-        for piece in self._make(tools, self._budget).stream(question):
+        for piece in self.make(tools, self.budget).stream(question):
             if passages.suspicious and not isinstance(piece, Step):
                 held.append(piece)
             else:
@@ -196,12 +186,12 @@ class CheckedPipeline:
         first = _answer(held)
         followed = () if _refused(first) else passages.followed(first)
         spent = time.perf_counter() - started
-        hopeless = not followed and (not _refused(first) or 0 < self._budget <= spent)
+        hopeless = not followed and (not _refused(first) or 0 < self.budget <= spent)
         if hopeless or not passages.leave_out(question, followed):
             yield from held
             return
-        rest = max(0.1, self._budget - spent) if self._budget else 0.0
-        again = list(self._make(tools, rest).stream(question))
+        rest = max(0.1, self.budget - spent) if self.budget else 0.0
+        again = list(self.make(tools, rest).stream(question))
         second = _answer(again)
         if not followed and _refused(second):
             yield from held

@@ -79,7 +79,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plain_completion(server: Server) -> None:
     usage = {"prompt_tokens": 21, "completion_tokens": 3}
     server.script = [reply("在炉子上。", usage=usage)]
-    done = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9, stop=("\n",)))
+    done = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9))
     assert (done.text, done.prompt_tokens, done.completion_tokens) == ("在炉子上。", 21, 3)
     assert done.finish_reason == "stop"
     assert server.requests == [
@@ -92,7 +92,6 @@ def test_a_plain_completion(server: Server) -> None:
             "temperature": 0.0,
             "stream": False,
             "max_tokens": 9,
-            "stop": ["\n"],
         }
     ]
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"

@@ -69,14 +69,6 @@ def test_streaming_and_completion_agree(model: OpenAICompatibleModel) -> None:
     assert 5 < done.prompt_tokens < 60
 
 
-def test_a_stop_string(model: OpenAICompatibleModel) -> None:
-    text = model.complete(CHAT, Options(max_tokens=12)).text
-    stop = text[5:8]
-    stopped = model.complete(CHAT, Options(max_tokens=12, stop=(stop,)))
-    assert stopped.text == text[: text.find(stop)]
-    assert stopped.finish_reason == "stop"
-
-
 def test_a_schema(model: OpenAICompatibleModel) -> None:
     schema = {
         "type": "object",

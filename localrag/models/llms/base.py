@@ -21,7 +21,6 @@ class Options:
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
-    stop: tuple[str, ...] = ()
     schema: Mapping[str, object] | None = None
     """A JSON schema that the output is held to."""
     keep: int = 0

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,13 +48,14 @@ class Choice:
         return float(self.probabilities[place])
 
 
-class Chooser(Protocol):
-    """Lets a model choose."""
+class LogitChooser:
+    """Choices by the model's own probabilities: nothing to parse, nothing to fail."""
 
-    @property
-    def reads_logits(self) -> bool:
-        """Whether probabilities are the model's own, and not all or nothing."""
-        ...
+    reads_logits = True
+    """Whether probabilities are the model's own, and not all or nothing."""
+
+    def __init__(self, scorer: ChoiceScorer) -> None:
+        self._scorer = scorer
 
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -63,21 +64,6 @@ class Chooser(Protocol):
 
         Raises `ContextOverflowError` or `BackendError`.
         """
-        ...
-
-
-class LogitChooser:
-    """Choices by the model's own probabilities: nothing to parse, nothing to fail."""
-
-    reads_logits = True
-
-    def __init__(self, scorer: ChoiceScorer) -> None:
-        self._scorer = scorer
-
-    def choose(
-        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
-    ) -> Choice:
-        """As `Chooser`."""
         return Choice(self._scorer.score_choices(messages, choices, keep=keep), "logits")
 
 
@@ -92,7 +78,7 @@ class WrittenChooser:
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> Choice:
-        """As `Chooser`."""
+        """As `LogitChooser`."""
         schema = {
             "type": "object",
             "properties": {"answer": {"type": "string", "enum": list(choices)}},
@@ -114,6 +100,10 @@ class WrittenChooser:
             if index is not None:
                 return Choice(np.eye(len(choices))[index], "written")
         return Choice(np.full(len(choices), 1 / len(choices)), "unread")
+
+
+Chooser = LogitChooser | WrittenChooser
+"""Lets a model choose."""
 
 
 def make_chooser(llm: LLM, scorer: ChoiceScorer | None) -> Chooser:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from localrag.errors import BackendError
 from localrag.system import processes
 
 SECONDS = 20.0
@@ -23,6 +24,8 @@ LONGEST = 2**20
 """Characters of one rendering; honest templates write some kilobytes around the messages."""
 
 PROGRAM = "from localrag.models.llms.llama_cpp.chat_rendering import main; main()"
+
+_HINT = "Choose an instruct model in another conversion."
 
 Roles = tuple[str, ...]
 
@@ -47,17 +50,13 @@ class _Response(msgspec.Struct):
     chats: list[Rendered] = []
 
 
-class UnusableTemplateError(Exception):
-    """What is wrong with a template; no text where it took too much time or memory."""
-
-
 def placeholder(number: int) -> str:
     """What stands for a message: two characters for private use that no template needs."""
     return f"\ue000{number}\ue001"
 
 
 def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Rendered]:
-    """Each chat, given as the roles of its messages. Raises `UnusableTemplateError`."""
+    """Each chat, given as the roles of its messages. Raises `BackendError`."""
     from localrag.system.confinement import watch_memory
 
     request = msgspec.json.encode(_Request(template, bos, eos, chats))
@@ -70,14 +69,26 @@ def render(template: str, bos: str, eos: str, chats: Sequence[Roles]) -> list[Re
             seconds=SECONDS,
             watch=watch_memory(2 * MEMORY),
         )
+        ended = done.returncode
     except (processes.TimedOutError, MemoryError):
-        raise UnusableTemplateError from None
-    if done.returncode:
-        raise UnusableTemplateError
+        ended = 1
+    if ended:
+        raise BackendError(
+            "The chat template in this model file cannot be used: it takes too much time or "
+            "memory.",
+            hint=_HINT,
+        )
     response = msgspec.json.decode(done.stdout, type=_Response)
     if response.fault:
-        raise UnusableTemplateError(response.fault)
+        raise unusable(response.fault)
     return response.chats
+
+
+def unusable(reason: str) -> BackendError:
+    """The error that says why a template renders nothing."""
+    return BackendError(
+        "The chat template in this model file cannot be used: {reason}", hint=_HINT, reason=reason
+    )
 
 
 # In the other process

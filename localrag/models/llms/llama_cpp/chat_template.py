@@ -17,12 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from localrag.errors import BackendError
-from localrag.models.llms.llama_cpp.chat_rendering import (
-    Rendered,
-    Roles,
-    UnusableTemplateError,
-    render,
-)
+from localrag.models.llms.llama_cpp.chat_rendering import Rendered, Roles, render, unusable
 from localrag.types import Message
 
 if TYPE_CHECKING:
@@ -43,7 +38,6 @@ _USUAL: tuple[Roles, ...] = (
 )
 """Chats that are rendered beforehand, in one go."""
 
-_HINT = "Choose an instruct model in another conversion."
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 
 
@@ -102,10 +96,10 @@ class ChatTemplate:
                 return found[::2], chat
             reason = ""
         if reason:
-            raise _unusable(reason)
+            raise unusable(reason)
         raise BackendError(
             "The chat template in this model file cannot be used: it leaves messages out.",
-            hint=_HINT,
+            hint="Choose an instruct model in another conversion.",
         )
 
     def _look(self, roles: Roles) -> Rendered:
@@ -117,16 +111,7 @@ class ChatTemplate:
 
     def _render_all(self, chats: Sequence[Roles]) -> None:
         day = _today()
-        try:
-            rendered = render(self._template, self._bos, self._eos, chats)
-        except UnusableTemplateError as error:
-            if str(error):
-                raise _unusable(str(error)) from error
-            raise BackendError(
-                "The chat template in this model file cannot be used: it takes too much time or "
-                "memory.",
-                hint=_HINT,
-            ) from error
+        rendered = render(self._template, self._bos, self._eos, chats)
         self._rendered |= {(day, roles): one for roles, one in zip(chats, rendered, strict=True)}
 
     # -- tokens -------------------------------------------------------------------
@@ -198,11 +183,3 @@ def _without_system(messages: Sequence[Message]) -> list[Message]:
             rest[number] = Message("user", f"{system}\n\n{message.content}")
             return rest
     return [Message("user", system), *rest] if system else rest
-
-
-def _unusable(reason: str) -> BackendError:
-    return BackendError(
-        "The chat template in this model file cannot be used: {reason}",
-        hint=_HINT,
-        reason=reason,
-    )

@@ -18,6 +18,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -347,49 +348,37 @@ class LlamaContext:
 
     # -- sampling -----------------------------------------------------------------
 
-    def sampler(self, temperature: float, seed: int, grammar: str | None) -> Sampler:
-        """How to pick tokens: greedy at temperature 0, else llama.cpp's usual truncation."""
-        return Sampler(self._c, self._vocab, temperature, seed, grammar)
+    @contextmanager
+    def sampler(
+        self, temperature: float, seed: int, grammar: str | None
+    ) -> Iterator[Callable[[], int]]:
+        """What picks the next token from the logits of the last read.
 
-    def sample(self, sampler: Sampler) -> int:
-        """Pick the next token from the logits of the last read."""
-        return int(self._c.llama_sampler_sample(sampler.chain, self._context, -1))
-
-
-class Sampler:
-    """A llama.cpp sampler chain, freed with the object."""
-
-    def __init__(
-        self, c: Any, vocab: Any, temperature: float, seed: int, grammar: str | None
-    ) -> None:
-        self.chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
-        self._close = weakref.finalize(self, c.llama_sampler_free, self.chain)
-        stages = []
-        if grammar is not None:
-            stage = c.llama_sampler_init_grammar(vocab, grammar.encode(), b"root")
-            if not stage:
-                raise BackendError(
-                    "llama.cpp does not accept the grammar of this JSON schema: {reason}",
-                    hint="Simplify the schema.",
-                    reason=native.log_reason(),
-                )
-            stages.append(stage)
-        if temperature <= 0:
-            stages.append(c.llama_sampler_init_greedy())
-        else:
-            stages += [
-                c.llama_sampler_init_top_k(40),
-                c.llama_sampler_init_top_p(0.95, 1),
-                c.llama_sampler_init_min_p(0.05, 1),
-                c.llama_sampler_init_temp(temperature),
-                c.llama_sampler_init_dist(seed & 0xFFFFFFFF),
-            ]
-        for stage in stages:
-            c.llama_sampler_chain_add(self.chain, stage)
-
-    def close(self) -> None:
-        """Free the chain."""
-        self._close()
+        Greedy at temperature 0, else by llama.cpp's usual truncation.
+        """
+        c = self._c
+        chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
+        try:
+            stages = []
+            if grammar is not None:
+                stages.append(c.llama_sampler_init_grammar(self._vocab, grammar.encode(), b"root"))
+                if not stages[0]:
+                    raise native.refused_grammar(native.log_reason())
+            if temperature <= 0:
+                stages.append(c.llama_sampler_init_greedy())
+            else:
+                stages += [
+                    c.llama_sampler_init_top_k(40),
+                    c.llama_sampler_init_top_p(0.95, 1),
+                    c.llama_sampler_init_min_p(0.05, 1),
+                    c.llama_sampler_init_temp(temperature),
+                    c.llama_sampler_init_dist(seed & 0xFFFFFFFF),
+                ]
+            for stage in stages:
+                c.llama_sampler_chain_add(chain, stage)
+            yield lambda: int(c.llama_sampler_sample(chain, self._context, -1))
+        finally:
+            c.llama_sampler_free(chain)
 
 
 def _batch_ends(count: int, keep: int, batch_size: int) -> list[int]:

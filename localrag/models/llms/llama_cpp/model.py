@@ -24,7 +24,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import BackendError, ContextOverflowError, UsageError
+from localrag.errors import ContextOverflowError, UsageError
 from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
@@ -33,7 +33,6 @@ from localrag.models.llms.llama_cpp.context import (
     KVType,
     LlamaContext,
     OffloadReport,
-    Sampler,
 )
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
 from localrag.models.llms.llama_cpp.state_files import StateFiles
@@ -99,7 +98,7 @@ class LlamaCppModel:
         disk: StatesOnDisk | None = None,
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
-        self.path = path
+        self.name = path.stem
         with native.interrupts_wait():
             self._context = context = LlamaContext(
                 path,
@@ -122,18 +121,9 @@ class LlamaCppModel:
             for mark in ("<think>", "</think>")
             if len(tokens := context.tokenize(mark, special=True)) == 1
         )
+        self.context_window = context.context_window
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending."""
-        return self.path.stem
-
-    @property
-    def context_window(self) -> int:
-        """Tokens that prompt and answer may take together."""
-        return self._context.context_window
 
     def close(self) -> None:
         """Free the memory; the model cannot be used afterwards."""
@@ -215,15 +205,11 @@ class LlamaCppModel:
         if max(map(len, paths)) > BATCH:
             raise UsageError("A choice may have at most {limit} tokens.", limit=BATCH)
         self._check_window(len(tokens), max(map(len, paths)))
-        inner = {path[:length] for path in paths for length in range(1, len(path))}
-        branches = sorted(inner)
+        branches = sorted({path[:length] for path in paths for length in range(1, len(path))})
         with self._turn() as context:
             context.read(tokens, keep=prefix)
-            log_probabilities: dict[tuple[int, ...], NDArray[np.float64]] = {
-                (): _log_softmax(context.logits())
-            }
-            for branch, logits in zip(branches, context.branch_logits(branches), strict=True):
-                log_probabilities[branch] = _log_softmax(logits)
+            logits = [context.logits(), *context.branch_logits(branches)]
+        log_probabilities = dict(zip([(), *branches], map(_log_softmax, logits), strict=True))
         scores = np.empty(len(paths))
         for row, path in enumerate(paths):
             scores[row] = sum(
@@ -253,12 +239,12 @@ class LlamaCppModel:
             while (prefill := time.perf_counter() - began) < 1.5 and len(tokens) < limit:
                 tokens += (text * 4)[: min(64, limit - len(tokens))]
                 context.read(tokens)
-            sampler = context.sampler(0.0, 0, None)
             written = 0
             began = time.perf_counter()
-            while (decode := time.perf_counter() - began) < 1.5 and written < SHORTEST_REPLY:
-                context.append(context.sample(sampler))
-                written += 1
+            with context.sampler(0.0, 0, None) as pick:
+                while (decode := time.perf_counter() - began) < 1.5 and written < SHORTEST_REPLY:
+                    context.append(pick())
+                    written += 1
             context.reset()
         return Speed(len(tokens) / prefill, written / decode)
 
@@ -320,36 +306,28 @@ class _Generation:
         self.finish_reason: Literal["stop", "length"] = "length"
 
     def pieces(self) -> Iterator[str]:
-        """Text as it comes, thoughts and stop strings removed."""
+        """Text as it comes, thoughts removed."""
         model, options = self._model, self._options
-        text = ReplyText(options.stop, thinking=self.prompt.thinking)
+        text = ReplyText(thinking=self.prompt.thinking)
         grammar = None if options.schema is None else _grammar(options.schema)
-        with model._turn() as context:
-            sampler = context.sampler(options.temperature, options.seed, grammar)
-            try:
-                self.read = context.read(self.prompt.tokens, keep=self._keep)
-                for token in self._tokens(context, sampler):
-                    data = context.piece(token, special=token in model._thought_marks)
-                    if shown := text.feed(data):
-                        yield shown
-                    if text.stopped:
-                        self.finish_reason = "stop"
-                        break
-            finally:
-                sampler.close()
+        with (
+            model._turn() as context,
+            context.sampler(options.temperature, options.seed, grammar) as pick,
+        ):
+            self.read = context.read(self.prompt.tokens, keep=self._keep)
+            while self.written < self._limit:
+                token = pick()
+                self.written += 1
+                if context.is_end(token):
+                    self.finish_reason = "stop"
+                    break
+                data = context.piece(token, special=token in model._thought_marks)
+                if shown := text.feed(data):
+                    yield shown
+                if self.written < self._limit:
+                    context.append(token)
         if rest := text.finish():
             yield rest
-
-    def _tokens(self, context: LlamaContext, sampler: Sampler) -> Iterator[int]:
-        while self.written < self._limit:
-            token = context.sample(sampler)
-            self.written += 1
-            if context.is_end(token):
-                self.finish_reason = "stop"
-                return
-            yield token
-            if self.written < self._limit:
-                context.append(token)
 
 
 def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> StateFiles | None:
@@ -369,11 +347,7 @@ def _grammar(schema: Mapping[str, object]) -> str:
     try:
         return str(json_schema_to_gbnf(json.dumps(schema)))
     except Exception as error:
-        raise BackendError(
-            "llama.cpp does not accept the grammar of this JSON schema: {reason}",
-            hint="Simplify the schema.",
-            reason=repr(error),
-        ) from error
+        raise native.refused_grammar(repr(error)) from error
 
 
 def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -35,11 +35,7 @@ def load() -> Any:
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError) as error:
-        raise BackendError(
-            "llama.cpp cannot be loaded: {reason}",
-            hint="Reinstall it with: pip install --force-reinstall llama-cpp-python",
-            reason=error,
-        ) from error
+        raise _unloadable(error) from error
     finally:
         if unset:
             del os.environ["OMP_WAIT_POLICY"]
@@ -72,11 +68,24 @@ def _load_variant(llama_cpp: Any) -> None:
     library.ggml_backend_reg_count.restype = ctypes.c_size_t
     library.ggml_backend_load_all_from_path(os.fsencode(folder))
     if not library.ggml_backend_reg_count():
-        raise BackendError(
-            "llama.cpp cannot be loaded: {reason}",
-            hint="Reinstall it with: pip install --force-reinstall llama-cpp-python",
-            reason=f"{folder}: ggml-cpu-*",
-        )
+        raise _unloadable(f"{folder}: ggml-cpu-*")
+
+
+def _unloadable(reason: object) -> BackendError:
+    return BackendError(
+        "llama.cpp cannot be loaded: {reason}",
+        hint="Reinstall it with: pip install --force-reinstall llama-cpp-python",
+        reason=reason,
+    )
+
+
+def refused_grammar(reason: str) -> BackendError:
+    """The schema says more than llama.cpp can hold a reply to."""
+    return BackendError(
+        "llama.cpp does not accept the grammar of this JSON schema: {reason}",
+        hint="Simplify the schema.",
+        reason=reason,
+    )
 
 
 @contextmanager

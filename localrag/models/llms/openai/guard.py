@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from localrag.egress.audit import AuditLog
@@ -117,17 +116,16 @@ class Guard:
             withheld=secrecy.passages() if secrecy is not None else None,
         )
         consent.ensure(preview, confirm=self._confirm)
-        sending = partial(
-            self._audit.sending,
-            host=host,
-            model=model,
-            command=consent.command,
-            passages=len(sent),
-            redactions=preview.redactions,
-        )
 
         def attempt(bytes_out: int) -> Received:
-            call = sending(bytes_out=bytes_out)
+            call = self._audit.sending(
+                host=host,
+                model=model,
+                command=consent.command,
+                bytes_out=bytes_out,
+                passages=len(sent),
+                redactions=preview.redactions,
+            )
             return lambda size, status: self._audit.received(call, bytes_in=size, status=status)
 
         return clean, attempt

@@ -104,7 +104,8 @@ class OpenAICompatibleModel:
         self._key = Secret(key)
         self._guard = guard
         self._model = model
-        self._context_window = context_window
+        self.name = f"{model} @ {self._server}"
+        self.context_window = context_window
         self._timeout = timeout_seconds
         self._retries = max_retries
         self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
@@ -116,16 +117,6 @@ class OpenAICompatibleModel:
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
-
-    @property
-    def name(self) -> str:
-        """The model's name on the server, and the server."""
-        return f"{self._model} @ {self._server}"
-
-    @property
-    def context_window(self) -> int:
-        """Tokens that prompt and answer may take together."""
-        return self._context_window
 
     def close(self) -> None:
         """Close the connections."""
@@ -255,31 +246,24 @@ class OpenAICompatibleModel:
         }
         if options.max_tokens:
             payload["max_tokens"] = options.max_tokens
-        if options.stop:
-            payload["stop"] = list(options.stop)
         if options.temperature > 0:  # some services refuse a seed, and greedy needs none
             payload["seed"] = options.seed
         if options.schema is None:
             return self._send_patiently(payload, sending)
         strict = {"name": "reply", "strict": True, "schema": options.schema}
-        if not self._older_schema_form.is_set():
-            try:
-                return self._send_patiently(
-                    payload | {"response_format": {"type": "json_schema", "json_schema": strict}},
-                    sending,
-                )
-            except BackendError as error:
-                if error.values.get("status") not in (400, 422, 500):
-                    raise
-                older = "response_format" in str(error.values.get("reason"))
-        else:
-            older = True
+        newer = {"response_format": {"type": "json_schema", "json_schema": strict}}
         # llama-cpp-python and older llama.cpp servers know only this form.
-        response = self._send_patiently(
-            payload | {"response_format": {"type": "json_object", "schema": options.schema}},
-            sending,
-        )
-        if older:  # where the server has named its reason, it need not refuse every request
+        older = {"response_format": {"type": "json_object", "schema": options.schema}}
+        if self._older_schema_form.is_set():
+            return self._send_patiently(payload | older, sending)
+        try:
+            return self._send_patiently(payload | newer, sending)
+        except BackendError as error:
+            if error.values.get("status") not in (400, 422, 500):
+                raise
+            named = "response_format" in str(error.values.get("reason"))
+        response = self._send_patiently(payload | older, sending)
+        if named:  # where the server has named its reason, it need not refuse every request
             self._older_schema_form.set()
         return response
 

@@ -37,7 +37,7 @@ def parallel_calls(base_url: str) -> int:
     and one otherwise: a server that reads one prompt after the other would only lose its cache,
     and calls that wait might take it for dead. Several for a host elsewhere.
     """
-    if not _is_here(base_url):
+    if not is_here(base_url):
         return _SEVERAL
     if any(entry.get("owned_by") == "vllm" for entry in _models(base_url)):
         return _SEVERAL
@@ -46,7 +46,8 @@ def parallel_calls(base_url: str) -> int:
     return min(max(slots, 1), _SEVERAL) if isinstance(slots, int) else 1
 
 
-def _is_here(base_url: str) -> bool:
+def is_here(base_url: str) -> bool:
+    """Whether the server is on this machine; in doubt it is not."""
     try:
         return is_loopback(urlsplit(base_url.strip()).hostname or "")
     except ValueError:
@@ -55,7 +56,7 @@ def _is_here(base_url: str) -> bool:
 
 def _models(base_url: str) -> list[Mapping[str, Any]]:
     """The entries of /models; none of a host elsewhere, which is not asked."""
-    if not _is_here(base_url):
+    if not is_here(base_url):
         return []
     listed = _told(base_url.strip().rstrip("/") + "/models")
     entries = listed.get("data") if isinstance(listed, Mapping) else None
