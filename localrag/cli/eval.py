@@ -23,23 +23,34 @@ from localrag.cli.output import (
     write_report,
 )
 from localrag.cli.progress import TimedBar
-from localrag.evaluation.scoring import METRICS
 from localrag.messages import tr
 from localrag.printable import as_json
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from localrag.evaluation.events import Tell
+    from localrag.evaluation.metric import Metric
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-class MetricName(click.Choice[str]):
+def _metrics() -> dict[str, Metric]:
+    """All of them: loaded only for who evaluates, as it takes longer than all of `--help`."""
+    from localrag.evaluation.scoring import METRICS
+
+    return METRICS
+
+
+class MetricName(click.ParamType[str]):
     """The name of a metric; a former one is understood, and said to be one."""
+
+    name = "metric"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As `Choice`."""
-        for name, metric in METRICS.items():
+        for name, metric in _metrics().items():
             if value == metric.formerly:
                 note(
                     tr(
@@ -50,7 +61,23 @@ class MetricName(click.Choice[str]):
                     )
                 )
                 value = name
-        return super().convert(value, param, ctx)
+        return click.Choice(list(_metrics())).convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """As `Choice`."""
+        return click.Choice(list(_metrics())).shell_complete(ctx, param, incomplete)
+
+
+class MetricOption(click.Option):
+    """An option whose help names all metrics."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """As of any option."""
+        names = ", ".join(_metrics())
+        self.help = tr("Only this metric; may be repeated: {names}.", names=names)
+        return super().get_help_record(ctx)
 
 
 judge_option = file_option(
@@ -100,9 +127,9 @@ def eval() -> None:  # noqa: A001
     "--metric",
     "metrics",
     metavar=tr("NAME"),
-    type=MetricName(list(METRICS)),
+    type=MetricName(),
     multiple=True,
-    help=tr("Only this metric; may be repeated: {names}.", names=", ".join(METRICS)),
+    cls=MetricOption,
 )
 @click.option("--no-judge", is_flag=True, help=tr("Only the metrics that need no judge."))
 @click.option("--no-reasons", is_flag=True, help=tr("Verdicts without reasons: faster."))
