@@ -294,7 +294,7 @@ def test_a_newer_library_stays_as_it_is(folder: Path) -> None:
         connection.execute("CREATE TABLE newer(a)")
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     before = whole(folder)
-    with pytest.raises(LibraryMismatchError, match=f"schema {len(MIGRATIONS) + 1}"):
+    with pytest.raises(LibraryMismatchError, match=f"schema version {len(MIGRATIONS) + 1}"):
         use(folder)
     with pytest.raises(LibraryMismatchError):
         check(folder)
