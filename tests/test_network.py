@@ -294,14 +294,23 @@ def test_libraries_are_told_not_to_report_before_they_are_loaded(
     with pytest.raises(ModelError):
         open_session(tmp_path / "none.onnx")
     assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
-    monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
-    from localrag.documents.files import parse_file
-    from localrag.errors import ParsingError
 
-    (tmp_path / "none.pdf").write_bytes(b"%PDF-")
-    with pytest.raises(ParsingError):  # PyMuPDF imports ONNX Runtime
-        parse_file(tmp_path / "none.pdf")
-    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+
+def test_onnx_runtime_is_told_so_before_pymupdf_imports_it() -> None:
+    code = (
+        "import os, sys, pathlib\n"
+        "from localrag.documents.files import parse_file\n"
+        "from localrag.errors import ParsingError\n"
+        "assert 'pymupdf' not in sys.modules\n"
+        "try: parse_file(pathlib.Path('none.pdf'), b'%PDF-')\n"
+        "except ParsingError: pass\n"
+        "print(os.environ['ORT_DISABLE_TELEMETRY'], 'pymupdf' in sys.modules)\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", "True"]
 
 
 def test_an_attempt_says_where_it_comes_from(tmp_path: Path) -> None:

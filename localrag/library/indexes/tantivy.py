@@ -88,17 +88,13 @@ class TantivyKeywords:
         """`terms` identifies how terms are cut: of other terms nothing is taken up."""
         self._terms = terms
         self._lock = threading.RLock()
-        self._begin()
-
-    def _begin(self) -> None:
-        with self._lock:
-            self._index: Any = None
-            self._searcher: Any = None
-            self._folder: Path | None = None
-            self._files: dict[str, str] = {}
-            self._ids = 0
-            self._in_memory = False
-            self.stamp: Stamp = NEVER
+        self._index: Any = None
+        self._searcher: Any = None
+        self._folder: Path | None = None
+        self._files: dict[str, str] = {}
+        self._ids = 0
+        self._in_memory = False
+        self.stamp: Stamp = NEVER
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs) if self._searcher else 0
@@ -109,20 +105,22 @@ class TantivyKeywords:
         return (pointer.epoch, pointer.generation) if pointer else None
 
     def open(self, at: Storage) -> None:
-        """Take up the folder that the pointer names; without one, begin anew."""
+        """Take up the folder that the pointer names; without one of our terms, all stays.
+
+        Others may be searching meanwhile: they find the former state or the new one.
+        """
         pointer = load_pointer(at)
-        folder = at.path / pointer.folder if pointer else None
-        if pointer and folder and pointer.terms == self._terms():
-            if folder == self._folder:
-                return
-            _expect_files(folder, pointer.files)
-            index = _opened(folder, pointer.files)
-            with self._lock:
-                self._use(index)
-                self._folder, self._files, self._in_memory = folder, pointer.files, False
-                self._ids, self.stamp = pointer.ids, (pointer.epoch, pointer.generation)
-        else:
-            self._begin()
+        if pointer is None or pointer.terms != self._terms():
+            return
+        folder = at.path / pointer.folder
+        if folder == self._folder:
+            return
+        _expect_files(folder, pointer.files)
+        index = _opened(folder, pointer.files)
+        with self._lock:
+            self._use(index)
+            self._folder, self._files, self._in_memory = folder, pointer.files, False
+            self._ids, self.stamp = pointer.ids, (pointer.epoch, pointer.generation)
 
     def apply(
         self,
