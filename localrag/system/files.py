@@ -359,6 +359,12 @@ def _written_unnamed(path: Path, write: Callable[[BinaryIO], object]) -> bool:
     return True
 
 
+def _user() -> str:
+    if sys.platform == "win32":  # where the folder for temporary files is the user's own
+        return "user"
+    return str(os.getuid())
+
+
 def _scratch_place() -> Path:
     from platformdirs import user_cache_path
 
@@ -366,9 +372,7 @@ def _scratch_place() -> Path:
     try:
         make_folder(place)
     except OSError:  # a home that can only be read
-        # On Windows the folder for temporary files is the user's own.
-        user = "user" if sys.platform == "win32" else os.getuid()
-        place = Path(tempfile.gettempdir()) / f"localrag-{user}"
+        place = Path(tempfile.gettempdir()) / f"localrag-{_user()}"
         with suppress(FileExistsError):
             create_folder(place)
         # Anybody may make a folder of that name there.
