@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from library_fixtures import EMBEDDER, add, document, indexes, open_library, write_protected
+from read_only_medium import on_read_only_medium
 
 from localrag.errors import LibraryError
 from localrag.library.check import check_library
@@ -125,24 +125,9 @@ with open_library(directory, create=False) as library:
 
 def test_on_a_medium_that_is_mounted_read_only(shelf: Path, tmp_path: Path) -> None:
     place = tmp_path / "medium"
-    place.mkdir()
-    script = (
-        f"mount -t tmpfs none {place} && cp -r {shelf} {place}/library && "
-        f'mount -o remount,ro {place} && exec "$@"'
-    )
-    inside = ["unshare", "-rm", "sh", "-c", script, "sh"]
-    try:
-        able = subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        able = False
-    if not able:
-        pytest.skip("only where a user may mount in a namespace")
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path.cwd())]
-    done = subprocess.run(
-        [*inside, sys.executable, "-c", READ_ONLY, f"{place}/library", *paths],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = on_read_only_medium(
+        shelf, place, sys.executable, "-c", READ_ONLY, f"{place}/library", *paths
     )
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()

@@ -27,6 +27,7 @@ from library_fixtures import (
     open_library,
     write_protected,
 )
+from read_only_medium import on_read_only_medium
 
 from localrag.errors import (
     LibraryDamagedError,
@@ -647,23 +648,8 @@ print(export_library(Path(sys.argv[1]), Path(sys.argv[2]), "0").documents)
 
 def test_from_a_medium_that_is_mounted_read_only(library: Path, tmp_path: Path) -> None:
     place = tmp_path / "medium"
-    place.mkdir()
-    script = (
-        f"mount -t tmpfs none {place} && cp -r {library} {place}/library && "
-        f'mount -o remount,ro {place} && exec "$@"'
-    )
-    inside = ["unshare", "-rm", "sh", "-c", script, "sh"]
-    try:
-        able = subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        able = False
-    if not able:
-        pytest.skip("only where a user may mount in a namespace")
-    done = subprocess.run(
-        [*inside, sys.executable, "-c", EXPORT, f"{place}/library", f"{tmp_path}/x.zip"],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = on_read_only_medium(
+        library, place, sys.executable, "-c", EXPORT, f"{place}/library", f"{tmp_path}/x.zip"
     )
     assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
     bring(tmp_path / "x.zip", tmp_path / "there")
