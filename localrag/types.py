@@ -12,16 +12,64 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+READER = 1
+"""How files are read: a higher number than a document's means that reading it again gives more."""
+
 PAGE_BREAK = "\n"
 """What stands between two pages in `Document.text`."""
 
 
+Plain = str | int | float | bool | tuple[str, ...]
+
+Unit = Literal["page", "slide", "sheet", "chapter", "text"]
+"""What a format calls its pages; "text" has none, and so a single page 1."""
+
+How = Literal["text", "ocr", "mixed"]
+"""How a page was read: its own text, text recognition, or both (a picture on a page of text)."""
+
+PageNoteKind = Literal[
+    "no text",  # nothing was found on it, by text recognition neither
+    "damaged",  # reason
+    "not recognised",  # reason: a picture of text that was not read
+    "garbled",  # reason: the text layer cannot be trusted; the page was read by recognition
+    "doubtful",  # confidence: mean of the recognition
+    "turned",  # degrees: clockwise, before it was read
+    "hidden text",  # count, what: text that readers do not see was left out
+    "cut short",  # limit: there is more than is read
+    "left out",  # what, count: such as charts
+    "tables",  # count
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PageNote:
+    """What there is to say of how a page was read; `presentation.reading` says it to a reader."""
+
+    kind: PageNoteKind
+    values: Mapping[str, Plain] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> bool:
+        """Whether something of the page is missing or may be wrong."""
+        return self.kind not in ("turned", "tables", "hidden text")
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The text of one page; formats without pages have a single page 1."""
+    """The text of one page; formats without pages have a single page 1.
+
+    `label` is its own name, such as a sheet's; `confidence`, from 0 to 1, is the mean over the
+    characters that recognition read. `layout` says where the text stands on the page
+    (`documents.positions`).
+    """
 
     number: int
     text: str
+    label: str = ""
+    how: How = "text"
+    confidence: float | None = None
+    notes: tuple[PageNote, ...] = ()
+    layout: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +79,20 @@ class Heading:
     start: int
     level: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Lines `start:end` of `Document.text` that are the rows of a table, one a line.
+
+    `header` names its columns; the first `header_rows` lines say it, none in a part of a table
+    that goes on from the page before.
+    """
+
+    start: int
+    end: int
+    header: tuple[str, ...]
+    header_rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +109,8 @@ class Document:
     pages: tuple[Page, ...]
     headings: tuple[Heading, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    unit: Unit = "page"
 
     @property
     def text(self) -> str:
@@ -55,11 +119,21 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """Lines `start:end` of a chunk's text are rows of a table whose columns have these names."""
+
+    start: int
+    end: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A passage: `text == document.text[start:end]`, taken from pages `first_page..last_page`.
 
     `id` is a 63-bit integer, the same in SQLite, FAISS and the keyword index.
-    `heading` is the path of headings above it, joined by " > ", or "".
+    `heading` is the path of headings above it, joined by " > ", or "". `columns` are the headers
+    of the tables in it: context beside the text, as headings are.
     """
 
     id: int
@@ -71,6 +145,7 @@ class Chunk:
     last_page: int
     start: int
     end: int
+    columns: tuple[Columns, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +186,6 @@ class Citation:
     page: int
     quote: str
 
-
-Plain = str | int | float | bool | tuple[str, ...]
 
 StepKind = Literal[
     "filter",  # allowed, total: passages

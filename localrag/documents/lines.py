@@ -10,14 +10,15 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import PurePath
 
 from localrag.documents.formats.table import SourceFile
+from localrag.documents.positions import Layout, Mark
 from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean
-from localrag.types import PAGE_BREAK, Document, Heading, Page
+from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, Table, Unit
 
 CELL_BREAK = " | "
 """What stands between two cells of a table row."""
@@ -66,12 +67,40 @@ _DECIDES = 400
 """Code points at the end of a text that decide how the next joins: more than the longest word."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Header:
+    """The header of one table: its columns' names, and how many of its first lines say them.
+
+    Neighbouring lines with the same object are the rows of one table.
+    """
+
+    names: tuple[str, ...]
+    rows: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a document; `level` 0 is text, 1 and more a heading."""
+    """One line of a document; `level` 0 is text, 1 and more a heading.
+
+    `marks` say where its parts stand on the page, in the order of the text.
+    """
 
     text: str
     level: int = 0
+    table: Header | None = None
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageLines:
+    """The lines of one page, and what there is to say of it; `size` is width and height."""
+
+    lines: Sequence[Line]
+    label: str = ""
+    how: How = "text"
+    confidence: float | None = None
+    notes: tuple[PageNote, ...] = ()
+    size: tuple[float, float] = (0.0, 0.0)
 
 
 def is_cjk(character: str) -> bool:
@@ -195,9 +224,10 @@ def ends_clause(text: str) -> bool:
 
 def build(
     file: SourceFile,
-    pages: Sequence[Sequence[Line]],
+    pages: Sequence[PageLines | Sequence[Line]],
     title: str = "",
     metadata: Mapping[str, str] | None = None,
+    unit: Unit = "page",
 ) -> Document:
     """Make the Document: its id is the SHA-256 of the file, its headings carry their offsets.
 
@@ -205,21 +235,29 @@ def build(
     topmost level is taken, else the file's name without its suffix. Raises
     EmptyFileError if there is no line.
     """
-    if not any(line.text for lines in pages for line in lines):
+    all_pages = [one if isinstance(one, PageLines) else PageLines(one) for one in pages]
+    if not any(line.text for page in all_pages for line in page.lines):
         raise empty(file.source)
     texts: list[Page] = []
     headings: list[Heading] = []
+    tables: list[tuple[Header, Table]] = []
     offset = 0
-    for number, lines in enumerate(pages, start=1):
+    for number, page in enumerate(all_pages, start=1):
         start = offset
-        kept = [line for line in lines if line.text]
+        kept = [line for line in page.lines if line.text]
+        marks: list[Mark] = []
         for line in kept:
+            end = start + len(line.text)
             if line.level and len(line.text) <= LONGEST_HEADING:
                 headings.append(Heading(start, line.level, line.text))
-            start += len(line.text) + 1
-        page = Page(number, "\n".join(line.text for line in kept))
-        texts.append(page)
-        offset += len(page.text) + len(PAGE_BREAK)
+            if line.table is not None:
+                _add_row(tables, line.table, start, end)
+            marks += (mark.moved(start - offset) for mark in line.marks)
+            start = end + 1
+        text = "\n".join(line.text for line in kept)
+        layout = Layout(*page.size, tuple(marks)).encode() if marks else b""
+        texts.append(Page(number, text, page.label, page.how, page.confidence, page.notes, layout))
+        offset += len(text) + len(PAGE_BREAK)
     top = min(headings, key=lambda heading: heading.level, default=None)
     return Document(
         id=hashlib.sha256(file.data).hexdigest(),
@@ -230,7 +268,37 @@ def build(
         pages=tuple(texts),
         headings=tuple(headings),
         metadata=dict(metadata or {}),
+        tables=tuple(table for _, table in tables),
+        unit=unit,
     )
+
+
+def _add_row(tables: list[tuple[Header, Table]], header: Header, start: int, end: int) -> None:
+    """Let the last table go on, also over the end of a page, or begin another."""
+    if tables and tables[-1][0] is header and tables[-1][1].end + 1 == start:
+        tables[-1] = header, replace(tables[-1][1], end=end)
+    else:
+        begun = any(known is header for known, _ in tables[-1:])
+        tables.append((header, Table(start, end, header.names, 0 if begun else header.rows)))
+
+
+def table_lines(rows: Iterable[Sequence[str]], header_rows: int = 1) -> list[Line]:
+    """The rows of a table, a line each; empty rows go. The first ones name the columns."""
+    kept = [cells for row in rows if (cells := _without_empty_end(row))]
+    top = kept[:header_rows]
+    names = tuple(
+        " ".join(dict.fromkeys(row[column] for row in top if column < len(row) and row[column]))
+        for column in range(max(map(len, top), default=0))
+    )
+    header = Header(names, len(top))
+    return [Line(CELL_BREAK.join(row), table=header) for row in kept]
+
+
+def _without_empty_end(row: Sequence[str]) -> Sequence[str]:
+    end = len(row)
+    while end and not row[end - 1]:
+        end -= 1
+    return row[:end]
 
 
 def empty(source: str) -> EmptyFileError:

@@ -301,12 +301,14 @@ def _broken(request: _Request, reason: str) -> _Refused:
 
 
 def _encoded(reply: _Reply) -> bytes:
-    return msgspec.msgpack.encode(_storable(msgspec.to_builtins(reply)))
+    return msgspec.msgpack.encode(_storable(msgspec.to_builtins(reply, builtin_types=(bytes,))))
 
 
 def storable(document: Document) -> Document:
     """The document with U+FFFD for lone surrogates, which UTF-8 cannot hold; offsets stay."""
-    return msgspec.convert(_storable(msgspec.to_builtins(document)), Document)
+    return msgspec.convert(
+        _storable(msgspec.to_builtins(document, builtin_types=(bytes,))), Document
+    )
 
 
 def _storable(value: Any) -> Any:

@@ -85,14 +85,14 @@ def test_walk(tmp_path: Path) -> None:
         ".hidden.txt",
         ".git/x.txt",
         "a/.x/y.txt",
-        "a/p.docx",
+        "a/p.exe",
     ):
         write(tmp_path / name)
     skipped: list[ParsingError] = []
     found = list(walk([tmp_path], skipped))
     assert [str(p.relative_to(tmp_path)) for p in found] == ["a/c.PDF", "a/z.md", "b.txt"]
-    assert [error.values["source"] for error in skipped] == [str(tmp_path / "a" / "p.docx")]
-    named = [tmp_path / ".hidden.txt", tmp_path / "a" / "p.docx", tmp_path / "b.txt"]
+    assert [error.values["source"] for error in skipped] == [str(tmp_path / "a" / "p.exe")]
+    named = [tmp_path / ".hidden.txt", tmp_path / "a" / "p.exe", tmp_path / "b.txt"]
     assert list(walk([*named, *named], [])) == named
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fakes import HashEmbedder
 
 from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.factory import indexes_of
+from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.derived import Indexes
 from localrag.library.indexes.base import Storage
 from localrag.library.library import Library
@@ -114,3 +116,25 @@ def write_protected(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield directory
     for path in (directory, *directory.rglob("*")):
         path.chmod(0o755)
+
+
+def make_older(catalogue: sqlite3.Connection, version: int) -> None:
+    """Take from a catalogue what the steps after this version brought."""
+
+    def columns(of: sqlite3.Connection) -> dict[str, set[str]]:
+        tables = of.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            table: {row[1] for row in of.execute(f"PRAGMA table_info({table})")}
+            for (table,) in tables
+        }
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for step in MIGRATIONS[:version]:
+            step(fresh)
+        known = columns(fresh)
+    for table, found in columns(catalogue).items():
+        if table not in known:
+            catalogue.execute(f"DROP TABLE {table}")
+        for column in found - known.get(table, found):
+            catalogue.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
+    catalogue.execute(f"PRAGMA user_version = {version}")

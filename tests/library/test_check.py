@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from fakes import HashEmbedder
-from library_fixtures import EMBEDDING, add, document, found, indexes, open_library, storage
+from library_fixtures import (
+    EMBEDDING,
+    add,
+    document,
+    found,
+    indexes,
+    make_older,
+    open_library,
+    storage,
+)
 
 from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
@@ -253,9 +262,7 @@ def test_a_lost_catalogue_is_no_new_library(folder: Path) -> None:
 
 def test_an_older_catalogue_gets_its_checksums(folder: Path) -> None:
     with sql(folder) as connection:
-        connection.execute("DROP TABLE checksums")
-        connection.execute("DROP TABLE origins")
-        connection.execute("PRAGMA user_version = 1")
+        make_older(connection, 1)
     assert check(folder).findings == []
     with sql(folder) as connection:
         assert connection.execute("SELECT count(*) FROM checksums").fetchone() == (3,)

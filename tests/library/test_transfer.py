@@ -24,6 +24,7 @@ from library_fixtures import (
     document,
     found,
     indexes,
+    make_older,
     open_library,
     write_protected,
 )
@@ -182,15 +183,13 @@ def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:
             row[0] for row in fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
     fresh.close()
-    left_behind = {"meta", "removals", "staged_documents", "staged_chunks"}
+    left_behind = {"meta", "removals", "staged_documents", "staged_chunks", "unread"}
     assert set(writes.COPIED) | left_behind == tables
 
 
 def test_an_export_of_an_older_version(library: Path, archive: Path, tmp_path: Path) -> None:
     def older(catalogue: sqlite3.Connection) -> None:
-        catalogue.execute("DROP TABLE checksums")
-        catalogue.execute("DROP TABLE origins")
-        catalogue.execute("PRAGMA user_version = 1")
+        make_older(catalogue, 1)
 
     bring(altered(archive, tmp_path / "old.zip", older), tmp_path / "there")
     assert answers(tmp_path / "there") == answers(library)
@@ -625,9 +624,7 @@ def test_a_library_of_an_older_version_is_exported_and_left_alone(
     library: Path, tmp_path: Path
 ) -> None:
     with sqlite3.connect(library / "catalogue.sqlite") as raw:
-        raw.execute("DROP TABLE checksums")
-        raw.execute("DROP TABLE origins")
-        raw.execute("PRAGMA user_version = 1")
+        make_older(raw, 1)
     raw.close()
     export_library(library, tmp_path / "x.zip", "0")
     with sqlite3.connect(library / "catalogue.sqlite") as raw:

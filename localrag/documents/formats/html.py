@@ -85,10 +85,10 @@ def read(file: SourceFile) -> Document:
     return build(file, [lines], resolved(title.text()) if title is not None else "")
 
 
-def fragment_text(html: str) -> list[str]:
-    """The lines of a piece of HTML."""
+def html_lines(html: str) -> list[Line]:
+    """The lines of HTML that another reader made."""
     body = LexborHTMLParser(_shallow(html)).body
-    return [line.text for line in _Walk().lines(body)] if body is not None else []
+    return list(_Walk().lines(body)) if body is not None else []
 
 
 def _shallow(html: str) -> str:

@@ -11,7 +11,7 @@ from markdown_it.rules_core import StateCore, inline, text_join
 from markdown_it.token import Token
 
 from localrag.documents.decoding import decode
-from localrag.documents.formats.html import fragment_text
+from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import CELL_BREAK, Line, build, join_all, resolved, squeeze
 from localrag.errors import CorruptFileError
@@ -108,7 +108,7 @@ def _lines(markdown: _Markdown) -> Iterator[Line]:
                 for line in token.content.split("\n"):
                     yield from _nonempty(line.rstrip(), verbatim=True)
             case "html_block":
-                for line in fragment_text(token.content):
+                for line in (line.text for line in html_lines(token.content)):
                     yield from _nonempty(line)
 
 

@@ -80,6 +80,9 @@ class FileFormat:
 
 
 _READERS = "localrag.documents.formats"
+_ZIP = re.compile(rb"PK\x03\x04")
+_OLE = re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+_OFFICE = re.compile(_ZIP.pattern + b"|" + _OLE.pattern)
 
 FORMATS: tuple[FileFormat, ...] = (
     FileFormat(
@@ -93,10 +96,18 @@ FORMATS: tuple[FileFormat, ...] = (
         re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE),
         is_text=True,
     ),
+    FileFormat("word", (".docx", ".docm"), f"{_READERS}.word", _ZIP),
+    FileFormat("sheets", (".xlsx", ".xlsm", ".ods", ".xls"), f"{_READERS}.sheets", _OFFICE),
+    FileFormat("slides", (".pptx", ".pptm"), f"{_READERS}.slides", _ZIP),
+    FileFormat("opendocument", (".odt", ".odp"), f"{_READERS}.opendocument", _ZIP),
+    FileFormat("epub", (".epub",), f"{_READERS}.epub", _ZIP),
+    FileFormat("rtf", (".rtf",), f"{_READERS}.rtf", re.compile(rb"\s*\{\\rtf")),
+    FileFormat("mail", (".eml", ".msg"), f"{_READERS}.mail", _OLE, is_text=True),
+    FileFormat("delimited", (".csv", ".tsv"), f"{_READERS}.delimited", is_text=True),
     FileFormat("text", (".txt", ".text", ".log", ".rst"), f"{_READERS}.plain", is_text=True),
 )
 
-_REFUSED = {
+_NAMED = {
     "JPEG": rb"\xff\xd8\xff",
     "PNG": rb"\x89PNG\r\n",
     "GIF": rb"GIF8[79]a",
@@ -111,7 +122,7 @@ _REFUSED = {
     "EXE": rb"\x7fELF|MZ[\x00-\xff]{58}",
     "PostScript": rb"%!PS",
 }
-"""Signatures of what cannot be read, to refuse it by name."""
+"""Signatures of what has no format of its own, or shares one, to name it in a refusal."""
 
 
 def names() -> list[str]:
@@ -136,7 +147,8 @@ def contradiction(data: bytes, expected: FileFormat) -> str:
     start = data[:1024]
     if expected.signature and expected.signature.match(start):
         return ""
+    named = next((name for name, signature in _NAMED.items() if re.match(signature, start)), "")
     for each in FORMATS:
         if each.signature and each.signature.match(start):
-            return "" if each.is_text and expected.is_text else each.name.upper()
-    return next((name for name, signature in _REFUSED.items() if re.match(signature, start)), "")
+            return "" if each.is_text and expected.is_text else named or each.name.upper()
+    return named

@@ -13,13 +13,23 @@ import sqlite3
 import zlib
 from collections.abc import Sequence
 
-CONTENT = (
+_TEXT = (
     "SELECT id, title, added_at, size, length, language, metadata FROM documents WHERE number = ?",
     'SELECT position, number, "start", "end" FROM pages WHERE document = ? ORDER BY position',
     'SELECT position, "start", level, text FROM headings WHERE document = ? ORDER BY position',
     "SELECT block, text FROM blocks WHERE document = ? ORDER BY block",
 )
-"""A document's text, pages, headings, title and metadata."""
+CONTENT = (
+    *_TEXT,
+    # No rows for what was added before there were such columns.
+    "SELECT unit, reader FROM documents WHERE number = ? AND reader > 0",
+    "SELECT position, label, how, confidence, notes FROM pages p WHERE document = ? AND "
+    "(SELECT reader FROM documents WHERE number = p.document) > 0 ORDER BY position",
+    "SELECT position, hex(layout) FROM layouts WHERE document = ? ORDER BY position",
+    'SELECT position, "start", "end", header, header_rows FROM tables WHERE document = ? '
+    "ORDER BY position",
+)
+"""A document's text, pages, headings, title and metadata, and how it was read."""
 
 _PATHS = ("SELECT path FROM sources WHERE document = ? ORDER BY path",)
 SOURCES = (
@@ -30,29 +40,33 @@ SOURCES = (
 )
 """The paths under which a document was added, and what they led to."""
 
-PASSAGES = (
+_CHUNKS = (
     "SELECT chunking FROM documents WHERE number = ?",
     "SELECT c.id, c.position, c.heading, c.first_page, c.last_page, c.start, c.end, "
     "hex(e.vector) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.id "
     "WHERE c.document = ? ORDER BY c.position",
+)
+PASSAGES = (
+    *_CHUNKS,
+    "SELECT position, columns FROM chunks WHERE document = ? AND columns != '[]' ORDER BY position",
 )
 """A document's chunks and their vectors."""
 
 
 def store_checksums(sql: sqlite3.Connection, number: int) -> None:
     """Remember all checksums of a document as it stands now."""
-    first_checksums(sql, number)
-    store_checksum(sql, "sources", SOURCES, number)
+    _store_all(sql, number, CONTENT, PASSAGES, SOURCES)
 
 
 def first_checksums(sql: sqlite3.Connection, number: int) -> None:
-    """All checksums of a document in a catalogue of schema 2, which knew no origins."""
+    """All checksums of a document in a catalogue of schema 2."""
+    _store_all(sql, number, _TEXT, _CHUNKS, _PATHS)
+
+
+def _store_all(sql: sqlite3.Connection, number: int, *columns: Sequence[str]) -> None:
     sql.execute(
         "INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)",
-        (
-            number,
-            *(checksum(sql, what, number) for what in (CONTENT, PASSAGES, _PATHS)),
-        ),
+        (number, *(checksum(sql, what, number) for what in columns)),
     )
 
 

@@ -128,12 +128,53 @@ def m003_add_origins(connection: sqlite3.Connection) -> None:
     )
 
 
+def m004_add_reading(connection: sqlite3.Connection) -> None:
+    """How each page was read and where its text stands, tables, and what could not be read.
+
+    What older versions added has `reader` 0: a rebuild reads it again where the file is there.
+    """
+    for statement in (
+        "ALTER TABLE documents ADD COLUMN unit TEXT NOT NULL DEFAULT 'page'",
+        "ALTER TABLE documents ADD COLUMN reader INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE pages ADD COLUMN label TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE pages ADD COLUMN how TEXT NOT NULL DEFAULT 'text'",
+        "ALTER TABLE pages ADD COLUMN confidence INTEGER NOT NULL DEFAULT -1",
+        "ALTER TABLE pages ADD COLUMN notes TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE chunks ADD COLUMN columns TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE staged_chunks ADD COLUMN columns TEXT NOT NULL DEFAULT '[]'",
+        """CREATE TABLE layouts(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            layout BLOB NOT NULL,
+            UNIQUE(document, position))""",
+        """CREATE TABLE tables(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            header TEXT NOT NULL,
+            header_rows INTEGER NOT NULL,
+            PRIMARY KEY(document, position)) WITHOUT ROWID""",
+        """CREATE TABLE unread(
+            path TEXT PRIMARY KEY,
+            size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL,
+            checked_ns INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            message TEXT NOT NULL,
+            hint TEXT NOT NULL,
+            "values" TEXT NOT NULL) WITHOUT ROWID""",
+    ):
+        connection.execute(statement)
+
+
 Step = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: tuple[Step, ...] = (
     m001_create_tables,
     m002_add_checksums,
     m003_add_origins,
+    m004_add_reading,
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,10 +26,13 @@ from localrag.library.records import (
     SourceRecord,
     Stamp,
 )
-from localrag.types import Chunk, Document, Heading, Page
+from localrag.types import Chunk, Columns, Document, Heading, How, Page, PageNote, Table, Unit
 
 BLOCK = 16_384
 """Code points of a document's text in one row."""
+
+PER_MILLE = 1000
+"""What the confidence of a page is stored in."""
 
 BATCH = 500
 """Rows or ids that travel together."""
@@ -57,8 +61,8 @@ _WIDEST = 65_536  # dimensions of a vector
 _BLOCKS = 1 << 53
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
-    c.document"""
-_CHUNK_KINDS = (int, str, int, str, int, int, int, int, int)
+    c.document, c.columns"""
+_CHUNK_KINDS = (int, str, int, str, int, int, int, int, int, str)
 
 
 class Snapshot:
@@ -179,13 +183,13 @@ class Snapshot:
     def document(self, document_id: str) -> Document | None:
         """A document as it was parsed, or None; `source` is the first of its paths."""
         row = self._first(
-            "SELECT number, title, metadata FROM documents WHERE id = ?",
+            "SELECT number, title, metadata, unit FROM documents WHERE id = ?",
             document_id,
-            kinds=(int, str, str),
+            kinds=(int, str, str, str),
         )
         if row is None:
             return None
-        number, title, metadata = row
+        number, title, metadata, unit = row
         text = self._text(number)
         headings = self.sql.rows(
             'SELECT position, "start", level, text FROM headings WHERE document = ? '
@@ -193,19 +197,52 @@ class Snapshot:
             number,
             kinds=(int, int, int, str),
         )
-        pages = []
-        for page, start, end in self.page_spans(document_id):
-            if not 0 <= start <= end <= len(text):
-                raise damaged_rows(f"{start}:{end}")
-            pages.append(Page(page, text[start:end]))
+        tables = self.sql.rows(
+            'SELECT position, "start", "end", header, header_rows FROM tables WHERE document = ? '
+            "ORDER BY position",
+            number,
+            kinds=(int, int, int, str, int),
+        )
         return Document(
             id=document_id,
             source=self.sources_of([document_id]).get(document_id, ""),
             title=title,
-            pages=tuple(pages),
+            pages=tuple(self._pages(number, text)),
             headings=tuple(Heading(*heading) for _, *heading in headings),
             metadata=_metadata(metadata),
+            tables=tuple(
+                Table(start, end, _decoded(header, tuple[str, ...]), rows)
+                for _, start, end, header, rows in tables
+            ),
+            unit=_decoded(unit, Unit, plain=True),
         )
+
+    def _pages(self, number: int, text: str) -> Iterator[Page]:
+        layouts: dict[int, bytes] = dict(
+            self.sql.rows(
+                "SELECT position, layout FROM layouts WHERE document = ? ORDER BY position",
+                number,
+                kinds=(int, bytes),
+            )
+        )
+        rows = self.sql.rows(
+            'SELECT position, number, "start", "end", label, how, confidence, notes FROM pages '
+            "WHERE document = ? ORDER BY position",
+            number,
+            kinds=(int, int, int, int, str, str, int, str),
+        )
+        for position, page, start, end, label, how, confidence, notes in rows:
+            if not 0 <= start <= end <= len(text):
+                raise damaged_rows(f"{start}:{end}")
+            yield Page(
+                number=page,
+                text=text[start:end],
+                label=label,
+                how=_decoded(how, How, plain=True),
+                confidence=None if confidence < 0 else confidence / PER_MILLE,
+                notes=_decoded(notes, tuple[PageNote, ...]),
+                layout=layouts.get(position, b""),
+            )
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
         """(page number, start, end) of each page, in code points of the document's text."""
@@ -311,11 +348,12 @@ class Snapshot:
         return [row[1:] for row in rows]
 
     def _chunk(self, row: Row, text: str | None = None) -> Chunk:
-        identity, document_id, position, heading, first, last, start, end, number = row
+        identity, document_id, position, heading, first, last, start, end, number, columns = row
         if not 0 <= start <= end:
             raise damaged_rows(f"{start}:{end}")
         span = self._span(number, start, end) if text is None else text[start:end]
-        return Chunk(identity, document_id, position, span, heading, first, last, start, end)
+        names = _decoded(columns, tuple[Columns, ...]) if columns != "[]" else ()
+        return Chunk(identity, document_id, position, span, heading, first, last, start, end, names)
 
     def _number(self, document_id: str) -> int | None:
         row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
@@ -406,7 +444,13 @@ class Snapshot:
 
 
 def _metadata(stored: str) -> dict[str, str]:
+    found: dict[str, str] = _decoded(stored, dict[str, str])
+    return found
+
+
+def _decoded(stored: str, kind: Any, *, plain: bool = False) -> Any:
+    """What a column holds as JSON, or as it is, if it is of that kind."""
     try:
-        return msgspec.json.decode(stored, type=dict[str, str])
-    except (msgspec.DecodeError, RecursionError) as error:
+        return msgspec.convert(stored, kind) if plain else msgspec.json.decode(stored, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise damaged_rows(error) from error

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,20 +22,30 @@ from localrag.library.catalogue.checksums import (
     store_checksums,
 )
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
-from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PURGE_DUE, Snapshot
+from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PER_MILLE, PURGE_DUE, Snapshot
 from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
-from localrag.types import PAGE_BREAK, Chunk
+from localrag.types import PAGE_BREAK, READER, Chunk
 
 COPIED = (
-    *("documents", "sources", "origins", "blocks", "pages", "headings", "chunks"),
-    *("embeddings", "checksums"),
+    *("documents", "sources", "origins", "blocks", "pages", "layouts", "headings", "tables"),
+    *("chunks", "embeddings", "checksums"),
 )
 """What a library is made of, in an order in which nothing refers to what comes later. The other
 tables belong to the place where it lies; of `meta`, three settings are taken over."""
 
-_FIELDS = ("id", "position", "heading", "first_page", "last_page", "start", "end")
-_columns = attrgetter(*_FIELDS)
-"""What is stored of a chunk, besides the document that it belongs to."""
+_ATTRIBUTES = ("id", "position", "heading", "first_page", "last_page", "start", "end")
+_FIELDS = (*_ATTRIBUTES, "columns")
+_attributes = attrgetter(*_ATTRIBUTES)
+
+
+def _columns(chunk: Chunk) -> Row:
+    """What is stored of a chunk, besides the document that it belongs to."""
+    return (*_attributes(chunk), _json(chunk.columns))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
 
 _ROUNDS = 10
 """How often rows may be dropped because of dropped rows; references are three deep."""
@@ -98,6 +109,8 @@ class Transaction(Snapshot):
             "language": new.language,
             "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
             "chunking": new.chunking,
+            "unit": document.unit,
+            "reader": READER,
         }
         self._insert("documents", tuple(columns), [tuple(columns.values())])
         number = self._number(document.id)
@@ -112,16 +125,31 @@ class Transaction(Snapshot):
         start = 0
         for position, page in enumerate(document.pages):
             end = start + len(page.text)
+            sure = -1 if page.confidence is None else round(PER_MILLE * page.confidence)
             self.sql.execute(
-                "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
-                (number, position, page.number, start, end),
+                "INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(number, position, page.number, start, end),
+                    *(page.label, page.how, sure, _json(page.notes)),
+                ),
             )
+            if page.layout:
+                self.sql.execute(
+                    "INSERT INTO layouts VALUES (?, ?, ?)", (number, position, page.layout)
+                )
             start = end + len(PAGE_BREAK)
         self.sql.executemany(
             "INSERT INTO headings VALUES (?, ?, ?, ?, ?)",
             (
                 (number, position, heading.start, heading.level, heading.text)
                 for position, heading in enumerate(document.headings)
+            ),
+        )
+        self.sql.executemany(
+            "INSERT INTO tables VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (number, position, one.start, one.end, _json(one.header), one.header_rows)
+                for position, one in enumerate(document.tables)
             ),
         )
         generation = self._next_generation()

@@ -1,0 +1,62 @@
+"""Books (EPUB): the chapters in the order in which they are read, each a page, read as HTML."""
+
+from __future__ import annotations
+
+import posixpath
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+from localrag.documents.decoding import decode
+from localrag.documents.formats.archive import Archive, local
+from localrag.documents.formats.html import html_lines
+from localrag.documents.formats.table import SourceFile
+from localrag.documents.lines import Line, build, empty
+from localrag.errors import EncryptedFileError
+from localrag.text.normalize import clean
+from localrag.types import Document
+
+_FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+
+
+def read(file: SourceFile) -> Document:
+    """Raises what `Archive` raises, EmptyFileError if no chapter has text."""
+    archive = Archive(file)
+    if _is_protected(archive):
+        raise EncryptedFileError(
+            "{source} is protected (DRM), so its text cannot be read.",
+            hint="Use an edition without protection.",
+            source=file.source,
+        )
+    container = archive.xml("META-INF/container.xml")
+    roots = [] if container is None else [e for e in container.iter() if local(e.tag) == "rootfile"]
+    package_path = roots[0].get("full-path", "") if roots else ""
+    package = archive.xml(package_path)
+    if package is None:
+        raise archive.damaged(ValueError("META-INF/container.xml"))
+    pages: list[list[Line]] = []
+    for name in _chapters(package, posixpath.dirname(package_path)):
+        data = archive.read(name)
+        if data is not None:
+            text = decode(SourceFile(file.source, data)) if data else ""
+            pages.append(html_lines(clean(text)))
+            file.page_done()
+    if not any(pages):
+        raise empty(file.source)
+    title = next((e.text or "" for e in package.iter() if local(e.tag) == "title"), "")
+    return build(file, pages, clean(title))
+
+
+def _chapters(package: ElementTree.Element, folder: str) -> list[str]:
+    items = {e.get("id"): e.get("href", "") for e in package.iter() if local(e.tag) == "item"}
+    spine = [e.get("idref") for e in package.iter() if local(e.tag) == "itemref"]
+    hrefs = (items[each] for each in spine if each in items)
+    return [posixpath.normpath(posixpath.join(folder, unquote(href))) for href in hrefs]
+
+
+def _is_protected(archive: Archive) -> bool:
+    """Whether more than fonts is encrypted."""
+    root = archive.xml("META-INF/encryption.xml")
+    if root is None:
+        return False
+    methods = [e.get("Algorithm") for e in root.iter() if local(e.tag) == "EncryptionMethod"]
+    return any(each not in _FONTS for each in methods)
