@@ -17,7 +17,7 @@ from pathlib import PurePath
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.positions import Layout, Mark
 from localrag.errors import EmptyFileError
-from localrag.text.normalize import clean
+from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
 from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, Table, Unit
 
 CELL_BREAK = " | "
@@ -259,7 +259,7 @@ def build(
         texts.append(Page(number, text, page.label, page.how, page.confidence, page.notes, layout))
         offset += len(text) + len(PAGE_BREAK)
     top = min(headings, key=lambda heading: heading.level, default=None)
-    return Document(
+    document = Document(
         id=hashlib.sha256(file.data).hexdigest(),
         source=file.source,
         title=squeeze(title)
@@ -270,6 +270,29 @@ def build(
         metadata=dict(metadata or {}),
         tables=tuple(table for _, table in tables),
         unit=unit,
+    )
+    return _with_mended_radicals(document) if has_radicals(document.text) else document
+
+
+def _with_mended_radicals(document: Document) -> Document:
+    """The document with its radicals in the script of their page, else of the document."""
+    script = script_of(document.text)
+    pages = tuple(
+        replace(page, text=mend_radicals(page.text, script_of(page.text) or script))
+        for page in document.pages
+    )
+    mended = replace(document, pages=pages, title=mend_radicals(document.title, script))
+    text = mended.text  # as long as before
+    return replace(
+        mended,
+        headings=tuple(
+            replace(heading, text=text[heading.start : heading.start + len(heading.text)])
+            for heading in document.headings
+        ),
+        tables=tuple(
+            replace(table, header=tuple(mend_radicals(name, script) for name in table.header))
+            for table in document.tables
+        ),
     )
 
 
