@@ -5,8 +5,8 @@ Data only, no logic. Sources:
 - `RADICALS`: the Unicode Character Database, property Equivalent_Unified_Ideograph
   (EquivalentUnifiedIdeograph.txt, version 14.0.0), all 114 characters of the block CJK Radicals
   Supplement that have one; U+2E80 has none. Unicode License v3.
-- `RADICAL_FORMS`: made from the two tables beside it and the NFKC of the Kangxi radicals: of the forms
-  of a character, the one that the national character set has (GB 2312, Big5, JIS X 0208).
+- `RADICAL_FORMS`: made from the two tables beside it and the NFKC of the Kangxi radicals: of the
+  forms of a character, the one that the national character set has (GB 2312, Big5, JIS X 0208).
   `test_forms_of_radicals_follow_from_the_tables` makes it anew.
 - `SIMPLIFIED`: OpenCC 1.4.2, the character dictionary of its configuration `t2s`
   (TSCharacters), first candidate, chains resolved. Apache License 2.0. Added by hand:
@@ -30,7 +30,8 @@ RADICALS: dict[int, int] = str.maketrans(
 """A radical as some PDFs print it -> the ideograph that looks the same."""
 
 _RADICALS_WITH_FORMS = (
-    "⺯⻅⻉⻋⻑⻓⻔⻙⻚⻛⻜⻟⻢⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳⼾⾒⾙⾞⾧⾨⾱⾴⾵⾶⾺⾾⿂⿃⿄⿆⿈⿊⿌⿑⿒⿓⿔"
+    "⺯⻅⻉⻋⻑⻓⻔⻙⻚⻛⻜⻟⻢⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱"
+    "⻲⻳⼾⾒⾙⾞⾧⾨⾱⾴⾵⾶⾺⾾⿂⿃⿄⿆⿈⿊⿌⿑⿒⿓⿔"
 )
 RADICAL_FORMS: dict[str, dict[int, int]] = {
     script: str.maketrans(_RADICALS_WITH_FORMS, forms)
