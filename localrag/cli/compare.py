@@ -26,6 +26,7 @@ from localrag.cli.output import (
     table,
     write_report,
 )
+from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.printable import as_name
 
@@ -215,7 +216,7 @@ def _print_way(console: Console, way: Output) -> None:
         for rank, placed in enumerate(way.passages, start=1):
             chunk = placed.context.chunk
             where = place(placed.context.source, chunk.first_page)
-            shown = f"{where}: {words.excerpt(chunk.text, 120)}"
+            shown = f"{where}: {words.excerpt(shown_text(chunk), 120)}"
             rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", shown))
         heads = tr("Rank"), tr("Before"), tr("Score"), tr("Passage")
         console.print(table(heads, rows, no_wrap=True, overflow="ellipsis"))

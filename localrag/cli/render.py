@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from localrag.cli.output import Item, table
+from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
@@ -56,7 +57,7 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
         if hit.chunk.heading:
             title.append(f"  {as_name(hit.chunk.heading)}", style="dim")
         console.print(Item(title))
-        console.print(Item(Text("    " + as_name(_excerpt(hit.chunk.text)))))
+        console.print(Item(Text("    " + as_name(_excerpt(shown_text(hit.chunk))))))
         if explain:
             legs = [
                 tr("{leg} #{rank} ({score:.3f})", leg=_leg(r.leg), rank=r.rank, score=r.score)

@@ -16,12 +16,10 @@ from pathlib import PurePath
 
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.positions import Layout, Mark
+from localrag.documents.tables import CELL_BREAK as CELL_BREAK
 from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
 from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, Table, Unit
-
-CELL_BREAK = " | "
-"""What stands between two cells of a table row."""
 
 LONGEST_HEADING = 1000
 """Code points; a longer one is text: each passage below it would repeat it."""
