@@ -361,7 +361,7 @@ class LocalRAG:
         >>> rag.remove(["data/ai-overview.en.pdf"]).documents != ()
         True
         """
-        from localrag.indexing.indexer import storable_path
+        from localrag.documents.files import storable_path
 
         held = [record.state.path for record in self.library.sources()]
         wanted: list[str] = []
