@@ -99,9 +99,7 @@ class ParsingError(LocalragError):
     """A file cannot be read as a document."""
 
 
-def parsing_error(
-    kind: str, message: str, hint: str, values: Mapping[str, object]
-) -> ParsingError:
+def parsing_error(kind: str, message: str, hint: str, values: Mapping[str, object]) -> ParsingError:
     """A ParsingError as it was kept elsewhere, by the name of its class.
 
     Raises ValueError for a template that asks for more than its values as they are: a width of a

@@ -253,10 +253,10 @@ class Library:
     ) -> Removal:
         """Forget paths and documents, in one transaction, and leave nothing of them on disk.
 
-        So too of `unread`, paths of files that could not be read. A document goes when its last path goes. Unknown names raise UsageError and nothing is
-        removed. The catalogue and both indexes are written anew without what was removed, and
-        the write-ahead log is emptied; where that fails, `Removal.fault` says why, and whatever
-        opens the library next does it.
+        So too of `unread`, paths of files that could not be read. A document goes when its last
+        path goes. Unknown names raise UsageError and nothing is removed. The catalogue and both
+        indexes are written anew without what was removed, and the write-ahead log is emptied;
+        where that fails, `Removal.fault` says why, and whatever opens the library next does it.
         """
         with self.writing(timeout, on_wait):
             before = self.counts()

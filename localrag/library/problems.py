@@ -19,8 +19,8 @@ def problems(snapshot: Snapshot) -> list[Problem]:
     for document_id, number, note in _notes(readings):
         grouped.setdefault((document_id, *_alike(note)), []).append((number, note))
     found = []
-    for (document_id, *_), noted in grouped.items():
-        name = str(document_id)
+    for key, noted in grouped.items():
+        name = str(key[0])
         pages = tuple(sorted({number for number, _ in noted}))
         if units.get(name) == "text":
             pages = ()

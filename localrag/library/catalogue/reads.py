@@ -296,9 +296,7 @@ class Snapshot:
         """What the format of each document calls its pages."""
         found: dict[str, Unit] = {}
         for document_id in document_ids:
-            row = self._first(
-                "SELECT unit FROM documents WHERE id = ?", document_id, kinds=(str,)
-            )
+            row = self._first("SELECT unit FROM documents WHERE id = ?", document_id, kinds=(str,))
             if row is not None:
                 found[document_id] = _decoded(row[0], Unit, plain=True)
         return found
