@@ -50,8 +50,8 @@ class PageNote:
 
     @property
     def problem(self) -> bool:
-        """Whether something of the page is missing or may be wrong."""
-        return self.kind not in ("turned", "tables", "hidden text")
+        """Whether something of the page was left out or may be wrong."""
+        return self.kind not in ("turned", "tables")
 
 
 @dataclass(frozen=True, slots=True)

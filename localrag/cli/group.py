@@ -18,6 +18,7 @@ COMMANDS = (
     "compare",
     "chat",
     "status",
+    "show",
     "remove",
     "rebuild",
     "check",

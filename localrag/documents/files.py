@@ -93,6 +93,12 @@ def read_bytes(path: Path) -> bytes:
         raise (_no_file(path) if path.is_dir() else unreadable(path, error)) from error
 
 
+def storable_path(path: Path) -> str:
+    """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
+    absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+    return os.fsencode(absolute).decode("utf-8", "backslashreplace")
+
+
 def _without_waiting(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 

@@ -21,10 +21,9 @@ from typing import IO, Any
 
 import msgspec
 
-from localrag import errors
 from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
 from localrag.egress import network
-from localrag.errors import ParsingError
+from localrag.errors import ParsingError, parsing_error
 from localrag.system import processes
 from localrag.system.confinement import confine, limit_memory
 from localrag.types import Document
@@ -247,10 +246,10 @@ def _refused(error: ParsingError) -> _Refused:
 
 
 def _raised(refused: _Refused) -> ParsingError:
-    kind = getattr(errors, refused.kind, None)
-    if not (isinstance(kind, type) and issubclass(kind, ParsingError)):
-        kind = ParsingError
-    return kind(refused.message, hint=refused.hint, **refused.values)
+    try:
+        return parsing_error(refused.kind, refused.message, refused.hint, refused.values)
+    except ValueError:
+        return _crash(0)
 
 
 # In the other process

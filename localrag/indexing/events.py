@@ -64,10 +64,14 @@ class Committed(Event, frozen=True):
 
 
 class Failed(Event, frozen=True):
-    """The file cannot be read; what the library held of it before stays."""
+    """The file cannot be read; what the library held of it before stays.
+
+    Not `tried` where it failed before and has not changed since.
+    """
 
     source: str
     error: ParsingError
+    tried: bool = True
 
 
 class Vanished(Event, frozen=True):

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.chunking import Chunker, passage_text
-from localrag.documents.files import read_bytes, unreadable, walk
+from localrag.documents.files import read_bytes, storable_path, unreadable, walk
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError
+from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.indexing import unread
 from localrag.indexing.events import (
     AddReport,
     Committed,
@@ -42,9 +43,9 @@ from localrag.indexing.events import (
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
-from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
+from localrag.library.records import EmbeddingIdentity, FileState, NewDocument, UnreadFile
 from localrag.models.embeddings.base import Embedder
-from localrag.types import Chunk, Document
+from localrag.types import READER, Chunk, Document
 
 BATCH = 128
 """Chunks that are embedded together: small documents share a batch, a large one fills several."""
@@ -77,6 +78,7 @@ class _Run:
     """One add or rebuild under way."""
 
     progress: Progress
+    failures: unread.Failures
     told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -90,6 +92,11 @@ class _Run:
         """Keep the outcome and pass it on."""
         self.told[type(event)].append(event)
         self.progress(event)
+
+    def fail(self, file: UnreadFile, *, tried: bool = True) -> None:
+        """Keep that a file could not be read, and pass it on."""
+        self.failures.add(file)
+        self.tell(Failed(file.state.path, file.error, tried))
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -158,9 +165,10 @@ class Indexer:
         when another process writes for longer than `timeout` seconds (-1: waits), UsageError for
         a path that does not exist. Whatever is raised, all that was reported as committed stays.
         """
-        library, run = self.library, _Run(progress)
+        library = self.library
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
+            run = _Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
             files = list(walk(paths, run.skipped))
             run.tell(Found(len(files)))
             for path in files:
@@ -171,6 +179,8 @@ class Indexer:
             self._flush(run)
             for source in self._vanished(paths, {storable_path(path) for path in files}):
                 run.tell(Vanished(source))
+            run.failures.skip(run.skipped)
+            self._remember(run, forgotten=run.failures.obsolete(run.told, paths))
             self._sync(run)
             if prune and (vanished := run.sources(Vanished)):
                 library.remove(sources=vanished)
@@ -196,7 +206,7 @@ class Indexer:
         vector and the keyword index are written anew. The library may have been opened with
         `embedding` None.
         """
-        library, run = self.library, _Run(progress)
+        library, run = self.library, _Run(progress, unread.Failures())
         with library.writing(timeout, on_wait):
             library.mend()
             status = library.status()
@@ -226,6 +236,7 @@ class Indexer:
     def _take(self, path: Path, run: _Run) -> None:
         """Find out what to do with a file, and do all but embedding and storing it."""
         library, source = self.library, storable_path(path)
+        state, reader = FileState(source, 0, 0, 0), 0
         try:
             before, led = path.stat(), origins(path)
             known = library.source(source)
@@ -233,6 +244,10 @@ class Indexer:
                 if not set(led) <= set(known.state.origins):
                     run.touched.append((replace(known.state, origins=led), known.document_id))
                 run.tell(Unchanged(source))
+                return
+            failed = run.failures.known(source)
+            if failed and _is_as_read(failed.state, before):
+                run.fail(failed, tried=False)
                 return
             checked = time.time_ns()
             with run.timed("read"):
@@ -251,6 +266,7 @@ class Indexer:
                 waiting = run.pending[digest]
                 run.pending[digest] = replace(waiting, states=[*waiting.states, state])
             else:
+                reader = READER
                 with run.timed("parse"):
                     document = replace(storable(self.parse(path, data)), source=source)
                 with run.timed("chunk"):
@@ -265,10 +281,12 @@ class Indexer:
                     vectors=self._none,  # until the next `_flush`
                 )
                 run.tell(Parsed(source, len(document.pages), len(chunks)))
+        except UnsupportedFileError as error:
+            run.fail(UnreadFile(state, error))
         except ParsingError as error:
-            run.tell(Failed(source, error))
+            run.fail(UnreadFile(state, error, reader))
         except OSError as error:
-            run.tell(Failed(source, unreadable(path, error)))
+            run.fail(UnreadFile(state, unreadable(path, error)))
 
     @property
     def _none(self) -> NDArray[np.float32]:
@@ -294,6 +312,11 @@ class Indexer:
         if run.touched:
             library.set_sources(run.touched)
             run.touched.clear()
+        self._remember(run)
+
+    def _remember(self, run: _Run, forgotten: Sequence[str] = ()) -> None:
+        """Keep which files could not be read."""
+        self.library.set_unread(run.failures.new(), forgotten=forgotten)
 
     def _stage(self, batch: list[tuple[Document, list[Chunk]]], run: _Run) -> None:
         with run.timed("embed"):
@@ -349,12 +372,6 @@ def _is_as_read(state: FileState, now: os.stat_result) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
     same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
     return same and state.mtime_ns + RACY_NS < state.checked_ns
-
-
-def storable_path(path: Path) -> str:
-    """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
-    absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
-    return os.fsencode(absolute).decode("utf-8", "backslashreplace")
 
 
 def origins(path: Path) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def test_hidden_text_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
     for wanted, text in ((False, "seen"), (True, "seen\nunseen")):
         process = ParsingProcess(ParseOptions(hidden_text=wanted))
         parsed = process(Path("a.pdf"), document.tobytes())
-        assert (parsed.text, "hidden_text_pages" in parsed.metadata) == (text, not wanted)
+        assert (parsed.text, bool(parsed.pages[0].notes)) == (text, not wanted)
         process.close()
 
 
