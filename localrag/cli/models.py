@@ -253,7 +253,7 @@ def _watching(view: View) -> Observer:
                 done=event.done // 1_000_000,
                 total=-(-event.total // 1_000_000),
             )
-            view.sometimes(line)
+            view.sometimes(lambda: line)
         elif event.kind in _EVENTS:
             told = {"model": event.model, "source": event.source, "reason": event.fault}
             note(tr(_EVENTS[event.kind], **told))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from localrag.cli.output import note, start, stderr_console
@@ -78,11 +79,11 @@ class View:
         )
         return True
 
-    def sometimes(self, line: str) -> None:
+    def sometimes(self, line: Callable[[], str]) -> None:
         """Say it, unless something was said a moment ago."""
         if time.monotonic() - self.said > PLAIN_EVERY:
             self.said = time.monotonic()
-            note(line)
+            note(line())
 
 
 class Bars(View):
@@ -94,6 +95,7 @@ class Bars(View):
 
     def __init__(self) -> None:
         super().__init__("MofNCompleteColumn", "TimeElapsedColumn")
+        self._titles = tr("Files"), tr("Passages")
         self._files = self._done = self._chunks = self._embedded = 0
 
     def tell(self, event: Event) -> None:
@@ -113,15 +115,21 @@ class Bars(View):
                 self._done += 1
             case _:
                 return
-        if not self.draw(tr("Files"), self._done, self._files, beside=current):
-            line = tr(
-                "{done} of {files} files, {embedded} passages embedded",
-                done=self._done,
-                files=self._files,
-                embedded=self._embedded,
-            )
-            self.sometimes(line)
-        self.draw(tr("Passages"), self._embedded, self._chunks)
+        # Thousands of unchanged files a second need no picture each.
+        if isinstance(event, events.Unchanged) and self._done % 100:
+            return
+        if self.draw(self._titles[0], self._done, self._files, beside=current):
+            self.draw(self._titles[1], self._embedded, self._chunks)
+        else:
+            self.sometimes(self._line)
+
+    def _line(self) -> str:
+        return tr(
+            "{done} of {files} files, {embedded} passages embedded",
+            done=self._done,
+            files=self._files,
+            embedded=self._embedded,
+        )
 
 
 class TimedBar(View):
@@ -138,4 +146,4 @@ class TimedBar(View):
             return
         if title != self._title:
             self._title, self.said = title, time.monotonic()
-        self.sometimes(f"{title}: {done}/{total}" + (f", {remaining}" if remaining else ""))
+        self.sometimes(lambda: f"{title}: {done}/{total}" + (f", {remaining}" if remaining else ""))

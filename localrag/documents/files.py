@@ -7,10 +7,12 @@ refused by name rather than read as rubbish.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from localrag.documents.formats.table import (
     DEFAULTS,
@@ -32,6 +34,12 @@ from localrag.types import Document
 
 SIZE_LIMIT = 512 * 1024 * 1024
 """Bytes of the largest file that is read."""
+
+_PASSED_OVER = re.compile(
+    r"\..*|~\$.*|.*~|.*\.(?:part|partial|crdownload|opdownload|download|tmp|aria2|filepart|!ut)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Hidden files, locks of office programs, backups of editors, downloads that are under way."""
 
 _JUNCTION = 0xA0000003
 """The reparse tag that Windows gives a junction; `os.path.isjunction` came with Python 3.12."""
@@ -95,8 +103,12 @@ def read_bytes(path: Path) -> bytes:
 
 def storable_path(path: Path) -> str:
     """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
-    absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
-    return os.fsencode(absolute).decode("utf-8", "backslashreplace")
+    return storable_name(os.path.abspath(path))  # noqa: PTH100 - Path.absolute leaves ".." in
+
+
+def storable_name(name: str) -> str:
+    """A path with bytes that are no UTF-8 written as hexadecimal escapes."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _without_waiting(name: str, flags: int) -> int:
@@ -112,16 +124,25 @@ def _unsupported(path: Path) -> UnsupportedFileError:
     )
 
 
-def walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
+def walk(
+    paths: Sequence[Path],
+    skipped: list[ParsingError],
+    *,
+    library: Path | None = None,
+    folders: list[Path] | None = None,
+) -> Iterator[Path]:
     """The readable files at and below the paths, each once, in an order that does not change.
 
-    What is named is followed wherever it leads. In folders, hidden files and folders are passed
-    over, and into `skipped` go files of other kinds, pipes and devices, folders that cannot be
-    opened, and links that lead out of all that is walked, or to what is hidden there. Other links
-    are followed last, so that a file is met under its own name, and never in circles.
+    What is named is followed wherever it leads. In folders, hidden and unfinished files and the
+    `library` are passed over, and into `skipped` go files of other kinds, pipes and devices,
+    folders that cannot be opened, and links that lead out of all that is walked, or to what is
+    hidden there. Other links are followed last, so that a file is met under its own name, and
+    never in circles. `folders` receives each folder that was entered.
 
-    Raises UsageError for a path that does not exist, before anything is yielded.
+    Raises UsageError for a path that does not exist, or lies in the library, before anything is
+    yielded.
     """
+    kept = os.path.realpath(library) if library else ""
     for path in paths:
         if not os.path.lexists(path):
             raise UsageError(
@@ -129,24 +150,45 @@ def walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
                 hint="Check the spelling, and that the drive is connected.",
                 source=str(path),
             )
-    return _walk(paths, skipped)
+        if kept and _is_in(os.path.realpath(path), kept):
+            raise UsageError(
+                "{source} belongs to the library itself.",
+                hint="Name the folder with your documents.",
+                source=str(path),
+            )
+    return _walk(paths, skipped, kept, [] if folders is None else folders)
 
 
-def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
+class _Met(NamedTuple):
+    """A path on the walk: where it lies, and what lies there if that is known."""
+
+    path: Path
+    real: str
+    named: bool = False
+    mode: int = 0
+    """Of a plain file or folder in a folder, 0 for what may be a link."""
+
+
+def _walk(
+    paths: Sequence[Path], skipped: list[ParsingError], library: str, folders: list[Path]
+) -> Iterator[Path]:
     seen: set[str] = set()
     roots = {os.path.realpath(path) for path in paths}
     links: deque[Path] = deque()
     # A stack and not recursion: folders may be nested deeper than Python's calls.
-    stack = [(path, True) for path in reversed(paths)]
+    stack = [_Met(path, os.path.realpath(path), named=True) for path in reversed(paths)]
     while stack or links:
-        path, named = stack.pop() if stack else (links.popleft(), False)
-        real = os.path.realpath(path)
-        if real in seen:
+        if stack:
+            path, real, named, mode = stack.pop()
+        else:
+            path = links.popleft()
+            real, named, mode = os.path.realpath(path), False, 0
+        if real in seen or (library and _is_in(real, library)):
             continue
         try:
-            mode = path.stat().st_mode
+            link, mode = not mode, mode or path.stat().st_mode
             readable = format_of(path) is not None
-            out = not named and _is_link(path) and not _lies_below(real, roots)
+            out = link and not named and not _lies_below(real, roots)
             if out and (readable or stat.S_ISDIR(mode)):
                 skipped.append(_leads_out(path, real))
                 continue
@@ -157,12 +199,15 @@ def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
                 else:
                     skipped.append(_unsupported(path) if stat.S_ISREG(mode) else _no_reading(path))
                 continue
-            for entry in sorted(path.iterdir(), reverse=True):
-                if not entry.name.startswith("."):
-                    if _is_link(entry):
-                        links.append(entry)
-                    else:
-                        stack.append((entry, False))
+            folders.append(path)
+            for entry in _entries(path):
+                below = path / entry.name
+                if _is_link(entry):
+                    links.append(below)
+                else:
+                    # The real path of what is no link needs no system calls.
+                    place = os.path.join(real, entry.name)  # noqa: PTH118
+                    stack.append(_Met(below, place, mode=_mode(entry)))
         except OSError as error:
             if named and not path.is_dir():  # reading it says what is wrong
                 yield path
@@ -170,19 +215,42 @@ def _walk(paths: Sequence[Path], skipped: list[ParsingError]) -> Iterator[Path]:
                 skipped.append(unreadable(path, error))
 
 
-def _is_link(path: Path) -> bool:
-    """Whether a path is a symbolic link, or what Windows has instead of one: a junction."""
-    state = path.lstat()
-    return stat.S_ISLNK(state.st_mode) or getattr(state, "st_reparse_tag", 0) == _JUNCTION
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What lies in a folder, last first, without what is hidden or unfinished."""
+    with os.scandir(folder) as found:
+        shown = [each for each in found if not _PASSED_OVER.fullmatch(each.name)]
+    return sorted(shown, key=lambda each: os.path.normcase(each.name), reverse=True)
+
+
+def is_passed_over(name: str) -> bool:
+    """Whether a file or folder of that name is hidden, or what a program is still writing."""
+    return _PASSED_OVER.fullmatch(name) is not None
+
+
+def _is_link(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a symbolic link, or what Windows has instead of one: a junction."""
+    if entry.is_symlink() or os.name != "nt":
+        return entry.is_symlink()
+    state = entry.stat(follow_symlinks=False)
+    return getattr(state, "st_reparse_tag", 0) == _JUNCTION
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    """The type of a file that is no link, which most systems tell along with its name."""
+    if entry.is_dir(follow_symlinks=False):
+        return stat.S_IFDIR
+    if entry.is_file(follow_symlinks=False):
+        return stat.S_IFREG
+    return entry.stat(follow_symlinks=False).st_mode
+
+
+def _is_in(real: str, folder: str) -> bool:
+    return real == folder or real.startswith(os.path.join(folder, ""))  # noqa: PTH118 - of "/" too
 
 
 def _lies_below(real: str, roots: Collection[str]) -> bool:
     """Whether a place is reached by walking the roots, which passes over what is hidden."""
-    below = (
-        os.path.relpath(real, root)
-        for root in roots
-        if real == root or real.startswith(os.path.join(root, ""))  # noqa: PTH118 - of "/" too
-    )
+    below = (os.path.relpath(real, root) for root in roots if _is_in(real, root))
     return any(
         not any(part.startswith(".") and part != "." for part in Path(one).parts) for one in below
     )

@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.chunking import Chunker, passage_text
-from localrag.documents.files import read_bytes, storable_path, unreadable, walk
+from localrag.documents.files import read_bytes, storable_name, storable_path, unreadable, walk
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UnsupportedFileError
 from localrag.indexing import unread
@@ -43,7 +43,13 @@ from localrag.indexing.events import (
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
-from localrag.library.records import EmbeddingIdentity, FileState, NewDocument, UnreadFile
+from localrag.library.records import (
+    EmbeddingIdentity,
+    FileState,
+    NewDocument,
+    SourceRecord,
+    UnreadFile,
+)
 from localrag.models.embeddings.base import Embedder
 from localrag.types import READER, Chunk, Document
 
@@ -84,7 +90,11 @@ class _Run:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     pending: dict[str, NewDocument] = field(default_factory=dict)
     """Documents that wait for their vectors, by id."""
+    known: Mapping[str, SourceRecord] = field(default_factory=dict)
+    """What the library held of these files when the run began, by path."""
     touched: list[tuple[FileState, str]] = field(default_factory=list)
+    folders: dict[str, bool] = field(default_factory=dict)
+    """Whether no link leads to a folder, for those that were met."""
     synced_at: float = field(default_factory=time.monotonic)
     sync_took: float = 0.0
 
@@ -106,6 +116,16 @@ class _Run:
             yield
         finally:
             self.seconds[phase] += time.perf_counter() - started
+
+    def origins(self, path: Path) -> tuple[str, ...]:
+        """`origins`, of many files in few folders and as it was when the folder was first met."""
+        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+        folder = os.path.dirname(absolute)  # noqa: PTH120 - of many
+        if folder not in self.folders:
+            self.folders[folder] = os.path.realpath(folder) == folder
+        if self.folders[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
+            return (storable_name(absolute),)
+        return origins(path)
 
     def waiting(self) -> int:
         """Chunks that wait for their vectors."""
@@ -169,15 +189,11 @@ class Indexer:
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
             run = _Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
-            files = list(walk(paths, run.skipped))
+            files = list(walk(paths, run.skipped, library=library.directory))
             run.tell(Found(len(files)))
-            for path in files:
-                self._take(path, run)
-                if run.waiting() >= BATCH or len(run.touched) >= BATCH:
-                    self._flush(run)
-                    self._sync_if_due(run)
-            self._flush(run)
-            for source in self._vanished(paths, {storable_path(path) for path in files}):
+            run.known = {record.state.path: record for record in library.sources()}
+            self._take_all(files, run)
+            for source in gone_from(paths, run.known.keys() - map(storable_path, files)):
                 run.tell(Vanished(source))
             run.failures.skip(run.skipped)
             self._remember(run, forgotten=run.failures.obsolete(run.told, paths))
@@ -233,23 +249,31 @@ class Indexer:
                 library.finish_rebuild(self.embedding, self.chunking)
         return run.report()
 
+    def _take_all(self, files: Iterable[Path], run: _Run) -> None:
+        for path in files:
+            self._take(path, run)
+            if run.waiting() >= BATCH or len(run.touched) >= BATCH:
+                self._flush(run)
+                self._sync_if_due(run)
+        self._flush(run)
+
     def _take(self, path: Path, run: _Run) -> None:
         """Find out what to do with a file, and do all but embedding and storing it."""
         library, source = self.library, storable_path(path)
         state, reader = FileState(source, 0, 0, 0), 0
         try:
-            before, led = path.stat(), origins(path)
-            known = library.source(source)
-            if known and _is_as_read(known.state, before):
+            before, known = path.stat(), run.known.get(source)
+            if known and is_as_read(known.state, before):
+                led = run.origins(path)
                 if not set(led) <= set(known.state.origins):
                     run.touched.append((replace(known.state, origins=led), known.document_id))
                 run.tell(Unchanged(source))
                 return
             failed = run.failures.known(source)
-            if failed and _is_as_read(failed.state, before):
+            if failed and is_as_read(failed.state, before):
                 run.fail(failed, tried=False)
                 return
-            checked = time.time_ns()
+            led, checked = origins(path), time.time_ns()
             with run.timed("read"):
                 data = self.read(path)
                 digest = hashlib.sha256(data).hexdigest()
@@ -298,7 +322,7 @@ class Indexer:
         run.pending.clear()
         with run.timed("embed"):
             vectors = self._embed([one.chunks for one in pending], run)
-        replaced = [library.source(one.states[0].path) is not None for one in pending]
+        replaced = [one.states[0].path in run.known for one in pending]
         with run.timed("store"):
             # One transaction for the batch: each commit waits for the disk.
             library.add(
@@ -351,16 +375,26 @@ class Indexer:
         run.sync_took = run.synced_at - started
         run.tell(Synced(run.sync_took))
 
-    def _vanished(self, paths: Sequence[Path], seen: set[str]) -> list[str]:
-        """Sources below an added folder that the walk did not meet and that are gone."""
-        folders = [storable_path(path) for path in paths if path.is_dir()]
-        return [
-            record.state.path
-            for record in self.library.sources()
-            if record.state.path not in seen
-            and any(Path(folder) in Path(record.state.path).parents for folder in folders)
-            and not os.path.lexists(record.state.path)
-        ]
+
+def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
+    """Those of the `missing` sources below added folders that are surely no longer there."""
+    folders = {storable_path(path) for path in paths if path.is_dir()}
+    return sorted(
+        source
+        for source in missing
+        if not folders.isdisjoint(map(str, Path(source).parents)) and _is_gone(source)
+    )
+
+
+def _is_gone(source: str) -> bool:
+    """Whether there is nothing of that name; a folder or a drive that fails says nothing."""
+    try:
+        os.lstat(source)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _storable_ns(state: os.stat_result) -> int:
@@ -368,7 +402,7 @@ def _storable_ns(state: os.stat_result) -> int:
     return max(-(2**63), min(state.st_mtime_ns, 2**63 - 1))
 
 
-def _is_as_read(state: FileState, now: os.stat_result) -> bool:
+def is_as_read(state: FileState, now: os.stat_result) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
     same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
     return same and state.mtime_ns + RACY_NS < state.checked_ns

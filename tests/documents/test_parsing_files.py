@@ -96,6 +96,21 @@ def test_walk(tmp_path: Path) -> None:
     assert list(walk([*named, *named], [])) == named
 
 
+def test_walk_passes_over_what_is_not_finished_and_the_library(tmp_path: Path) -> None:
+    for name in ("a.pdf.part", "b.docx.crdownload", "~$c.docx", "d.txt~", "e.tmp", "sub/f.txt"):
+        write(tmp_path / name)
+    library = write(tmp_path / "library" / "notes.txt").parent
+    skipped: list[ParsingError] = []
+    folders: list[Path] = []
+    found = list(walk([tmp_path], skipped, library=library, folders=folders))
+    assert found == [tmp_path / "sub" / "f.txt"]
+    assert folders == [tmp_path, tmp_path / "sub"]
+    assert skipped == []
+    for path in (library, library / "notes.txt"):
+        with pytest.raises(UsageError, match="belongs to the library itself"):
+            walk([tmp_path, path], [], library=library)
+
+
 def test_walk_names_a_missing_path_before_it_yields(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no file or folder .*gone"):
         walk([write(tmp_path / "a.txt"), tmp_path / "gone"], [])

@@ -227,7 +227,8 @@ _COMMON_SCRIPTS = """
 _COMMON = frozenset(_COMMON_SCRIPTS.split())
 
 MOST_RARE = 0.25
-"""Of the Chinese characters and Korean syllables: everyday text has .02, names and classics .10; chance .65 and more."""
+"""Of the Chinese characters and Korean syllables: everyday text has .02, names and classics .10;
+chance .65 and more."""
 
 
 def _are_rare(seen: Counter[str]) -> bool:
