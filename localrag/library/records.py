@@ -143,6 +143,20 @@ class DocumentRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class OnPage:
+    """Where a span stands on a page of `width` by `height`: left, top, right and bottom each.
+
+    From the upper left corner of the page as it is shown, in points (1/72 inch), of a picture in
+    pixels. No rectangles: it is not known for sure.
+    """
+
+    page: int
+    width: float
+    height: float
+    rectangles: tuple[tuple[float, float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How much the library holds; `size` is the sum of the documents' bytes."""
 

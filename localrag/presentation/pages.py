@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from localrag.messages import interface_language, tr
+from localrag.presentation.places import cited_as
 from localrag.printable import as_text
 
 
@@ -34,6 +35,7 @@ def _environment() -> Environment:
     )
     environment.globals["tr"] = tr
     environment.filters["file_name"] = lambda path: PurePath(path).name
+    environment.filters["cited_as"] = cited_as
     return environment
 
 

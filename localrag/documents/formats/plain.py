@@ -35,7 +35,7 @@ def read(file: SourceFile) -> Document:
     if pages and not any(line.strip() for line in pages[-1]):
         pages.pop()
     lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
-    return build(file, lines)
+    return build(file, lines, unit="page" if len(lines) > 1 else "text")
 
 
 def unwrap(lines: Sequence[str]) -> list[str]:
