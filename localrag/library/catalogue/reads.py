@@ -531,11 +531,11 @@ def _older_notes(metadata: Mapping[str, str]) -> dict[int, tuple[PageNote, ...]]
 
 def _unread(state: FileState, reader: int, error: tuple[str, str, str, str]) -> UnreadFile:
     """A file that could not be read; tried again where the row is none of ours."""
-    *said, stored = error
+    kind, message, hint, stored = error
     with suppress(ValueError, msgspec.MsgspecError, RecursionError):
         if sum(map(len, error)) <= LONGEST_ERROR:
             values = msgspec.json.decode(stored, type=dict[str, str | int | float])
-            return UnreadFile(state, parsing_error(*said, values), reader)
+            return UnreadFile(state, parsing_error(kind, message, hint, values), reader)
     unknown = LibraryError("the entry in the library is damaged")
     return UnreadFile(
         state,
