@@ -98,8 +98,8 @@ class PageReading:
 class Problem:
     """Pages of a file that were not read or not read well, or a file that was not read.
 
-    A `note` says what of the pages, an `error` of the file. `pages` is empty for what
-    has none, `document_id` is "" for a file that was not read.
+    A `note` says what of the pages, an `error` of the file. `pages` is empty for what has none,
+    `document_id` for a file that was not read.
     """
 
     source: str
