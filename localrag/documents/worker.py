@@ -226,9 +226,9 @@ def _decoded(message: bytes) -> _Reply:
         reply = msgspec.msgpack.decode(message, type=_Reply)
         if isinstance(reply.outcome, _Refused):
             _raised(reply.outcome)
-        return reply
     except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
         raise _crash(0) from error
+    return reply
 
 
 def _crash(code: int) -> ParsingError:
