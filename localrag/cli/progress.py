@@ -105,13 +105,15 @@ class Bars(View):
         current = None
         match event:
             case events.Found(files):
-                self._files = files
+                self._files += files
             case events.Parsed(source, _, chunks):
                 self._chunks += chunks
                 current = source.replace("\\", "/").rpartition("/")[2][:40]
             case events.Embedded(chunks):
                 self._embedded += chunks
             case events.Unchanged() | events.Linked() | events.Committed() | events.Failed():
+                self._done += 1
+            case events.ReadAgain() | events.Kept():
                 self._done += 1
             case _:
                 return
