@@ -1,7 +1,7 @@
 """Files on disk: which of them can be read, and reading one.
 
-The format is chosen by suffix; a file whose first bytes say something else is
-refused by name rather than read as rubbish.
+The format is chosen by suffix, and among those of Office by content; another file whose
+first bytes say something else is refused by name rather than read as rubbish.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from localrag.documents.formats.recognise import actual
 from localrag.documents.formats.table import (
     DEFAULTS,
     ParseOptions,
@@ -64,7 +65,8 @@ def parse_file(
         data = read_bytes(path)
     if not data:
         raise empty(str(path))
-    if kind := contradiction(data, expected):
+    found = actual(data, expected, str(path))
+    if found is expected and (kind := contradiction(data, expected)):
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
             hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
@@ -72,7 +74,7 @@ def parse_file(
             suffix=path.suffix.lower(),
             kind=kind,
         )
-    return expected.read(SourceFile(str(path), data, options, page_done))
+    return found.read(SourceFile(str(path), data, options, page_done))
 
 
 def read_bytes(path: Path) -> bytes:
