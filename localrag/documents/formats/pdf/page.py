@@ -23,12 +23,19 @@ _BELOW = 1e5
 
 def page_blocks(page: Any, *, keep_hidden: bool) -> tuple[list[Block], bool]:
     """The blocks of a page in the file's order, and whether it hid text, which is left out."""
-    tables = find_tables(page)
-    blocks = _text(page, by_character=bool(tables))
+    content = page.get_textpage(flags=_FLAGS)
+    blocks = _lines(content.extractDICT())
+    right, down = _direction(blocks)
+    tables = find_tables(page, right, down)
+    words = content.extractWORDS()
+    # Places of single characters take as long again as all the rest: only where words are long, as
+    # in Chinese, or where they are asked for.
+    if tables or any(map(is_cjk, {c for word in words for c in word[4]})):
+        blocks = _lines(content.extractRAWDICT())
+    note_words(blocks, words)
     hides = not keep_hidden and drop_hidden(page, blocks)
     if not _is_readable(blocks):
         return [], hides
-    right, down = _direction(blocks)
     upright: list[Block] = []
     turned: list[Block] = []
     for lines in blocks:
@@ -46,23 +53,13 @@ def page_blocks(page: Any, *, keep_hidden: bool) -> tuple[list[Block], bool]:
             upright.append(Block(merge_segments(segments)))
         if aside:
             turned.append(Block(aside))
-    ruled = [block for table in tables if (block := table.block()) is not None]
+    ruled = [block for table in tables if (block := table.block(right, down)) is not None]
     return [*upright, *ruled, *turned], hides
 
 
-def _text(page: Any, *, by_character: bool) -> list[list[dict[str, Any]]]:
-    """The lines of each block, with the places of their words.
-
-    Places of single characters take as long again as all the rest: only where words are long,
-    as in Chinese, or where they are asked for.
-    """
-    content = page.get_textpage(flags=_FLAGS)
-    words = content.extractWORDS()
-    by_character = by_character or any(map(is_cjk, {c for word in words for c in word[4]}))
-    found = content.extractRAWDICT() if by_character else content.extractDICT()
-    blocks = [block["lines"] for block in found["blocks"] if block["type"] == 0]
-    note_words(blocks, words)
-    return blocks
+def _lines(content: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """The lines of each block of text."""
+    return [block["lines"] for block in content["blocks"] if block["type"] == 0]
 
 
 def _is_readable(blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:
@@ -78,6 +75,7 @@ def _direction(blocks: Sequence[Sequence[dict[str, Any]]]) -> tuple[float, float
     votes: Counter[tuple[float, float]] = Counter()
     for lines in blocks:
         for line in lines:
-            direction = (round(line["dir"][0], 1), round(line["dir"][1], 1))
+            # Adding 0 makes 0 of -0.
+            direction = (round(line["dir"][0], 1) + 0.0, round(line["dir"][1], 1) + 0.0)
             votes[direction] += sum(len(text_of(span)) for span in line["spans"])
-    return votes.most_common(1)[0][0]
+    return max(votes, key=votes.__getitem__, default=(1.0, 0.0))
