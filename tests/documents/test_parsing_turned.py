@@ -8,6 +8,7 @@ import pymupdf
 import pytest
 
 from localrag.documents.files import parse_file
+from localrag.types import PageNote
 
 CELLS = [
     ["Alloy", "Nominal composition", "Price"],
@@ -53,12 +54,14 @@ def test_sideways_tables_are_read_in_their_rows(rotation: int, shown_upright: bo
         document[0].set_rotation(0)
     parsed = parse_file(Path("made.pdf"), document.tobytes())
     assert parsed.text.split("\n") == EXPECTED
+    turned = [] if shown_upright or not rotation else [PageNote("turned", {"degrees": rotation})]
+    assert list(parsed.pages[0].notes) == turned
 
 
 def test_reading_a_table_leaves_the_page_as_it_was() -> None:
-    from localrag.documents.formats.pdf.page import page_blocks
+    from localrag.documents.formats.pdf.page import page_text
 
     page = landscape(90)[0]
     page.set_rotation(180)
-    page_blocks(page, keep_hidden=False)
+    page_text(page, keep_hidden=False)
     assert page.rotation == 180

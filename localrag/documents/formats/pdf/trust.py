@@ -15,7 +15,8 @@ and no other honest text. What is asked of it, font by font:
 - characters: Chinese characters or Korean syllables of which most are not in everyday use.
 - words: Chinese characters that hardly make words.
 
-Other scripts are judged by the first only. This is a suspicion: recognition settles it.
+Other scripts are judged by the first only. This is a suspicion: recognition settles it
+(`sample.py`), and it alone finds text under a picture that shows something else ("picture").
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from numpy.typing import NDArray
 
 from localrag.text.han import SIMPLIFIED
 
-Reason = Literal["unmapped", "signs", "letters", "accents", "scripts", "characters", "words"]
+Reason = Literal[
+    "unmapped", "signs", "letters", "accents", "scripts", "characters", "words", "picture"
+]
 
 
 @dataclass(frozen=True, slots=True)
