@@ -7,6 +7,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pymupdf
@@ -15,15 +16,17 @@ import pytest
 from localrag.documents.files import parse_file
 from localrag.documents.formats.pdf.page import PageText, page_text
 from localrag.documents.formats.pdf.trust import judge
-from localrag.documents.ocr import Image, OcrLine, Reading
+from localrag.documents.ocr import Image, Reading
 from localrag.errors import ParsingError
 
 ENGLISH = """The harbour was built in the year of the great flood, when merchants from the
 northern towns began to store their grain beside the river. Every spring the wardens measure the
 depth of the water at the old bridge and write it into a book, which anybody may read. Larger ships
 wait outside until the tide allows them to pass, and small boats carry their cargo to the market."""
-CHINESE = """港口建于大洪水的那一年，当时北方城镇的商人开始在河边储存粮食。每年春天，管理员在老桥边测量水深，
-并记入一本任何人都可以阅读的册子。较大的船只在外面等待，直到潮水允许它们通过，小船则把货物运到市场。"""
+CHINESE = """港口建于大洪水的那一年，当时北方城镇的商人开始在河边储存粮食。
+每年春天，管理员在老桥边测量水深，并记入一本任何人都可以阅读的册子。
+较大的船只在外面等待，直到潮水允许它们通过，小船则把货物运到市场。
+到了秋天，渔民修补船帆，孩子们在岸上晒网，老人坐在灯塔下讲述风暴的故事。"""
 HONEST = {
     "English": ENGLISH,
     "Chinese": CHINESE,
@@ -44,10 +47,15 @@ nước ở cây cầu cũ và ghi vào một cuốn sách mà ai cũng có th�
     "Russian": """Порт был построен в год большого наводнения, когда купцы из северных городов
 начали хранить зерно у реки. Каждую весну смотрители измеряют глубину воды.""",
     "Arabic": "بني الميناء في عام الفيضان الكبير عندما بدأ التجار من المدن الشمالية تخزين حبوبهم",
-    "Korean": "항구는 대홍수가 난 해에 지어졌으며 그때 북쪽 도시의 상인들이 강가에 곡식을 저장하기 시작했다",
-    "Japanese": "港は大洪水の年に建てられ、北の町の商人たちが川のそばに穀物を蓄え始めた。毎年の春に水深を測る。",
-    "traditional": "港口建於大洪水的那一年，當時北方城鎮的商人開始在河邊儲存糧食。每年春天，管理員在老橋邊測量水深。",
-    "names": "张伟 王芳 李娜 刘洋 陈静 杨敏 赵磊 黄强 周军 吴杰 徐丽 孙涛 马超 朱明 胡勇 郭艳 何刚 林霞 高飞 罗斌 梁鹏",
+    "Korean": """항구는 대홍수가 난 해에 지어졌으며 그때 북쪽 도시의 상인들이
+강가에 곡식을 저장하기 시작했다 해마다 봄이 되면 관리인은 오래된 다리에서 물의 깊이를 잰다
+큰 배는 밖에서 밀물을 기다리고 작은 배는 짐을 시장으로 나른다 가을에는 어부들이 돛을 고친다""",
+    "Japanese": """港は大洪水の年に建てられ、北の町の商人たちが川のそばに穀物を蓄え始めた。
+毎年の春、管理人は古い橋で水深を測り、誰でも読める本に書き込む。""",
+    "traditional": """港口建於大洪水的那一年，當時北方城鎮的商人開始在河邊儲存糧食。
+每年春天，管理員在老橋邊測量水深，並記入一本任何人都可以閱讀的冊子。""",
+    "names": """张伟 王芳 李娜 刘洋 陈静 杨敏 赵磊 黄强 周军 吴杰 徐丽 孙涛 马超 朱明 胡勇 郭艳
+何刚 林霞 高飞 罗斌 梁鹏 宋佳 唐宁 韩雪 冯磊 邓超 曹颖 彭宇 曾毅 肖战 田亮 董洁 袁泉""",
     "numbers": "\n".join(f"{n} | {n * 7919:,}.{n:02d} | -{n / 7:.3f} | {n}%" for n in range(40)),
     "code": "\n".join(
         f"    if (x{n} != y[{n}]->z && !(f(a, &b) >> 2)) {{ p += s[{n}]; }}  // {n}"
@@ -185,6 +193,14 @@ def written(
     return document
 
 
+class Read(NamedTuple):
+    """As `OcrLine`."""
+
+    text: str
+    box: tuple[float, float, float, float]
+    confidence: float
+
+
 class Reader:
     """Reads the lines that it is given off the strips of a sample."""
 
@@ -201,7 +217,7 @@ class Reader:
         tops = [top for n, top in enumerate(tops) if n == 0 or top - tops[n - 1] > 40]
         return Reading(
             tuple(
-                OcrLine(text, (30, top, 400, top + 30), self.confidence)
+                Read(text, (30, top, 400, top + 30), self.confidence)
                 for text, top in zip(self.lines, tops, strict=True)
             )
         )
@@ -240,7 +256,7 @@ def test_trusted_text_is_not_recognised() -> None:
     assert reader.pictures == []
 
 
-@pytest.mark.parametrize("wrong", [None, shifted(0xE000)])
+@pytest.mark.parametrize("wrong", [None, lambda c: chr(0xE000 + ord(c) % 0x1000)])
 def test_chinese_without_a_map_is_garbled(wrong: Callable[[str], str] | None) -> None:
     document = written(CHINESE.split("\n"), wrong, "cjk")
     reader = Reader([])
@@ -257,7 +273,7 @@ def test_a_garbled_page_has_a_note() -> None:
     document.insert_pdf(written(SAMPLE, lambda c: c))
     parsed = parse_file(Path("made.pdf"), document.tobytes())
     (note,) = parsed.pages[0].notes
-    assert (note.kind, note.values["reason"]) == ("garbled", "letters")
+    assert (note.kind, note.values["reason"]) == ("untrusted", "letters")
     assert note.problem
     assert parsed.pages[1].notes == ()
 
@@ -307,17 +323,19 @@ def test_a_layer_over_nothing_is_not_trusted() -> None:
 
 
 def test_clean_files_are_trusted(shared_data: Path) -> None:
-    found = {}
+    found = set()
     files = [*shared_data.glob("pdf/*.pdf"), *shared_data.glob("files/**/*.pdf")]
     for path in files:
         try:
             parsed = parse_file(path)
         except ParsingError:
             continue
-        for page in parsed.pages:
-            found |= {
-                (path.name, page.number): note for note in page.notes if note.kind == "garbled"
-            }
+        found |= {
+            (path.name, page.number)
+            for page in parsed.pages
+            for note in page.notes
+            if note.kind in ("garbled", "untrusted")
+        }
     # The labels of its diagram are in a font that has no characters for a part of them.
-    assert set(found) == {("skipped_1page.pdf", 2)}
+    assert found == {("skipped_1page.pdf", 2)}
     assert len(files) > 15

@@ -267,8 +267,8 @@ def _is_everyday(character: str, charset: str) -> bool:
 
 
 LEAST_IN_WORDS = 0.2
-"""Of at least 40 Chinese characters; running text has .6, lists of names .3, chance .05."""
-_HAN_RUN = re.compile(r"[\u2e80-\u2fdf\u3400-\u9fff\uf900-\ufaff]+")
+"""Of at least 40 Chinese characters; running text has .6, chance .05."""
+_HAN_RUN = re.compile(r"[\u3400-\u9fff]{5,}")  # names in a list are shorter
 _KANA = re.compile(r"[\u3041-\u30ff]")
 
 
