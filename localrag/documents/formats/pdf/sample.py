@@ -13,6 +13,8 @@ from localrag.documents.formats.pdf.spans import text_of
 from localrag.documents.ocr import Image, PageReader
 from localrag.text.normalize import fold
 
+_mupdf: Any = pymupdf  # its functions carry no types
+
 LINES = 5
 SAME = 0.6
 """Share of characters, in order, that a line has in common with what is read of it: honest text
@@ -78,17 +80,17 @@ def _strip(page: Any, line: dict[str, Any]) -> Image | None:
     if direction not in _QUARTERS:
         return None
     quarters = _QUARTERS.index(direction) + page.rotation // 90
-    box = pymupdf.Rect(line["bbox"]) * page.rotation_matrix
+    box = _mupdf.Rect(line["bbox"]) * page.rotation_matrix
     height = box.width if quarters % 2 else box.height
     margin = 0.15 * height
-    box = pymupdf.Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
+    box = _mupdf.Rect(box.x0 - margin, box.y0 - margin, box.x1 + margin, box.y1 + margin)
     box &= page.rect
     height, width = (box.width, box.height) if quarters % 2 else (box.height, box.width)
     if box.is_empty or not height <= width <= _LONGEST * height:
         return None
     scale = _HEIGHT / height
     shown = page.get_pixmap(
-        matrix=pymupdf.Matrix(scale, scale), clip=box, colorspace=pymupdf.csRGB, alpha=False
+        matrix=_mupdf.Matrix(scale, scale), clip=box, colorspace=_mupdf.csRGB, alpha=False
     )
     pixels = np.frombuffer(shown.samples, np.uint8).reshape(shown.height, shown.width, 3)
     return np.rot90(pixels, quarters)
