@@ -148,8 +148,8 @@ def _read(document: Any, file: SourceFile) -> Document:
     if not any(kept) and not _has_pictures(document):
         kept = pages
     if not any(kept):
-        garbled = any(note.kind == "untrusted" for said in notes for note in said)
-        raise _no_text(document, file.source, garbled)
+        garbled = sum(1 for said in notes if any(note.kind == "untrusted" for note in said))
+        raise _no_text(document, file.source, mostly_garbled=2 * garbled > count)
     vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
     found = [paragraphs(reading_order(blocks), vocabulary) for blocks in kept]
     levels = outline_levels(found, toc) or font_levels(found)
@@ -203,8 +203,14 @@ def _has_pictures(document: Any) -> bool:
 
 
 def _no_text(
-    document: Any, source: str, garbled: bool
+    document: Any, source: str, *, mostly_garbled: bool
 ) -> EmptyFileError | ImageOnlyFileError | UnsupportedFileError:
+    if mostly_garbled:
+        return UnsupportedFileError(
+            "{source} cannot be read: its fonts do not say which characters they show.",
+            hint="Open it, print it to a new PDF as images, and add that file.",
+            source=source,
+        )
     if _has_pictures(document):
         return ImageOnlyFileError(
             "{source} contains only images of text (a scan): none of its {pages} pages has text.",
@@ -214,12 +220,6 @@ def _no_text(
             ),
             source=source,
             pages=document.page_count,
-        )
-    if garbled:
-        return UnsupportedFileError(
-            "{source} cannot be read: its fonts do not say which characters they show.",
-            hint="Open it, print it to a new PDF as images, and add that file.",
-            source=source,
         )
     return EmptyFileError(
         "{source} contains no text: its pages ({pages}) are blank or show only drawings.",
