@@ -185,7 +185,7 @@ def letters(text: str) -> NDArray[np.float64]:
 
 
 LEAST_FIT = 1.7
-"""Standard deviations. 35 languages in Latin letters have 2.4 and more at 120 pairs, and 3 at
+"""Standard deviations. 30 languages in Latin letters have 2.4 and more at 120 pairs, and 3 at
 1000; English 4 and more; letters that were exchanged or shifted 0, give or take one."""
 
 
