@@ -57,7 +57,7 @@ def page_text(page: Any, *, keep_hidden: bool, reader: PageReader | None = None)
         blocks = _lines(content.extractRAWDICT())
     note_words(blocks, words)
     hides = not keep_hidden and drop_hidden(page, blocks)
-    doubt = _doubt(page, blocks, reader)
+    doubt = _doubt(page, blocks, reader, unseen_too=not keep_hidden)
     if not any(map(str.isalnum, _all_text(blocks))):
         return PageText([], hides, doubt)
     upright: list[Block] = []
@@ -91,8 +91,13 @@ def _lines(content: dict[str, Any]) -> list[list[Line]]:
     return [block["lines"] for block in content["blocks"] if block["type"] == 0]
 
 
-def _doubt(page: Any, blocks: Sequence[Sequence[Line]], reader: PageReader | None) -> Doubt | None:
-    """What speaks against the text, after a look at the page if there is a reader."""
+def _doubt(
+    page: Any, blocks: Sequence[Sequence[Line]], reader: PageReader | None, *, unseen_too: bool
+) -> Doubt | None:
+    """What speaks against the text, after a look at the page if there is a reader.
+
+    `unseen_too` asks whether text that is not seen is the same as what is.
+    """
     lines = [line for block in blocks for line in block]
     doubt = judge(_by_font(lines))
     if reader is None or (doubt is not None and doubt.certain):
@@ -101,7 +106,7 @@ def _doubt(page: Any, blocks: Sequence[Sequence[Line]], reader: PageReader | Non
         unseen = [
             line for line in lines if all(span.get("alpha", 255) == 0 for span in line["spans"])
         ]
-        if 2 * _size(unseen) <= _size(lines):
+        if not unseen_too or 2 * _size(unseen) <= _size(lines):
             return None
         # Such is the layer of a scan that was recognised before, or what somebody put there.
         disagrees = agrees(page, unseen, reader) is False
