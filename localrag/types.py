@@ -30,7 +30,7 @@ How = Literal["text", "ocr", "mixed"]
 PageNoteKind = Literal[
     "no text",  # nothing was found on it, by text recognition neither; blank: nothing is drawn
     "damaged",  # reason
-    "not recognised",  # reason: a picture of text that was not read
+    "not recognised",  # reason ("off"): a picture, perhaps of text, that was not read
     "garbled",  # reason: the text layer cannot be trusted; the page was read by recognition
     "doubtful",  # confidence: mean of the recognition
     "turned",  # degrees: clockwise, before it was read

@@ -10,12 +10,13 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from localrag.documents.formats.table import (
     DEFAULTS,
+    PageDone,
     ParseOptions,
     SourceFile,
     contradiction,
@@ -49,7 +50,7 @@ def parse_file(
     path: Path,
     data: bytes | None = None,
     options: ParseOptions = DEFAULTS,
-    page_done: Callable[[], None] = nothing,
+    page_done: PageDone = nothing,
 ) -> Document:
     """Read a file into a Document; `data` are its bytes where the caller has them.
 
@@ -67,7 +68,7 @@ def parse_file(
     if kind := contradiction(data, expected):
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
-            hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
+            hint="Rename it so that its suffix says what it is, or save it as PDF.",
             source=str(path),
             suffix=path.suffix.lower(),
             kind=kind,

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,7 +20,14 @@ from typing import IO, Any
 
 import msgspec
 
-from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
+from localrag.documents.formats.table import (
+    DEFAULTS,
+    Limits,
+    PageDone,
+    ParseOptions,
+    format_of,
+    nothing,
+)
 from localrag.egress import network
 from localrag.errors import ParsingError, parsing_error
 from localrag.system import processes
@@ -58,7 +64,15 @@ class _Refused(msgspec.Struct, array_like=True):
     values: dict[str, str | int | float]
 
 
-class _Reply(msgspec.Struct, array_like=True):
+class _PageDone(msgspec.Struct, array_like=True, tag=True):
+    """A sign of life, as `table.PageDone` has it."""
+
+    number: int
+    pages: int
+    recognised: bool
+
+
+class _Reply(msgspec.Struct, array_like=True, tag=True):
     """What came of a file, and what tried to leave the machine meanwhile."""
 
     outcome: Document | _Refused
@@ -81,14 +95,15 @@ class ParsingProcess:
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def __call__(self, path: Path, data: bytes) -> Document:
+    def __call__(self, path: Path, data: bytes, *, page_done: PageDone = nothing) -> Document:
         """The document that the bytes of a file make; raises ParsingError as `parse_file` does.
 
         Also where the file takes more time or memory than allowed, or ends the process.
+        `page_done` is called as pages are done.
         """
         with self._lock:
             try:
-                reply = self._ask(path, data)
+                reply = self._ask(path, data, page_done)
             except ParsingError as given_up:
                 self._end()
                 given_up.values["source"] = str(path)
@@ -103,7 +118,7 @@ class ParsingProcess:
         with self._lock:
             self._end()
 
-    def _ask(self, path: Path, data: bytes) -> _Reply:
+    def _ask(self, path: Path, data: bytes, page_done: PageDone) -> _Reply:
         running = self._running
         if running is None or running.process.poll() is not None:
             self._end()
@@ -115,20 +130,24 @@ class ParsingProcess:
         memory = limits.memory + 4 * len(data)
         running.send(_Request(os.fsencode(path), len(data), memory, self._options), data)
         silence = limits.silence + len(data) / SLOWEST
+        longest = limits.longest
         started = heard = time.monotonic()
         while True:
             message = running.receive(_POLL)
             now = time.monotonic()
-            if message:
-                return _decoded(message)
-            if message is not None:  # a page is done
+            if message is not None:
+                said = _decoded(message)
+                if isinstance(said, _Reply):
+                    return said
                 heard = now
-            if now - heard > silence or now - started > limits.longest:
+                longest += limits.silence * said.recognised
+                page_done(said.number, said.pages, recognised=said.recognised)
+            if now - heard > silence or now - started > longest:
                 raise ParsingError(
                     "Gave up on {source}: reading it made no progress for {seconds} s.",
                     hint="It may be damaged, or made to hang programs. Open it in the program "
                     "it was made with, save it again, and add that file.",
-                    seconds=int(min(now - heard, limits.longest)),
+                    seconds=int(min(now - heard, longest)),
                 )
             if running.memory() > memory:
                 raise ParsingError(
@@ -170,7 +189,7 @@ class _Running:
             raise self._crashed() from error
 
     def receive(self, timeout: float) -> bytes | None:
-        """A message, b"" for a sign of life, or None where there is none yet."""
+        """A message, or None where there is none yet."""
         try:
             message = self._messages.get(timeout=timeout)
         except Empty:
@@ -221,14 +240,14 @@ def _read(pipe: IO[bytes]) -> bytes | None:
     return message if len(message) == size else None
 
 
-def _decoded(message: bytes) -> _Reply:
+def _decoded(message: bytes) -> _Reply | _PageDone:
     try:
-        reply = msgspec.msgpack.decode(message, type=_Reply)
-        if isinstance(reply.outcome, _Refused):
-            _raised(reply.outcome)
+        said = msgspec.msgpack.decode(message, type=_Reply | _PageDone)
+        if isinstance(said, _Reply) and isinstance(said.outcome, _Refused):
+            _raised(said.outcome)
     except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
         raise _crash(0) from error
-    return reply
+    return said
 
 
 def _crash(code: int) -> ParsingError:
@@ -270,14 +289,18 @@ def main() -> None:
         data = source.read(request.size)
         limit_memory(request.memory)
         before = len(network.attempts())
-        outcome = _outcome(request, data, lambda: _write(sink, b""))
+
+        def page_done(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+            _write(sink, msgspec.msgpack.encode(_PageDone(number, pages, recognised)))
+
+        outcome = _outcome(request, data, page_done)
         encoded = _encoded(_Reply(outcome, list(network.attempts()[before:])))
         if len(encoded) > LARGEST_REPLY:
             encoded = _encoded(_Reply(_broken(request, "too much text")))
         _write(sink, encoded)
 
 
-def _outcome(request: _Request, data: bytes, page_done: Callable[[], None]) -> Document | _Refused:
+def _outcome(request: _Request, data: bytes, page_done: PageDone) -> Document | _Refused:
     from localrag.documents.files import parse_file
 
     try:

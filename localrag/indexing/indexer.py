@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.chunking import Chunker, passage_text
 from localrag.documents.files import read_bytes, storable_name, storable_path, unreadable, walk
+from localrag.documents.formats.table import PageDone, nothing
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UnsupportedFileError
 from localrag.indexing import unread
@@ -34,6 +35,7 @@ from localrag.indexing.events import (
     Failed,
     Found,
     Linked,
+    PageRead,
     Parsed,
     Progress,
     Removed,
@@ -71,7 +73,15 @@ LANGUAGE_SAMPLE = 20_000
 _LINKS = 64
 """Paths that a chain of links is followed over; the system itself gives up at forty."""
 
-Parse = Callable[[Path, bytes], Document]
+
+class Parse(Protocol):
+    """Reads a file; `page_done` is called as its pages are done."""
+
+    def __call__(self, path: Path, data: bytes, *, page_done: PageDone = nothing) -> Document:
+        """The document that the bytes make; raises ParsingError."""
+        ...
+
+
 Read = Callable[[Path], bytes]
 
 
@@ -126,6 +136,15 @@ class _Run:
         if self.folders[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
             return (storable_name(absolute),)
         return origins(path)
+
+    def page_done(self, source: str) -> PageDone:
+        """What tells of the pages of a file that take long."""
+
+        def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+            if recognised and pages:
+                self.progress(PageRead(source, number, pages))
+
+        return tell
 
     def waiting(self) -> int:
         """Chunks that wait for their vectors."""
@@ -292,7 +311,8 @@ class Indexer:
             else:
                 reader = READER
                 with run.timed("parse"):
-                    document = replace(storable(self.parse(path, data)), source=source)
+                    document = self.parse(path, data, page_done=run.page_done(source))
+                    document = replace(storable(document), source=source)
                 with run.timed("chunk"):
                     chunks = self.chunker.chunk(document)
                 run.pending[digest] = NewDocument(

@@ -13,6 +13,7 @@ from fakes import HashEmbedder
 
 from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
+from localrag.documents.formats.table import PageDone, nothing
 from localrag.documents.worker import ParsingProcess
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
 from localrag.factory import indexes_of
@@ -281,7 +282,7 @@ def test_failing_model_adds_nothing_half(room: Room) -> None:
 
 
 def test_text_that_no_database_can_hold(room: Room) -> None:
-    def parse(path: Path, data: bytes) -> Document:
+    def parse(path: Path, data: bytes, *, page_done: PageDone = nothing) -> Document:
         return Document("f" * 64, str(path), "t\udce4", (Page(1, "a\ud800b nul\0 end"),))
 
     room.write("a.txt", "x")
