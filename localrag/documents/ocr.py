@@ -48,7 +48,7 @@ WEIGHTS = {
 _DETECTION_SIDE = 1600
 """Pixels of the longer side at which lines are looked for: they are then read from the picture as
 it is. At 2400 the same lines are found, for twice the time and memory."""
-_SMALL = 640
+_SMALL = 1000
 """Pixels: a picture whose longer side is less is enlarged before lines are looked for."""
 _LONGEST_BAND = 2600
 _SLIMMEST_BAND = 2.0

@@ -53,8 +53,9 @@ _EM = 0.92
 """Of the height of the box around a line: the size of its font."""
 _BODY = 10.0
 """Points to which the usual size of print in a picture of unknown scale is set."""
-_SAME_SIZE = 1.25
-_FEW = 4
+_SAME_SIZE, _OF_FEW, _FEW = (1.4, 1.25), (1.7, 1.5), 4
+"""How many times smaller and larger the box of a line may be, and that of a few characters, than
+is usual for its font: lines without ascenders are low."""
 _BELOW = 1e5
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, 5
 """The tag of EXIF, and the first of its values for pictures that lie on their side."""
@@ -274,8 +275,8 @@ def _even_sizes(rows: Sequence[Row]) -> None:
         other = []
         for row in left:
             # A few characters may all be low, or of a kind that hangs.
-            most = _SAME_SIZE if len(row.text) > _FEW else _SAME_SIZE**2
-            if usual / most <= row.size <= usual * most:
+            less, more = _SAME_SIZE if len(row.text) > _FEW else _OF_FEW
+            if usual / less <= row.size <= usual * more:
                 row.size = round(usual, 1)
             else:
                 other.append(row)
