@@ -5,7 +5,7 @@
 Pages of PDFs with text are drawn at 200 dpi, turned, and read again as scans, each a file of its
 own, by the reading process of localrag. With `--others` also by `tesseract` (with `--psm 1`, which
 finds the rotation) and by `ocrmypdf --rotate-pages`, with the languages chi_sim+eng, one thread
-each. Accuracy is one less the edits (of single characters) by length of the page's own text; both
+each. Seconds are the processor's. Accuracy is one less the edits (of single characters) by length of the page's own text; both
 without spaces, and folded: width, case and traditional forms do not count.
 """
 
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -49,10 +48,14 @@ def edits(one: str, other: str) -> int:
     return int(row[-1])
 
 
-def localrag(process: ParsingProcess) -> Callable[[Path, Path], tuple[str, float]]:
-    """Reads in the process; peak memory is watched from outside, ten times a second."""
+Outcome = tuple[str, float, float]
+"""Text, seconds of processor time, most memory in MiB."""
 
-    def read(scan: Path, _: Path) -> tuple[str, float]:
+
+def localrag(process: ParsingProcess) -> Callable[[Path, Path], Outcome]:
+    """Reads in the process, which is watched ten times a second."""
+
+    def read(scan: Path, _: Path) -> Outcome:
         peak, done = 0, threading.Event()
 
         def watch() -> None:
@@ -62,6 +65,7 @@ def localrag(process: ParsingProcess) -> Callable[[Path, Path], tuple[str, float
                     with suppress(psutil.Error):
                         peak = max(peak, child.memory_info().rss)
 
+        before = spent()
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
@@ -69,37 +73,42 @@ def localrag(process: ParsingProcess) -> Callable[[Path, Path], tuple[str, float
         finally:
             done.set()
             watcher.join()
-        return text, peak / 2**20
+        return text, spent() - before, peak / 2**20
 
     return read
 
 
-def run(*command: str) -> tuple[str, float]:
-    """What a program prints, and the most memory that it or its children ever held."""
+def spent() -> float:
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children())
+
+
+def run(*command: str) -> Outcome:
     program = (
         "import resource, subprocess, sys\n"
         "done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)\n"
         "sys.stdout.buffer.write(done.stdout)\n"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, *command], capture_output=True, env=ONE_THREAD, check=True
     )
-    return done.stdout.decode("utf-8", "replace"), int(done.stderr.split()[-1]) / 1024
+    seconds, kilobytes = map(float, done.stderr.split()[-2:])
+    return done.stdout.decode("utf-8", "replace"), seconds, kilobytes / 1024
 
 
-def tesseract(_: Path, picture: Path) -> tuple[str, float]:
+def tesseract(_: Path, picture: Path) -> Outcome:
     return run("tesseract", str(picture), "-", "-l", LANGUAGES, "--psm", "1")
 
 
-def ocrmypdf(scan: Path, _: Path) -> tuple[str, float]:
+def ocrmypdf(scan: Path, _: Path) -> Outcome:
     out = scan.with_suffix(".out.pdf")
     options = ("-l", LANGUAGES, "--rotate-pages", "--jobs", "1", "--output-type", "pdf", "--quiet")
-    _said, peak = run("ocrmypdf", *options, str(scan), str(out))
+    _said, seconds, peak = run("ocrmypdf", *options, str(scan), str(out))
     if not out.exists():
-        return "", peak
+        return "", seconds, peak
     with pymupdf.open(out) as document:
-        return "".join(page.get_text() for page in document), peak
+        return "".join(page.get_text() for page in document), seconds, peak
 
 
 def scanned(page: pymupdf.Page, turn: int, folder: Path) -> tuple[Path, Path]:
@@ -124,7 +133,7 @@ def main() -> None:
     parser.add_argument("--others", action="store_true")
     arguments = parser.parse_args()
     process = ParsingProcess()
-    readers: dict[str, Callable[[Path, Path], tuple[str, float]]] = {"localrag": localrag(process)}
+    readers: dict[str, Callable[[Path, Path], Outcome]] = {"localrag": localrag(process)}
     if arguments.others:
         readers |= {"tesseract": tesseract, "ocrmypdf": ocrmypdf}
     print("| file | page | turn | reader | characters | accuracy | s | MB |")
@@ -138,9 +147,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     scan, picture = scanned(document[number - 1], turn, Path(folder))
                     for name, read in readers.items():
-                        started = time.perf_counter()
-                        text, peak = read(scan, picture)
-                        took = time.perf_counter() - started
+                        text, took, peak = read(scan, picture)
                         share = 1 - edits(truth, plain(text)) / len(truth)
                         row = (path.stem, number, turn, name, len(truth), f"{share:.4f}")
                         cells = map(str, (*row, f"{took:.1f}", f"{peak:.0f}"))
