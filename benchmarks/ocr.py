@@ -5,8 +5,9 @@
 Pages of PDFs with text are drawn at 200 dpi, turned, and read again as scans, each a file of its
 own, by the reading process of localrag. With `--others` also by `tesseract` (with `--psm 1`, which
 finds the rotation) and by `ocrmypdf --rotate-pages`, with the languages chi_sim+eng, one thread
-each. Seconds are the processor's. Accuracy is one less the edits (of single characters) by length of the page's own text; both
-without spaces, and folded: width, case and traditional forms do not count.
+each. Seconds are the processor's. Accuracy is one less the edits (of single characters) by length
+of the page's own text; both without spaces, and folded: width, case and traditional forms do not
+count.
 """
 
 from __future__ import annotations

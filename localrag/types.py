@@ -28,9 +28,9 @@ How = Literal["text", "ocr", "mixed"]
 """How a page was read: its own text, text recognition, or both (a picture on a page of text)."""
 
 PageNoteKind = Literal[
-    "no text",  # nothing was found on it, by text recognition neither; blank: nothing is drawn
+    "no text",  # nothing was found on it, by text recognition neither
     "damaged",  # reason
-    "not recognised",  # reason ("off"): a picture, perhaps of text, that was not read
+    "not recognised",  # a picture, perhaps of text: recognition is switched off
     "garbled",  # reason: the text layer cannot be trusted; the page was read by recognition
     "doubtful",  # confidence: mean of the recognition
     "turned",  # degrees: clockwise, before it was read

@@ -6,7 +6,7 @@ import hashlib
 import io
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import median
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from localrag.documents.formats.archive import Archive
 from localrag.documents.formats.pdf.layout import (
     Block,
     Row,
@@ -23,7 +24,7 @@ from localrag.documents.formats.pdf.layout import (
     reading_order,
 )
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, is_cjk, squeeze, words
+from localrag.documents.lines import Line, PageLines, is_cjk, squeeze, words
 from localrag.documents.ocr import (
     MOST_PIXELS,
     Box,
@@ -119,36 +120,60 @@ def pixels(picture: Pillow.Image) -> tuple[Image, tuple[int, int]]:
     return np.asarray(shown.convert("RGB"), dtype=np.uint8), (width, height)
 
 
-def read_picture(file: SourceFile, data: bytes) -> list[Line]:
-    """The text of a picture inside a file; nothing where it holds none, or cannot be opened."""
+def with_pictures(file: SourceFile, page: PageLines, pictures: Iterable[bytes | None]) -> PageLines:
+    """A page of a file with the text of its pictures, the files of which are given, at its end.
+
+    What holds no text, is damaged or too large adds nothing.
+    """
     if not file.options.ocr:
-        return []
-    digest = hashlib.sha256(data).digest()
-    if digest not in _read:
-        if len(_read) >= _MOST_KEPT:
-            _read.clear()
-        _read[digest] = _lines_of(data)
-        file.page_done(recognised=True)
-    return _read[digest]
+        return page
+    added: list[Line] = []
+    count, total = 0, 0.0
+    for data in pictures:
+        digest = hashlib.sha256(data or b"").digest()
+        if digest not in _read:
+            if len(_read) >= _MOST_KEPT:
+                _read.clear()
+            _read[digest] = _seen(data or b"")
+            file.page_done(recognised=True)
+        lines, confidence = _read[digest]
+        letters = sum(len(line.text) for line in lines)
+        count, total = count + letters, total + letters * confidence
+        added += lines
+    if not added:
+        return page
+    lines = [*page.lines, *added]
+    return replace(page, lines=lines, how="mixed", confidence=round(total / count, 4))
 
 
+def stored(archive: Archive, folder: str) -> Iterator[bytes | None]:
+    """The pictures in a folder of an archive."""
+    for name in sorted(set(archive.names())):
+        if name.startswith(folder) and name.lower().endswith(_SUFFIXES):
+            yield archive.read(name)
+
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 _MOST_KEPT = 100
-_read: dict[bytes, list[Line]] = {}
+_read: dict[bytes, tuple[list[Line], float]] = {}
 """What pictures say, by their hash: a logo stands on every slide."""
 
 
-def _lines_of(data: bytes) -> list[Line]:
+def _seen(data: bytes) -> tuple[list[Line], float]:
+    """The lines of a picture, without their places, and how sure they are."""
     try:
         with opened(data) as picture:
             width, height = picture.size
             if min(width, height) < _SMALLEST[0] or width * height < _SMALLEST[1]:
-                return []
+                return [], 0.0
             image, _ = pixels(picture)
     except PictureError:
-        return []
+        return [], 0.0
     reading = page_reader().read(image)
     letters = sum(c.isalnum() for line in reading.lines for c in line.text)
-    return page_lines(reading) if letters >= LEAST and reading.confidence >= DOUBTFUL else []
+    if letters < LEAST or reading.confidence < DOUBTFUL:
+        return [], 0.0
+    return [Line(line.text) for line in page_lines(reading)], reading.confidence
 
 
 def notes(reading: Reading) -> tuple[PageNote, ...]:

@@ -106,7 +106,7 @@ def test_pages_without_text_are_named() -> None:
         (),
         (PageNote("no text"),),
         (),
-        (PageNote("no text", {"blank": True}),),
+        (PageNote("no text"),),
     ]
 
 

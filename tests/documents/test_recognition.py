@@ -6,11 +6,16 @@ import io
 import math
 import struct
 import time
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import docx
 import numpy as np
+import openpyxl
+import openpyxl.drawing.image
+import pptx
 import pymupdf
 import pytest
 from PIL import Image as Pillow
@@ -136,7 +141,7 @@ def test_a_huge_page_is_drawn_smaller(fake: Fake) -> None:
 
 def test_recognition_can_be_switched_off(fake: Fake) -> None:
     document = parse(scan("written", ""), ocr=False)
-    assert document.pages[1].notes == (PageNote("not recognised", {"reason": "off"}),)
+    assert document.pages[1].notes == (PageNote("not recognised"),)
     assert not fake.seen
     with pytest.raises(ImageOnlyFileError, match="switched off"):
         parse(scan("", ""), ocr=False)
@@ -409,3 +414,53 @@ def test_weights_that_differ_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ModelCorruptError, match="PP-OCRv6"):
         parse(scan(""))
     ocr._engine.cache_clear()
+
+
+# Pictures inside other documents
+
+
+def office(tmp_path: Path, suffix: str, picture: bytes) -> Path:
+    path, stored = tmp_path / f"made{suffix}", tmp_path / "picture.png"
+    stored.write_bytes(picture)
+    match suffix:
+        case ".docx":
+            made = docx.Document()
+            made.add_paragraph("written")
+            made.add_picture(str(stored))
+            made.add_picture(str(stored))
+            made.save(str(path))
+        case ".pptx":
+            show = pptx.Presentation()
+            slide = show.slides.add_slide(show.slide_layouts[5])
+            slide.shapes.title.text = "written"
+            slide.shapes.add_picture(str(stored), 0, 0)
+            show.save(str(path))
+        case ".xlsx":
+            book = openpyxl.Workbook()
+            book.active["A1"] = "written"
+            book.active.add_image(openpyxl.drawing.image.Image(str(stored)), "B2")
+            book.save(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".docx", ".pptx", ".xlsx"])
+def test_pictures_in_office_files_are_read(suffix: str, tmp_path: Path, fake: Fake) -> None:
+    fake.readings = [reading(("Code: AB-12", 10, 20, 90))]
+    path = office(tmp_path, suffix, noise(200, 100))
+    (page,) = parse_file(path).pages
+    assert page.text.split("\n")[-2:] == ["written", "Code: AB-12"]
+    assert (page.how, page.confidence) == ("mixed", 0.99)
+    assert len(fake.seen) == 1
+    off = parse_file(path, options=ParseOptions(ocr=False)).pages[0]
+    assert (off.how, off.text.split("\n")[-1]) == ("text", "written")
+
+
+def test_damaged_pictures_in_office_files_add_nothing(tmp_path: Path, fake: Fake) -> None:
+    path = office(tmp_path, ".docx", noise(200, 100))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data[:300] if "media" in name else data)
+    assert parse_file(path).text == "written"
+    assert not fake.seen

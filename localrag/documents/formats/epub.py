@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -10,11 +11,15 @@ from localrag.documents.decoding import decode
 from localrag.documents.formats.archive import Archive, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, build, empty
+from localrag.documents.lines import PageLines, build, empty
+from localrag.documents.pictures import with_pictures
 from localrag.errors import EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
 
+_PICTURE = re.compile(
+    r"""\b(?:src|href)\s*=\s*["']([^"':]+\.(?:png|jpe?g|gif|webp|bmp))["']""", re.IGNORECASE
+)
 _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 
 
@@ -33,14 +38,20 @@ def read(file: SourceFile) -> Document:
     package = archive.xml(package_path)
     if package is None:
         raise archive.damaged(ValueError("META-INF/container.xml"))
-    pages: list[list[Line]] = []
+    pages: list[PageLines] = []
     for name in _chapters(package, posixpath.dirname(package_path)):
         data = archive.read(name)
         if data is not None:
             text = decode(SourceFile(file.source, data)) if data else ""
-            pages.append(html_lines(clean(text)))
+            folder = posixpath.dirname(name)
+            names = [
+                posixpath.normpath(posixpath.join(folder, unquote(one)))
+                for one in _PICTURE.findall(text)
+            ]
+            page = PageLines(html_lines(clean(text)))
+            pages.append(with_pictures(file, page, map(archive.read, names)))
             file.page_done()
-    if not any(pages):
+    if not any(page.lines for page in pages):
         raise empty(file.source)
     title = next((e.text or "" for e in package.iter() if local(e.tag) == "title"), "")
     return build(file, pages, clean(title), unit="chapter")

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 from localrag.documents.formats.archive import Archive, local
 from localrag.documents.formats.sheets import row_text
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, build, empty, squeeze
+from localrag.documents.lines import Line, PageLines, build, empty, squeeze
+from localrag.documents.pictures import with_pictures
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -16,6 +17,7 @@ _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_LINK = "{http://www.w3.org/1999/xlink}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _LEFT_OUT = frozenset(
     f"{_TEXT}{name}"
@@ -32,11 +34,13 @@ def read(file: SourceFile) -> Document:
     if body is None:
         raise archive.damaged(ValueError("content.xml"))
     slides = list(body.iter(f"{_DRAW}page"))
-    pages: list[list[Line]] = []
+    pages: list[PageLines] = []
     for page in slides or [body]:
-        pages.append(list(_blocks(page)))
+        names = [each.get(f"{_LINK}href", "") for each in page.iter(f"{_DRAW}image")]
+        pictures = map(archive.read, names)
+        pages.append(with_pictures(file, PageLines(list(_blocks(page))), pictures))
         file.page_done()
-    if not any(pages):
+    if not any(page.lines for page in pages):
         raise empty(file.source)
     meta = archive.xml("meta.xml")
     titles = () if meta is None else (e.text or "" for e in meta.iter() if local(e.tag) == "title")

@@ -9,6 +9,7 @@ from itertools import count
 from localrag.documents.formats.archive import Archive
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import CELL_BREAK, Line, PageLines, build, squeeze, table_lines
+from localrag.documents.pictures import stored, with_pictures
 from localrag.errors import CorruptFileError, EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
@@ -18,8 +19,7 @@ def read(file: SourceFile) -> Document:
     """Raises what `Archive` raises, EmptyFileError if no shown sheet has a value."""
     import python_calamine as calamine
 
-    if file.data.startswith(b"PK"):
-        Archive(file)
+    archive = Archive(file) if file.data.startswith(b"PK") else None
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(file.data))
         shown = [
@@ -36,6 +36,8 @@ def read(file: SourceFile) -> Document:
             label = squeeze(clean(name))
             pages.append(PageLines([Line(label, 1), *lines] if lines else [], label))
             file.page_done()
+        if archive is not None and pages:
+            pages[-1] = with_pictures(file, pages[-1], stored(archive, "xl/media/"))
     except calamine.PasswordError as error:
         raise EncryptedFileError(
             "{source} is password-protected, so its text cannot be read.",

@@ -9,11 +9,13 @@ from typing import Any
 from localrag.documents.formats.archive import Archive, core_title
 from localrag.documents.formats.sheets import cell_text, row_text
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, build, empty, squeeze
+from localrag.documents.lines import Line, PageLines, build, empty, squeeze
+from localrag.documents.pictures import with_pictures
 from localrag.text.normalize import clean
 from localrag.types import Document
 
 _DEEPEST = 20
+_PICTURE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/image"
 
 
 def read(file: SourceFile) -> Document:
@@ -21,24 +23,26 @@ def read(file: SourceFile) -> Document:
     import pptx
 
     archive = Archive(file)
-    pages: list[list[Line]] = []
+    pages: list[PageLines] = []
     hidden = 0
     try:
         for slide in pptx.Presentation(io.BytesIO(file.data)).slides:
             # A hidden slide keeps its number, as in the program that shows it.
             if slide._element.get("show") in ("0", "false") and not file.options.hidden_text:
                 hidden += 1
-                pages.append([])
+                pages.append(PageLines([]))
                 continue
             title = slide.shapes.title
             lines = list(_shapes(slide.shapes, None if title is None else title.shape_id))
             if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
                 lines += _paragraphs(slide.notes_slide.notes_text_frame)
-            pages.append(lines)
+            parts = [each for each in slide.part.rels.values() if each.reltype == _PICTURE]
+            blobs = [each.target_part.blob for each in parts if not each.is_external]
+            pages.append(with_pictures(file, PageLines(lines), blobs))
             file.page_done()
     except Exception as error:  # whatever a damaged file leads python-pptx to
         raise archive.damaged(error) from error
-    if not any(pages):
+    if not any(page.lines for page in pages):
         raise empty(file.source)
     return build(
         file, pages, clean(core_title(archive)), {"hidden_text": "1"} if hidden else {}, "slide"

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 from localrag.documents.formats.archive import Archive, core_title, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import build, empty
+from localrag.documents.lines import PageLines, build, empty
+from localrag.documents.pictures import stored, with_pictures
 from localrag.text.normalize import clean
 from localrag.types import Document
 
@@ -54,11 +55,12 @@ def read(file: SourceFile) -> Document:
         ).value
     except Exception as error:  # whatever a damaged file leads mammoth to
         raise archive.damaged(error) from error
-    lines = html_lines(clean(html))
-    if not lines:
+    page = PageLines(html_lines(clean(html)))
+    page = with_pictures(file, page, stored(archive, "word/media/"))
+    if not page.lines:
         raise empty(file.source)
     metadata = {"hidden_text": "1"} if hidden else {}
-    return build(file, [lines], clean(core_title(archive)), metadata)
+    return build(file, [page], clean(core_title(archive)), metadata)
 
 
 def _drop_hidden(root: ElementTree.Element) -> int:

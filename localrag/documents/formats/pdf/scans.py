@@ -53,12 +53,10 @@ class Scans:
         if found:
             return self._pictures(page, found) if self.ocr else PageRead(found)
         if not page.get_bboxlog():
-            return PageRead([], notes=(PageNote("no text", {"blank": True}),))
+            return PageRead([], notes=(PageNote("no text"),))
         if not self.ocr:
             pictures = page.get_image_info()
-            kind = (
-                PageNote("not recognised", {"reason": "off"}) if pictures else PageNote("no text")
-            )
+            kind = PageNote("not recognised") if pictures else PageNote("no text")
             return PageRead([], notes=(kind,))
         return recognise(page)
 
