@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -38,6 +38,8 @@ SURE = 0.9
 head below .7."""
 LEAST = 0.5
 """Confidence below which a line is taken for no text."""
+
+MODEL = "PP-OCRv6 small"
 
 WEIGHTS = {
     "PP-OCRv6_det_small.onnx": "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
@@ -113,14 +115,18 @@ class RapidOcrReader:
         if not len(quads):
             return Reading(())
         crops = _crops(image, quads)
-        turn = _turn_of(quads, crops)
+        turn, read = _turn_of(quads, crops)
         if turn:
+            read = {}
             upright = np.ascontiguousarray(np.rot90(image, -turn // 90))
             quads = _detect(upright)
             crops = _crops(upright, quads)
         height, width = image.shape[:2]
         lines = []
-        for quad, crop, found in zip(quads, crops, _recognise(crops), strict=True):
+        left = [place for place in range(len(crops)) if place not in read]
+        read |= dict(zip(left, _recognise([crops[place] for place in left]), strict=True))
+        for place, (quad, crop) in enumerate(zip(quads, crops, strict=True)):
+            found = read[place]
             if _is_tall(quad):  # was laid on its left side; it may have been the wrong one
                 quad = np.roll(quad, -1, axis=0)
                 if found.confidence < SURE:
@@ -157,22 +163,21 @@ def _mean(read: Any) -> float:
     return sum(count * confidence for count, confidence in pairs) / total if total else 0.0
 
 
-def _turn_of(quads: NDArray[np.float32], crops: Sequence[Image]) -> Turn:
-    """How the picture must be turned so that its text is upright."""
+def _turn_of(quads: NDArray[np.float32], crops: Sequence[Image]) -> tuple[Turn, dict[int, _Found]]:
+    """How the picture must be turned so that its text is upright; what was read of which crop."""
     lengths = [max(crop.shape[:2]) for crop in crops]
     tall = [_is_tall(quad) for quad in quads]
     lying = sum(length for length, is_tall in zip(lengths, tall, strict=True) if is_tall)
     sideways = 2 * lying > sum(lengths)
     # The longest lines tell best, of those that lie as most do.
     order = sorted(range(len(crops)), key=lambda i: -lengths[i])
-    sample = [crops[i] for i in order if tall[i] == sideways][:_SAMPLE]
-    ahead = _recognise(sample)
-    if _mean((one.text, one.confidence) for one in ahead) >= SURE:
-        return 270 if sideways else 0
-    back = _recognise([np.rot90(crop, 2) for crop in sample])
-    if sum(one.worth for one in back) > sum(one.worth for one in ahead):
-        return 90 if sideways else 180
-    return 270 if sideways else 0
+    sample = [i for i in order if tall[i] == sideways][:_SAMPLE]
+    ahead = _recognise([crops[i] for i in sample])
+    if _mean((one.text, one.confidence) for one in ahead) < SURE:
+        back = _recognise([np.rot90(crops[i], 2) for i in sample])
+        if sum(one.worth for one in back) > sum(one.worth for one in ahead):
+            return (90 if sideways else 180), {}
+    return (270 if sideways else 0), dict(zip(sample, ahead, strict=True))
 
 
 def _is_tall(quad: NDArray[np.float32]) -> bool:
@@ -301,7 +306,7 @@ def _engine() -> Any:
 
     onnxruntime.disable_telemetry_events()
     cv2.setNumThreads(1)
-    finds, reads = map(_verified, WEIGHTS)
+    finds, reads = weights()
     return RapidOCR(
         params={
             "Global.log_level": "error",
@@ -320,16 +325,30 @@ def _engine() -> Any:
     )
 
 
-def _verified(name: str) -> Path:
-    path = Path(str(resources.files("rapidocr"))) / "models" / name
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != WEIGHTS[name]:
+def weights() -> list[Path]:
+    """The files of the model, in the installed package rapidocr, which is not imported.
+
+    Raises ModelCorruptError where one is missing or has another SHA-256.
+    """
+    spec = importlib.util.find_spec("rapidocr")
+    folders = spec.submodule_search_locations if spec else None
+    return [
+        _verified(Path(next(iter(folders or ("rapidocr",))), "models", name)) for name in WEIGHTS
+    ]
+
+
+def _verified(path: Path) -> Path:
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        found = ""
+    if found != WEIGHTS[path.name]:
         raise ModelCorruptError(
             "The file {path} is not the one of {model}: its size or SHA-256 differs.",
             hint="Install the package rapidocr again: pip install --force-reinstall rapidocr",
             path=path,
-            model="PP-OCRv6",
+            model=MODEL,
         )
     return path
 

@@ -411,7 +411,7 @@ def test_a_long_picture_is_looked_through_in_parts() -> None:
 def test_weights_that_differ_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ocr, "WEIGHTS", dict.fromkeys(ocr.WEIGHTS, "0" * 64))
     ocr._engine.cache_clear()
-    with pytest.raises(ModelCorruptError, match="PP-OCRv6"):
+    with pytest.raises(ModelCorruptError, match="PP-OCRv6 small"):
         parse(scan(""))
     ocr._engine.cache_clear()
 
