@@ -18,6 +18,7 @@ from localrag.documents.formats.archive import Archive
 from localrag.documents.formats.pdf.layout import (
     Block,
     Row,
+    first_word,
     hull,
     merge_segments,
     paragraphs,
@@ -219,7 +220,7 @@ def blocks(
     rows: list[Row] = []
     for line in _visual_lines([one for one in segments if id(one) not in in_column]):
         rows += merge_segments(sorted(line, key=lambda row: row.x0))
-    found = [Block(stack) for stack in [*columns, *_stacks(rows)]]
+    found = [Block(part) for stack in columns + _stacks(rows) for part in _parts(stack, upright)]
     found.sort(key=lambda block: block.y0)
     return [*found, *([Block(aside)] if aside else [])]
 
@@ -374,6 +375,24 @@ def _stacks(rows: Sequence[Row]) -> list[list[Row]]:
             stack.append(ordered[place])
         stacks.append(stack)
     return stacks
+
+
+def _parts(stack: Sequence[Row], page: Sequence[Row]) -> Iterator[list[Row]]:
+    """A stack, parted after rows on which the next word would have had room.
+
+    How far rows may go shows in what stands above and below in the same column.
+    """
+    left, _, right, _ = hull((row.x0, row.y0, row.x1, row.y1) for row in stack)
+    next_column = min((row.x0 for row in page if row.x0 >= right), default=math.inf)
+    same = (row.x1 for row in page if abs(row.x0 - left) < 3 * row.size and row.x1 < next_column)
+    edge = max(right, *same, right)
+    part: list[Row] = []
+    for row in stack:
+        if part and edge - part[-1].x1 > first_word(row) + 0.8 * row.size:
+            yield part
+            part = []
+        part.append(row)
+    yield part
 
 
 def _is_running_text(stack: Sequence[Row]) -> bool:

@@ -248,6 +248,20 @@ def test_a_page_askew_is_put_straight() -> None:
     assert found == [f"left {row} | right {row}" for row in range(8)]
 
 
+def test_lines_that_end_early_are_lines_of_their_own() -> None:
+    read = reading(
+        ("本公司成立于二零二零年，是一家专注于人工智能", 72, 60, 336),
+        ("技术研发的企业。", 72, 75, 168),
+        ("营业收入：人民币五千万元", 72, 120, 216),
+        ("净利润：人民币八百万元", 72, 135, 204),
+    )
+    assert [one.text for one in pictures.page_lines(read)] == [
+        "本公司成立于二零二零年，是一家专注于人工智能技术研发的企业。",
+        "营业收入：人民币五千万元",
+        "净利润：人民币八百万元",
+    ]
+
+
 def test_chinese_is_joined_without_spaces() -> None:
     read = reading(
         ("人工智能正在改变我们的生活，从", 72, 100, 300),
