@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from localrag.documents.formats.table import (
     DEFAULTS,
     TEXT,
     Attach,
+    PageDone,
     ParseOptions,
     SourceFile,
     contradiction,
@@ -54,7 +55,7 @@ def parse_file(
     path: Path,
     data: bytes | None = None,
     options: ParseOptions = DEFAULTS,
-    page_done: Callable[[], None] = nothing,
+    page_done: PageDone = nothing,
     *,
     attach: Attach = leave_out,
 ) -> Document:
@@ -78,7 +79,7 @@ def parse_file(
     if found is expected and (kind := contradiction(data, expected)):
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
-            hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
+            hint="Rename it so that its suffix says what it is, or save it as PDF.",
             source=str(path),
             suffix=path.suffix.lower(),
             kind=kind,

@@ -37,6 +37,14 @@ class Linked(Event, frozen=True):
     document_id: str
 
 
+class PageRead(Event, frozen=True):
+    """A page of a file was read by recognition, which takes seconds: so many of them are done."""
+
+    source: str
+    page: int
+    pages: int
+
+
 class Parsed(Event, frozen=True):
     """A file was read and cut; its chunks wait to be embedded."""
 

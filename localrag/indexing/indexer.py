@@ -33,7 +33,15 @@ from localrag.documents.files import (
     unreadable,
     walk,
 )
-from localrag.documents.formats.table import Attach, Attachment, attaches, format_of, leave_out
+from localrag.documents.formats.table import (
+    Attach,
+    Attachment,
+    PageDone,
+    attaches,
+    format_of,
+    leave_out,
+    nothing,
+)
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UnsupportedFileError
 from localrag.indexing import unread
@@ -46,6 +54,7 @@ from localrag.indexing.events import (
     Found,
     Kept,
     Linked,
+    PageRead,
     Parsed,
     Progress,
     ReadAgain,
@@ -96,8 +105,18 @@ Read = Callable[[Path], bytes]
 class Parse(Protocol):
     """`documents.files.parse_file`, here or in another process."""
 
-    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
-        """The document that these bytes make; `attach` gets the files inside."""
+    def __call__(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        page_done: PageDone = nothing,
+        attach: Attach = leave_out,
+    ) -> Document:
+        """The document that these bytes make; `attach` gets the files inside.
+
+        `page_done` is called as pages are done.
+        """
 
 
 def _ignore(_: Event) -> None:
@@ -181,6 +200,15 @@ class _Run:
         if self.folders[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
             return (storable_name(absolute),)
         return origins(path)
+
+    def page_done(self, source: str) -> PageDone:
+        """What tells of the pages of a file that take long."""
+
+        def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+            if recognised and pages:
+                self.progress(PageRead(source, number, pages))
+
+        return tell
 
     def waiting(self) -> int:
         """Chunks that wait for their vectors."""
@@ -485,7 +513,9 @@ class Indexer:
         here = library.has_document(digest) or digest in run.pending
         if not here or attaches(path):
             with run.timed("parse"):
-                document = self.parse(path, data, attach=attached.append)
+                document = self.parse(
+                    path, data, page_done=run.page_done(source), attach=attached.append
+                )
         if attaches(path):
             self._hold_inside(path, attached, state, run, room, depth)
         if document is not None and not here:

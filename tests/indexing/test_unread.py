@@ -24,7 +24,7 @@ class Parser:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def __call__(self, path: Path, data: bytes) -> Document:
+    def __call__(self, path: Path, data: bytes, **_: object) -> Document:
         self.read.append(path.name)
         return parse_file(path, data)
 

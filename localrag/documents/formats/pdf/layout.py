@@ -348,7 +348,7 @@ def _continues(rows: Sequence[Row], row: Row, edge: float, block: Block | None) 
         return False
     closed = ends_sentence(previous.text)
     free = edge - previous.x1
-    full = free < _first_word(row) + 0.5 * size
+    full = free < first_word(row) + 0.5 * size
     if is_marker(previous.text) and abs(row.y1 - previous.y1) < size:
         return True
     if row.bold != previous.bold and (closed or not full):
@@ -379,7 +379,7 @@ def _continues_in_next_block(first: Row, previous: Row, row: Row, in_list: bool)
     return row.y0 - previous.y1 <= 0.8 * size and -3 * size <= indent <= allowed
 
 
-def _first_word(row: Row) -> float:
+def first_word(row: Row) -> float:
     """The width in points that the row's first word would have taken on the row before."""
     if is_cjk(row.text[:1]):
         return 2.2 * row.size  # a character, and a mark that may not begin a row
