@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -107,6 +108,11 @@ def rank_of(question: Question, hits: Sequence[ScoredChunk]) -> int:
     return 0
 
 
+def number(text: str) -> str:
+    """The text with numbers as they are, however they are written: 173,500.00 is 173500."""
+    return re.sub(r"(?<=\d)\.0+(?!\d)", "", fold(text).replace(",", ""))
+
+
 def answers(rag: LocalRAG, name: str, out: Path) -> None:
     """Ask what OUT does not hold yet, a line of it each."""
     done = {row["question"] for row in lines(out) if row["way"] == name}
@@ -115,11 +121,10 @@ def answers(rag: LocalRAG, name: str, out: Path) -> None:
             continue
         started = time.perf_counter()
         answer = rag.ask(question.text)
-        plain = fold(answer.text).replace(",", "")
         row = {
             "way": name,
             "question": question.text,
-            "right": fold(question.value).replace(",", "") in plain,
+            "right": number(question.value) in number(answer.text),
             "grounded": answer.grounded,
             "cited": [citation.quote for citation in answer.citations],
             "answer": answer.text,

@@ -131,16 +131,19 @@ class Table:
 
 
 def _cell_text(spans: Sequence[Span], right: float, down: float) -> str:
-    text, bottom = "", None
+    text, bottom, before = "", None, 0.0
     for span in spans:
         piece = clean(text_of(span))
         x0, y0, x1, y1 = span["bbox"]
         top, end = sorted((y0 * right - x0 * down, y1 * right - x1 * down))
+        start, after = sorted((x0 * right + y0 * down, x1 * right + y1 * down))
         if bottom is None or top < bottom - 0.3 * span["size"]:
-            text += piece
+            # A table within the cell, or the sign of a list.
+            apart = bottom is not None and start > before + 0.4 * span["size"]
+            text += f" {piece}" if apart else piece
         else:
             text = join(text, piece)
-        bottom = end
+        bottom, before = end, after
     return squeeze(text)
 
 
