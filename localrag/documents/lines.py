@@ -325,7 +325,8 @@ def table_lines(
     numbered = zip(every, rows, strict=False)
     kept = [(number, cells) for number, row in numbered if (cells := _without_empty_end(row))]
     cells_of = [cells for _, cells in kept]
-    first = titles_of(cells_of)
+    corner = bool(header_rows and cells_of and not cells_of[0][0])  # a header of one name
+    first = 0 if corner else titles_of(cells_of)
     last = len(kept) - notes_of(cells_of[first:])
     table = cells_of[first:last]
     header: Header | None = None
