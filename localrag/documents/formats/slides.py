@@ -137,7 +137,7 @@ def _drawn(root: ElementTree.Element, kind: str) -> list[Line]:
     if kind == "diagramData":
         return [Line(each) for each in paragraphs(root)]
     title = chart_title(root)
-    return [*([Line(title)] if title else []), *table_lines(chart_rows(root))]
+    return [*([Line(title)] if title else []), *table_lines(chart_rows(root), 1)]
 
 
 def _place(shape: Any) -> tuple[int, int]:

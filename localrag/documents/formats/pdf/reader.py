@@ -28,6 +28,7 @@ from localrag.documents.formats.pdf.layout import (
 )
 from localrag.documents.formats.pdf.page import page_text
 from localrag.documents.formats.pdf.scans import PageRead, Scans
+from localrag.documents.formats.pdf.tables import name_columns
 from localrag.documents.formats.table import SourceFile, suffixes
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
 from localrag.documents.positions import Piece, place, turned
@@ -164,7 +165,9 @@ def _read(document: Any, file: SourceFile) -> Document:
         garbled = sum(1 for said in notes if any(note.kind == "untrusted" for note in said))
         raise _no_text(document, file, mostly_garbled=2 * garbled > count)
     vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
-    found = [paragraphs(reading_order(blocks), vocabulary) for blocks in kept]
+    ordered = [reading_order(blocks) for blocks in kept]
+    name_columns(ordered)
+    found = [paragraphs(blocks, vocabulary) for blocks in ordered]
     levels = outline_levels(found, toc) or font_levels(found)
     lines = [
         [_line(one, levels, *sheet) for one in page]
@@ -194,7 +197,7 @@ def _line(
             for one in pieces
         ]
     marks = place(paragraph.text, pieces)
-    return Line(paragraph.text, levels.get(id(paragraph), 0), marks=marks)
+    return Line(paragraph.text, levels.get(id(paragraph), 0), paragraph.table, marks)
 
 
 def _has_pictures(document: Any) -> bool:
