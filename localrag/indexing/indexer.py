@@ -11,8 +11,8 @@ import hashlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -77,13 +77,15 @@ class _Run:
     """One add or rebuild under way."""
 
     progress: Progress
+    hold: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Holds the library for writing, where the run does not hold it all the time."""
     told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     pending: dict[str, NewDocument] = field(default_factory=dict)
     """Documents that wait for their vectors, by id."""
-    known: Mapping[str, SourceRecord] = field(default_factory=dict)
-    """What the library held of these files when the run began, by path."""
+    known: dict[str, SourceRecord] = field(default_factory=dict)
+    """What the library held of these files before, by path."""
     touched: list[tuple[FileState, str]] = field(default_factory=list)
     folders: dict[str, bool] = field(default_factory=dict)
     """Whether no link leads to a folder, for those that were met."""
@@ -190,6 +192,24 @@ class Indexer:
                 library.purge_if_due()
         return run.report()
 
+    def update(self, files: Iterable[Path], progress: Progress, on_wait: OnWait) -> None:
+        """Bring the library up to some files, without bringing the indexes up at the end.
+
+        For whoever goes on for days: unlike `add` it holds the library only while it stores a
+        batch, and waits as long as another process holds it.
+        """
+        library = self.library
+        run = _Run(progress, hold=lambda: library.writing(-1, on_wait))
+
+        def known() -> Iterator[Path]:
+            for path in files:
+                if record := library.source(storable_path(path)):
+                    run.known[record.state.path] = record
+                yield path
+
+        library.expect(self.embedding)
+        self._take_all(known(), run)
+
     def rebuild(
         self,
         progress: Progress = _ignore,
@@ -246,7 +266,7 @@ class Indexer:
         library, source = self.library, storable_path(path)
         try:
             before, known = path.stat(), run.known.get(source)
-            if known and is_as_read(known.state, before):
+            if known and is_as_read(known.state, before.st_size, storable_ns(before)):
                 led = run.origins(path)
                 if not set(led) <= set(known.state.origins):
                     run.touched.append((replace(known.state, origins=led), known.document_id))
@@ -258,12 +278,13 @@ class Indexer:
                 digest = hashlib.sha256(data).hexdigest()
             # Links may have changed before the bytes were there.
             led = tuple(sorted({*led, *origins(path)}))
-            state = FileState(source, before.st_size, _storable_ns(before), checked, led)
+            state = FileState(source, before.st_size, storable_ns(before), checked, led)
             if known and known.document_id == digest:
                 run.touched.append((state, digest))
                 run.tell(Unchanged(source))
             elif library.has_document(digest):
-                library.set_sources([(state, digest)])
+                with run.hold():
+                    library.set_sources([(state, digest)])
                 run.tell(Linked(source, digest))
             elif digest in run.pending:
                 waiting = run.pending[digest]
@@ -294,24 +315,26 @@ class Indexer:
 
     def _flush(self, run: _Run) -> None:
         """Embed what is pending, commit it, and only then report it."""
+        if not run.pending and not run.touched:
+            return
         library, pending = self.library, list(run.pending.values())
         run.pending.clear()
         with run.timed("embed"):
             vectors = self._embed([one.chunks for one in pending], run)
         replaced = [one.states[0].path in run.known for one in pending]
-        with run.timed("store"):
+        with run.timed("store"), run.hold():
             # One transaction for the batch: each commit waits for the disk.
             library.add(
                 replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)
             )
+            if run.touched:
+                library.set_sources(run.touched)
+                run.touched.clear()
         for one, again in zip(pending, replaced, strict=True):
             first, *others = one.states
             run.tell(Committed(first.path, one.document.id, len(one.chunks), again))
             for state in others:
                 run.tell(Linked(state.path, one.document.id))
-        if run.touched:
-            library.set_sources(run.touched)
-            run.touched.clear()
 
     def _stage(self, batch: list[tuple[Document, list[Chunk]]], run: _Run) -> None:
         with run.timed("embed"):
@@ -340,7 +363,7 @@ class Indexer:
 
     def _sync(self, run: _Run) -> None:
         started = time.monotonic()
-        with run.timed("index"):
+        with run.timed("index"), run.hold():
             self.library.sync()
         run.synced_at = time.monotonic()
         run.sync_took = run.synced_at - started
@@ -368,15 +391,15 @@ def _is_gone(source: str) -> bool:
     return False
 
 
-def _storable_ns(state: os.stat_result) -> int:
+def storable_ns(state: os.stat_result) -> int:
     """The modification time, in what SQLite can hold: a wrong clock may say the year 2400."""
     return max(-(2**63), min(state.st_mtime_ns, 2**63 - 1))
 
 
-def is_as_read(state: FileState, now: os.stat_result) -> bool:
+def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
-    same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
-    return same and state.mtime_ns + RACY_NS < state.checked_ns
+    same = (state.size, state.mtime_ns) == (size, mtime_ns)
+    return same and mtime_ns + RACY_NS < state.checked_ns
 
 
 def storable_path(path: Path) -> str:
