@@ -189,8 +189,9 @@ def _walk(
                 else:
                     skipped.append(_unsupported(path) if stat.S_ISREG(mode) else _no_reading(path))
                 continue
+            entries = _entries(path)
             folders.append(path)
-            for entry in _entries(path):
+            for entry in entries:
                 below = path / entry.name
                 if _is_link(entry):
                     links.append(below)

@@ -62,7 +62,7 @@ def system_hints(folders: Sequence[Path], stop: threading.Event) -> Generator[se
         yield_on_timeout=True,
         force_polling=False,
         recursive=not ONE_BY_ONE,
-        ignore_permission_denied=True,
+        ignore_permission_denied=False,  # it would ignore limits that are reached, too
     )
     try:
         for changes in ticks:
