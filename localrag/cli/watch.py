@@ -49,10 +49,6 @@ POLLED = {
 }
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM: a service is stopped."""
-
-
 @click.command(
     help=tr(
         "Keep the library true to folders: add what is new or changed, remove what is gone. "
@@ -113,21 +109,26 @@ def watch(
         else:
             say(f"{now:%Y-%m-%d %H:%M:%S}  {text}")
 
-    previous = signal.signal(signal.SIGTERM, _terminate)
+    terminated = False
+
+    def terminate(_: int, __: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, terminate)
     try:
         with LocalRAG.open(library, on_damage=note_rebuilding) as rag:
             complete = rag.watch(paths, tell, once=once, interval=interval, prune=prune)
-    except _Terminated:
-        note(tr("Stopped. Everything reported as done is kept."))
+    except KeyboardInterrupt:
+        if not terminated:
+            raise
+        note(tr("Stopped. Everything reported as done is kept."))  # a service is stopped so
         return
     finally:
         signal.signal(signal.SIGTERM, previous)
     if not complete:
         raise click.exceptions.Exit(1)
-
-
-def _terminate(_: int, __: FrameType | None) -> None:
-    raise _Terminated
 
 
 def _told(event: Event) -> tuple[str, dict[str, Any], str] | None:

@@ -101,6 +101,7 @@ class _Look:
     present: list[Path]
     files: dict[str, _File] = field(default_factory=dict)
     folders: list[Path] = field(default_factory=list)
+    took: float = 0.0
 
 
 class Watch:
@@ -188,9 +189,7 @@ class Watch:
         for root in self._network:
             self._tell(Polled(self._roots[root], "network-drive", self._pause()))
         while not self._stop.is_set():
-            started = self._clock.monotonic()
             look = self._pass()
-            took = self._clock.monotonic() - started
             folders = self._listened(look)
             # A folder that was made anew under its name is another one.
             wanted = [(folder, _place(folder)) for folder in folders]
@@ -200,7 +199,7 @@ class Watch:
                 ticks, watched = self._ticks(folders), wanted
                 next(ticks, None)  # from here on it hears; what came before is found by looking
                 continue
-            if not self._sleep(ticks, SHARE * took) and not self._stop.is_set():
+            if not self._sleep(ticks, SHARE * look.took) and not self._stop.is_set():
                 watched = None
                 self._clock.sleep(TICK)
 
@@ -290,6 +289,7 @@ class Watch:
 
         `at_once` leaves the indexes to the end.
         """
+        began = self._clock.monotonic()
         look = self._look()
         held = {record.state.path: record for record in self._library.sources()}
         self._tell_apart(look, held)
@@ -297,6 +297,7 @@ class Watch:
             self._told = True
             self._tell(Watching(tuple(self._roots[root] for root in look.present), len(look.files)))
         now, wall = self._clock.monotonic(), self._clock.time()
+        look.took = now - began
         todo, moving = [], {}
         for source, file in look.files.items():
             if self._is_done(source, file, held.get(source)):
