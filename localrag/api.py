@@ -27,8 +27,8 @@ from localrag.errors import ModelNotFoundError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
-from localrag.library.records import LibraryStatus, Removal
-from localrag.messages import spoken
+from localrag.library.records import LibraryStatus, Problem, Removal
+from localrag.messages import spoken, tr
 from localrag.presentation.steps import note_text
 from localrag.rag.base import OnStep, answer_of, unheard
 from localrag.rag.conversation import Turn
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from localrag.evaluation.results import Report
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
+    from localrag.indexing.reading import Reading
     from localrag.models.embeddings.base import Embedder
     from localrag.rag.conversation import Conversation
 
@@ -391,6 +392,66 @@ class LocalRAG:
         warnings.warn("pass history to LocalRAG.ask", DeprecationWarning, stacklevel=2)
         return Conversation(self.model.llm, self.engine.tokenizer)
 
+    def show(self, source: AnyPath) -> Reading:
+        """What is read of a file, page by page, with the passages that it is cut into.
+
+        As the library holds it, where it is in it: also when the file is gone, and by the end of
+        its path where that is enough. Otherwise it is read as by `LocalRAG.read`. Raises
+        `ParsingError` for what cannot be read, `UsageError` for a path that is nowhere.
+
+        >>> rag.show("ai-overview.en.pdf").document.pages[0].how
+        'text'
+        """
+        from localrag.indexing.reading import from_library
+
+        found = from_library(self.library, os.fspath(source))
+        return found or self._read(source, self.settings, lambda: self.embedder, self._on_note)
+
+    @classmethod
+    def read(
+        cls,
+        path: AnyPath,
+        *,
+        settings: Settings | None = None,
+        on_note: Callable[[str], None] = _nothing,
+    ) -> Reading:
+        """What an `add` would read of a file, without any library.
+
+        Without the embedding model, which counts the tokens of a passage, there are no passages,
+        and `on_note` is told why. Raises as `show` does.
+        """
+        chosen = settings or load_settings()
+
+        def embedder() -> Embedder:
+            return factory.make_embedder(chosen, factory.make_models())
+
+        return cls._read(path, chosen, embedder, on_note)
+
+    @staticmethod
+    def _read(
+        path: AnyPath,
+        settings: Settings,
+        embedder: Callable[[], Embedder],
+        on_note: Callable[[str], None],
+    ) -> Reading:
+        from localrag.indexing.reading import from_file
+        from localrag.text.language import detect
+
+        chunker = None
+        try:
+            chunker = factory.make_chunker(settings, embedder())
+        except ModelNotFoundError as error:
+            on_note(tr("Passages are not shown. {reason}", reason=error))
+        with closing(factory.make_parse(settings)) as parse:
+            return from_file(Path(path).expanduser(), parse, chunker, detect)
+
+    def problems(self) -> list[Problem]:
+        """Files that were not read and pages that were not read well, by path.
+
+        Opens no index and loads no model; `localrag.presentation.reading` says them in words.
+        """
+        return self.library.problems()
+
     def remove(
         self,
         sources: Sequence[AnyPath],
@@ -405,15 +466,26 @@ class LocalRAG:
         >>> rag.remove(["data/ai-overview.en.pdf"]).documents != ()
         True
         """
-        from localrag.indexing.indexer import storable_path
+        from localrag.documents.files import storable_path
 
         held = [record.state.path for record in self.library.sources()]
+        unread = [file.state.path for file in self.library.unread()]
         wanted: list[str] = []
+        forgotten: list[str] = []
         for source in sources:
             path = storable_path(Path(source).expanduser())
-            found = [one for one in held if one == path or Path(path) in Path(one).parents]
-            wanted += found or [path]
-        return self.library.remove(sources=dict.fromkeys(wanted), timeout=timeout, on_wait=on_wait)
+            found, failed = (
+                [one for one in paths if one == path or Path(path) in Path(one).parents]
+                for paths in (held, unread)
+            )
+            forgotten += failed
+            wanted += found or ([] if failed else [path])
+        return self.library.remove(
+            sources=dict.fromkeys(wanted),
+            unread=dict.fromkeys(forgotten),
+            timeout=timeout,
+            on_wait=on_wait,
+        )
 
     def rebuild(
         self,

@@ -33,6 +33,9 @@ print it in the reader's language; `hint` says what to do next.
 
 from __future__ import annotations
 
+import string
+from collections.abc import Mapping
+
 from localrag.printable import filled
 
 
@@ -94,6 +97,23 @@ class ModelLicenceError(ModelError):
 
 class ParsingError(LocalragError):
     """A file cannot be read as a document."""
+
+
+def parsing_error(kind: str, message: str, hint: str, values: Mapping[str, object]) -> ParsingError:
+    """A ParsingError as it was kept elsewhere, by the name of its class.
+
+    Raises ValueError for a template that asks for more than its values as they are: a width of a
+    thousand million characters, say.
+    """
+    for template in (message, hint):
+        for _, name, spec, conversion in string.Formatter().parse(template):
+            if name is not None and (name not in values or spec or conversion):
+                raise ValueError(f"not a template of ours: {template[:100]!r}")
+    known = globals().get(kind)
+    if not (isinstance(known, type) and issubclass(known, ParsingError)):
+        known = ParsingError
+    error: ParsingError = known(message, hint=hint, **values)
+    return error
 
 
 class UnsupportedFileError(ParsingError):

@@ -72,6 +72,7 @@ from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
 if TYPE_CHECKING:
+    from localrag.documents.worker import ParsingProcess
     from localrag.egress.consent import Consent
     from localrag.indexing.indexer import Indexer
     from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
@@ -205,11 +206,11 @@ def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
 
 def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> Indexer:
     """What adds files to the library."""
-    from localrag.documents.formats.table import ParseOptions
-    from localrag.documents.worker import ParsingProcess
+    from localrag.documents.worker import ParsingProcesses, processes_at_once
     from localrag.indexing.indexer import Indexer
     from localrag.text.language import detect
 
+    parsers = processes_at_once()
     return Indexer(
         library,
         chunker=make_chunker(settings, embedder),
@@ -217,8 +218,17 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
         embedder=embedder,
         embedding=identity_of(embedder, settings),
         detect_language=detect,
-        parse=ParsingProcess(ParseOptions(**msgspec.structs.asdict(settings.parsing))),
+        parse=ParsingProcesses(make_parse(settings) for _ in range(parsers)),
+        parsers=parsers,
     )
+
+
+def make_parse(settings: Settings) -> ParsingProcess:
+    """What reads files, in a process of its own."""
+    from localrag.documents.formats.table import ParseOptions
+    from localrag.documents.worker import ParsingProcess
+
+    return ParsingProcess(ParseOptions(**msgspec.structs.asdict(settings.parsing)))
 
 
 def chunking_fingerprint(settings: Settings) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +18,23 @@ from localrag.cli.output import (
     note,
     note_rebuilding,
     say,
+    stderr_console,
 )
-from localrag.errors import UnsupportedFileError
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.api import LocalRAG
     from localrag.indexing.events import AddReport
+    from localrag.library.records import PageReading, Problem
 
 INCOMPLETE = {
-    "pages_without_text": (
-        "{name}: these pages are images or blank and cannot be searched: {pages}. Text "
-        "recognition (OCR) would make them searchable."
-    ),
-    "hidden_text_pages": (
-        "{name}: these pages contain text that readers cannot see (invisible, white or "
-        "tiny); it was left out: {pages}."
-    ),
-    "damaged_pages": "{name}: these pages are damaged and were left out: {pages}.",
+    "no text": "pages_without_text",
+    "damaged": "damaged_pages",
+    "hidden text": "hidden_text_pages",
 }
-"""What the metadata of a document say of pages that it lacks."""
+"""Kinds of notes that `--json` has under names of their own, besides `problems`."""
 
-SHOWN = 5
-"""Files of other kinds that are named; of more, only the number is said."""
+MOST = 20
+"""Problems that are shown; `localrag status --problems` shows all."""
 
 
 @click.command(help=tr("Add files and folders; unchanged files are skipped."))
@@ -72,16 +67,20 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     started = time.monotonic()
     with LocalRAG.open(library, on_damage=note_rebuilding) as rag, Bars() as bars:
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)
-        incomplete = _incomplete(rag, report)
+        problems = rag.problems()
+        readings = rag.library.readings()
+    added = {one.document_id for one in report.committed}
+    added |= {one.document_id for one in report.linked}
+    new = [one for one in problems if _is_of(one, added, paths)]
     seconds = time.monotonic() - started
     if as_json:
-        emit_json(report_json(report, seconds) | {"incomplete": incomplete})
+        from localrag.presentation.records import plain
+
+        told = {"incomplete": _incomplete(report, new), "problems": plain(new)}
+        emit_json(report_json(report, seconds) | told)
     else:
         _print(report, seconds)
-        for one in incomplete:
-            for lacking in INCOMPLETE:
-                if pages := one.get(lacking):
-                    note(tr(INCOMPLETE[lacking], name=one["source"], pages=pages))
+        _print_problems(report, new, len(problems) - len(new), readings)
     # Nothing could be read: that is a failure of the command, not only of a file.
     if report.failed and not (report.committed or report.linked or report.unchanged):
         raise click.exceptions.Exit(1)
@@ -123,14 +122,6 @@ def _print(report: AddReport, seconds: float) -> None:
             report.vanished,
         )
     _list(tr("Removed, because the files are gone:"), report.removed)
-    others = [one for one in report.skipped if isinstance(one, UnsupportedFileError)]
-    named = [error.values.get("source", "") for error in others[:SHOWN]]
-    _list(
-        tr("{count} files of other types were skipped:", count=len(others)),
-        [*named, "…"] if len(others) > SHOWN else named,
-    )
-    _list(tr("Skipped:"), [spoken(one) for one in report.skipped if one not in others])
-    _list(tr("Not readable:"), [spoken(one.error) for one in report.failed])
 
 
 def _list(heading: str, lines: Sequence[object]) -> None:
@@ -139,13 +130,47 @@ def _list(heading: str, lines: Sequence[object]) -> None:
         note(line)
 
 
-def _incomplete(rag: LocalRAG, report: AddReport) -> list[dict[str, str]]:
+def _is_of(problem: Problem, added: Container[str], paths: Sequence[str]) -> bool:
+    """Whether a problem is of what was read now, or was to be."""
+    if problem.error is None:
+        return problem.document_id in added
+    source = Path(problem.source)
+    roots = [Path(os.path.abspath(Path(path).expanduser())) for path in paths]  # noqa: PTH100
+    return any(root in (source, *source.parents) for root in roots)
+
+
+def _print_problems(
+    report: AddReport, problems: Sequence[Problem], others: int, readings: Sequence[PageReading]
+) -> None:
+    from localrag.cli.problems import print_problems
+    from localrag.presentation.reading import recognised_text
+
+    added = {one.document_id for one in report.committed}
+    if text := recognised_text([one for one in readings if one.document_id in added]):
+        say(text)
+    left = print_problems(stderr_console(), problems, MOST)
+    if left:
+        note(tr("and {count} more: localrag status --problems", count=left))
+    if known := sum(not one.tried for one in report.failed):
+        note(
+            tr(
+                "{count} files were not tried again, because they have not changed since: "
+                "`localrag add FILE` tries one again.",
+                count=known,
+            )
+        )
+    if others and problems:
+        note(
+            tr("Of earlier files, there are {count} more: localrag status --problems", count=others)
+        )
+
+
+def _incomplete(report: AddReport, problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Documents that were added without some of their pages."""
-    found = []
-    for one in report.committed:
-        record = rag.library.document_record(one.document_id)
-        metadata = record.metadata if record else {}
-        lacking = {name: metadata[name] for name in INCOMPLETE if name in metadata}
-        if lacking:
-            found.append({"source": one.source} | lacking)
-    return found
+    names = {one.document_id: one.source for one in report.committed}
+    found: dict[str, dict[str, str]] = {}
+    for one in problems:
+        if one.document_id in names and one.note and one.note.kind in INCOMPLETE:
+            lacking = found.setdefault(one.document_id, {"source": names[one.document_id]})
+            lacking[INCOMPLETE[one.note.kind]] = ", ".join(map(str, one.pages))
+    return list(found.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +26,8 @@ from localrag.cli.output import (
     table,
     write_report,
 )
+from localrag.documents.formats.table import shown_name
+from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.printable import as_name
 
@@ -203,7 +205,7 @@ def _print_way(console: Console, way: Output) -> None:
     from localrag.presentation import comparisons as words
 
     def place(source: str, page: int) -> str:
-        return tr("{name}, p. {page}", name=PurePath(source).name, page=page)
+        return tr("{name}, p. {page}", name=shown_name(source), page=page)
 
     answer = way.answer
     title = Text(words.title(way.name), style="bold cyan")
@@ -215,7 +217,7 @@ def _print_way(console: Console, way: Output) -> None:
         for rank, placed in enumerate(way.passages, start=1):
             chunk = placed.context.chunk
             where = place(placed.context.source, chunk.first_page)
-            shown = f"{where}: {words.excerpt(chunk.text, 120)}"
+            shown = f"{where}: {words.excerpt(shown_text(chunk), 120)}"
             rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", shown))
         heads = tr("Rank"), tr("Before"), tr("Score"), tr("Passage")
         console.print(table(heads, rows, no_wrap=True, overflow="ellipsis"))

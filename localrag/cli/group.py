@@ -19,6 +19,7 @@ COMMANDS = (
     "chat",
     "status",
     "watch",
+    "show",
     "remove",
     "rebuild",
     "check",

@@ -43,6 +43,13 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
             chunks=removal.chunks,
         )
     )
+    if removal.unread:
+        say(
+            tr(
+                "Forgotten as well: {count} entries for files that could not be read.",
+                count=len(removal.unread),
+            )
+        )
     if removal.fault:
         note(spoken(removal.fault))
         note(

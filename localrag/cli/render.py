@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from localrag.cli.output import Item, table
+from localrag.documents.formats.table import shown_name
+from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
@@ -50,13 +51,13 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
 
     for number, hit in enumerate(hits, start=1):
         title = Text(f"{number:>2}. ", style="bold")
-        title.append(as_name(PurePath(hit.source).name), style="bold cyan")
+        title.append(as_name(shown_name(hit.source)), style="bold cyan")
         title.append(tr("  p. {page}", page=pages(hit)), style="cyan")
         title.append(f"  {hit.score:.3f}", style="dim")
         if hit.chunk.heading:
             title.append(f"  {as_name(hit.chunk.heading)}", style="dim")
         console.print(Item(title))
-        console.print(Item(Text("    " + as_name(_excerpt(hit.chunk.text)))))
+        console.print(Item(Text("    " + as_name(_excerpt(shown_text(hit.chunk))))))
         if explain:
             legs = [
                 tr("{leg} #{rank} ({score:.3f})", leg=_leg(r.leg), rank=r.rank, score=r.score)
@@ -78,7 +79,7 @@ def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
     for each in left_out[:MOST_LEFT_OUT]:
         told = tr(
             "{name}, p. {page}, told the model what to answer; this was left out: “{text}”",
-            name=PurePath(each.source).name,
+            name=shown_name(each.source),
             page=each.page,
             text=_excerpt(each.text),
         )
@@ -96,7 +97,7 @@ def print_evidence(console: Console, answer: Answer) -> None:
     if answer.citations:
         for citation in answer.citations:
             line = Text(f"[{citation.marker}] ", style="bold")
-            line.append(as_name(PurePath(citation.source).name), style="cyan")
+            line.append(as_name(shown_name(citation.source)), style="cyan")
             line.append(tr(", p. {page}", page=citation.page), style="cyan")
             quote = " ".join(citation.quote.split())
             line.append(tr(": “{quote}”", quote=quote), style="dim")

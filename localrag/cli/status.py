@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import Item, emit_json, json_option, library_option, stdout_console, table
+from localrag.cli.output import (
+    Item,
+    emit_json,
+    json_option,
+    library_option,
+    say,
+    stdout_console,
+    table,
+)
 from localrag.messages import tr
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from localrag.library.records import LibraryStatus
+    from localrag.library.records import LibraryStatus, PageReading, Problem
 
 
 _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", "metadata")
@@ -23,24 +32,37 @@ _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", 
 
 @click.command(help=tr("Show what is in the library."))
 @click.option("--documents", is_flag=True, help=tr("List every document."))
+@click.option(
+    "--problems",
+    "only_problems",
+    is_flag=True,
+    help=tr("List the files that were not read and the pages that were not read well."),
+)
 @library_option
 @json_option
-def status(documents: bool, library: Path, as_json: bool) -> None:
+def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
     from localrag.api import LocalRAG
     from localrag.cli import at_rest
 
     with LocalRAG.open(library, create=False) as rag:
-        found = rag.status()
+        problems = rag.problems()
+        if only_problems:
+            _print_problems(problems, as_json=as_json)
+            return
+        found, readings = rag.status(), rag.library.readings()
         records = rag.library.documents() if documents or as_json else []
     encryption = at_rest.protections(library, ask=sys.platform != "linux")
     if as_json:
+        from localrag.presentation.reading import pages_read
         from localrag.presentation.records import picked
 
         emit_json(
             {
                 "library": str(found.directory),
                 **picked(found.counts, "documents", "sources", "pages", "chunks"),
+                "pages_read": pages_read(found.counts.pages, readings),
+                "problems": len(problems),
                 "bytes": found.counts.size,
                 "bytes_on_disk": found.size_on_disk,
                 "embedding": {
@@ -56,7 +78,9 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
         )
         return
     console = stdout_console()
-    console.print(_overview(found, at_rest.sentence(encryption)))
+    console.print(_overview(found, readings, at_rest.sentence(encryption)))
+    if problems:
+        say(tr("Problems: {count} (localrag status --problems)", count=len(problems)))
     if documents:
         from rich.console import Group
         from rich.text import Text
@@ -74,8 +98,22 @@ def status(documents: bool, library: Path, as_json: bool) -> None:
         console.print(table(heads, rows, overflow="fold"))
 
 
-def _overview(found: LibraryStatus, encryption: str) -> Table:
+def _print_problems(problems: Sequence[Problem], *, as_json: bool) -> None:
+    from localrag.cli.problems import print_problems
+    from localrag.presentation.records import plain
+
+    if as_json:
+        emit_json({"problems": plain(problems)})
+    elif problems:
+        print_problems(stdout_console(), problems)
+    else:
+        say(tr("Every file was read, and every page of them well."))
+
+
+def _overview(found: LibraryStatus, readings: Sequence[PageReading], encryption: str) -> Table:
     from rich.filesize import decimal
+
+    from localrag.presentation.reading import recognised_text
 
     counts = found.counts
     rows = {
@@ -83,6 +121,7 @@ def _overview(found: LibraryStatus, encryption: str) -> Table:
         tr("Documents"): str(counts.documents),
         tr("Files"): str(counts.sources),
         tr("Pages"): str(counts.pages),
+        tr("OCR"): recognised_text(readings) or tr("none"),
         tr("Passages"): str(counts.chunks),
         tr("Size on disk"): decimal(found.size_on_disk),
         tr("Embedding model"): tr(

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise, takewhile
 from typing import NamedTuple, Protocol
 
+from localrag.documents.tables import BAR, CELL_BREAK, CUT_SHORT, shown_text, with_names
 from localrag.errors import ConfigError
 from localrag.text.sentences import split_sentences
-from localrag.types import PAGE_BREAK, Chunk, Document
+from localrag.types import PAGE_BREAK, Chunk, Columns, Document
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 """Tokens of each text, as the embedding model cuts it."""
@@ -32,8 +33,13 @@ _LONGEST_TOKEN = 32
 _AT_ONCE = 4096
 """Texts whose tokens are counted at once: what a tokenizer makes of them takes memory."""
 
+_LONGEST_NAMES = (80, 40, 20)
+"""Code points of a column's name: the first with which a row's names take half of a passage."""
+
 _BREATHS = re.compile(r"[。！？!?，、；：,;:）)]+\s*")
 _SPACES = re.compile(r"\s+")
+_CUTS = (_BREATHS, _SPACES)
+_ROW_CUTS = (re.compile(r"\n"), BAR, *_CUTS)
 
 
 class Chunker(Protocol):
@@ -47,9 +53,10 @@ class Chunker(Protocol):
 def passage_text(chunk: Chunk) -> str:
     """Return what is embedded and indexed: the headings above the chunk, then its text.
 
-    Headings that stand at the top of the text already are not repeated.
+    Headings that stand at the top of the text already are not repeated; rows of tables stand
+    with their header.
     """
-    return _passage(chunk.heading, chunk.text)
+    return _passage(chunk.heading, shown_text(chunk))
 
 
 def _passage(heading: str, text: str) -> str:
@@ -98,8 +105,9 @@ class SentenceChunker:
     neighbour under the same heading. Tokens are those of `passage_text`, so what
     is embedded is never cut. A sentence too long for a chunk is split at commas,
     else spaces, else characters. Neighbours in one section share
-    `overlap_sentences`, as long as these are short. Raises `ConfigError` for
-    bounds that make no sense.
+    `overlap_sentences`, as long as these are short. A row of a table counts as a
+    sentence that nothing is shared of; it stays with the header above it, and that
+    with its caption. Raises `ConfigError` for bounds that make no sense.
     """
 
     def __init__(
@@ -130,13 +138,13 @@ class SentenceChunker:
         It is called again only for what is close to `max_tokens`, since tokens
         of parts need not add up to the tokens of the whole.
         """
-        source = _Source(document)
+        source = _Source(document, self._names)
         spans = split_sentences(source.text)
         if not spans:
             return []
-        ends = pairwise([*(span.start for span in spans), len(source.text)])
-        starts = [cut for start, end in ends for cut in _cuts(source.text, start, end, _LONGEST)]
-        units = self._units(source.text, [*starts, len(source.text)])
+        ends = pairwise([*source.with_rows([span.start for span in spans]), len(source.text)])
+        starts = [cut for start, end in ends for cut in source.cuts(start, end, _LONGEST)]
+        units = self._glued(source, self._units(source, [*starts, len(source.text)]))
         headings = list({HEADING_SEPARATOR.join(path) for _, path in source.sections[1:]})
         tokens_of = dict(zip(headings, self._counted(headings), strict=True))
         passages: list[tuple[_Cut, int]] = []
@@ -144,14 +152,25 @@ class SentenceChunker:
             heading, heading_tokens = self._heading(group.path, tokens_of)
             # One token for the newline below the heading.
             limit = self._max - heading_tokens - 1
-            for start, end, tokens in self._pack(source.text, group.units, limit):
+            for start, end, tokens in self._pack(source, group.units, limit):
                 passages.append((_Cut(start, end, heading), tokens + heading_tokens + 1))
-        return source.chunks(self._verified(source.text, passages))
+        return source.chunks(self._verified(source, passages))
 
-    def _units(self, text: str, cuts: Sequence[int]) -> list[_Unit]:
+    def _units(self, source: _Source, cuts: Sequence[int]) -> list[_Unit]:
         """What lies between neighbouring cuts."""
-        counts = self._counted([text[a:b] for a, b in pairwise(cuts)])
+        counts = self._counted([source.shown(a, b) for a, b in pairwise(cuts)])
         return [_Unit(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]
+
+    def _glued(self, source: _Source, units: list[_Unit]) -> list[_Unit]:
+        """The same, that know what they may not be parted from: a header, or a short caption."""
+        glued = units[:1]
+        for before, unit in pairwise(units):
+            row = source.row_at(unit.start)
+            if row is not None and unit.start == row.start:
+                caption = before.tokens <= self._target // 5 and not source.row_at(before.start)
+                unit = unit._replace(glued=row.glued or (row.first and caption))
+            glued.append(unit)
+        return glued
 
     def _groups(self, source: _Source, units: list[_Unit]) -> list[_Group]:
         """Sections with their sentences; bare headings and short sections joined."""
@@ -177,9 +196,11 @@ class SentenceChunker:
                 groups[-2:] = [before.with_next(last)]
         return groups
 
-    def _pack(self, text: str, units: list[_Unit], limit: int) -> Iterator[_Unit]:
-        """Join sentences to runs of about the target, and give the tokens of each."""
-        units = self._split_long(text, units, limit)
+    def _pack(
+        self, source: _Source, units: list[_Unit], limit: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Join sentences to runs of about the target: start, end and tokens of each."""
+        units = self._split_long(source, units, limit)
         goal = min(self._target, limit)
         sums = [0, *accumulate(unit.tokens for unit in units)]
         first = 0
@@ -194,9 +215,15 @@ class SentenceChunker:
                 if taken + added > limit or taken + added / 2 > share:
                     break
                 after += 1
+            end = after
+            while after < len(units) and units[after].glued and after - 1 > first:
+                after -= 1
+            if after < len(units) and units[after].glued:
+                after = end  # more than a passage holds
             begin = first
             while (
                 ranges
+                and source.row_at(units[begin - 1].start) is None
                 and begin > max(first - self._overlap, ranges[-1][0] + 1)
                 and sums[first] - sums[begin - 1] <= goal // 4
                 and sums[after] - sums[begin - 1] <= limit
@@ -206,20 +233,28 @@ class SentenceChunker:
             first = after
         for begin, after in ranges:
             tokens = sums[after] - sums[begin]
-            yield _Unit(units[begin].start, units[after - 1].end, tokens)
+            yield units[begin].start, units[after - 1].end, tokens
 
-    def _verified(self, text: str, passages: list[tuple[_Cut, int]]) -> list[_Cut]:
-        """Count what is close to the limit as a whole, and halve what is above it."""
-        done = [passage for passage, tokens in passages if tokens <= 0.9 * self._max]
-        doubtful = [passage for passage, tokens in passages if tokens > 0.9 * self._max]
+    def _verified(self, source: _Source, passages: list[tuple[_Cut, int]]) -> list[_Cut]:
+        """Count what is close to the limit as a whole, and halve what is above it.
+
+        Tokens of rows that were cut add up to less: the signs between cells are missing.
+        """
+        done: list[_Cut] = []
+        doubtful: list[_Cut] = []
+        for passage, tokens in passages:
+            sure = 0.5 if source.row_at(passage.start) or source.row_at(passage.end) else 0.9
+            (done if tokens <= sure * self._max else doubtful).append(passage)
         while doubtful:
-            counts = self._counted([_passage(p.heading, text[p.start : p.end]) for p in doubtful])
+            counts = self._counted(
+                [_passage(p.heading, source.shown(p.start, p.end)) for p in doubtful]
+            )
             halves: list[_Cut] = []
             for (start, end, heading), tokens in zip(doubtful, counts, strict=True):
                 if tokens <= self._max or end - start == 1:
                     done.append(_Cut(start, end, heading))
                     continue
-                cut = _best_cut(text, start, end, (start + end) // 2)
+                cut = source.best_cut(start, end, (start + end) // 2)
                 halves += [_Cut(start, cut, heading), _Cut(cut, end, heading)]
             doubtful = halves
         return sorted(done)
@@ -250,7 +285,24 @@ class SentenceChunker:
             for text, count in zip(texts, counts, strict=True)
         ]
 
-    def _split_long(self, text: str, units: list[_Unit], limit: int) -> list[_Unit]:
+    def _names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The names of a table's columns, shortened where they would take too much of a row."""
+        short = names
+        for longest in _LONGEST_NAMES:
+            short = _shortened(names, longest)
+            counts = self._counted(short)
+            if sum(counts) <= self._target // 2:
+                break
+        # A cell beside its name has room below a heading.
+        while any(name and n > self._max // 4 for name, n in zip(short, counts, strict=True)):
+            short = tuple(
+                name[: len(name) // 2] if n > self._max // 4 else name
+                for name, n in zip(short, counts, strict=True)
+            )
+            counts = self._counted(short)
+        return short
+
+    def _split_long(self, source: _Source, units: list[_Unit], limit: int) -> list[_Unit]:
         """Replace each sentence of more than `limit` tokens by parts that fit."""
         while any(unit.tokens > limit and unit.end - unit.start > 1 for unit in units):
             parts: list[_Unit] = []
@@ -260,17 +312,36 @@ class SentenceChunker:
                     continue
                 pieces = -(-unit.tokens // limit)
                 step = max(1, (unit.end - unit.start) // pieces)
-                parts += self._units(text, [*_cuts(text, unit.start, unit.end, step), unit.end])
+                cuts = [*source.cuts(unit.start, unit.end, step), unit.end]
+                first, *others = self._units(source, cuts)
+                parts += first._replace(glued=unit.glued), *others
             units = parts
         return units
 
 
 class _Unit(NamedTuple):
-    """A sentence or a part of one, with the white space after it."""
+    """A sentence or a part of one, with the white space after it.
+
+    One that is `glued` stays with the one before.
+    """
 
     start: int
     end: int
     tokens: int
+    glued: bool = False
+
+
+class _Row(NamedTuple):
+    """A line of a table; `names` are those of its columns, none for a line of the header.
+
+    `glued` are all lines of the header but the first, and the row below.
+    """
+
+    start: int
+    end: int
+    names: tuple[str, ...]
+    first: bool
+    glued: bool
 
 
 class _Cut(NamedTuple):
@@ -313,9 +384,13 @@ class _Group:
 
 
 class _Source:
-    """The text of a document with its sections and pages by offset."""
+    """The text of a document with its sections, pages and rows of tables by offset."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(
+        self,
+        document: Document,
+        names: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None,
+    ) -> None:
         self._document = document
         self.text = document.text
         lengths = (len(page.text) + len(PAGE_BREAK) for page in document.pages)
@@ -327,6 +402,77 @@ class _Source:
                 above.pop()
             above.append((heading.level, " ".join(heading.text.split())))
             self.sections.append(_Section(heading.start, tuple(name for _, name in above)))
+        self._rows = list(self._rows_of(document, names or _shortened))
+
+    def _rows_of(
+        self, document: Document, names: Callable[[tuple[str, ...]], tuple[str, ...]]
+    ) -> Iterator[_Row]:
+        for table in document.tables:
+            start, shown = table.start, names(table.header) if any(table.header) else ()
+            for number, line in enumerate(self.text[table.start : table.end].split("\n")):
+                end = start + len(line)
+                named = number >= table.header_rows and len(line) <= _LONGEST
+                glued = 0 < number <= table.header_rows
+                yield _Row(start, end, shown if named else (), number == 0, glued)
+                start = end + 1
+
+    def row_at(self, offset: int) -> _Row | None:
+        """The row of a table that holds this offset."""
+        place = bisect_right(self._rows, offset, key=lambda row: row.start) - 1
+        row = self._rows[place] if place >= 0 else None
+        return row if row is not None and offset <= row.end else None
+
+    def with_rows(self, starts: Sequence[int]) -> list[int]:
+        """Where sentences begin, and in tables where rows do."""
+        if not self._rows:
+            return list(starts)
+        text = (start for start in starts if self.row_at(start) is None)
+        return sorted({*text, *(row.start for row in self._rows)})
+
+    def columns(self, start: int, end: int) -> tuple[Columns, ...]:
+        """The names of columns for the rows between the two, counted from `start`."""
+        place = max(0, bisect_right(self._rows, start, key=lambda row: row.start) - 1)
+        found: list[Columns] = []
+        while place < len(self._rows) and self._rows[place].start < end:
+            row = self._rows[place]
+            place += 1
+            first, last = max(start, row.start), min(end, row.end)
+            names = row.names
+            if first > row.start or last < row.end:  # the cells that stand outside do not count
+                before = len(BAR.findall(self.text, row.start, first))
+                names = names[before : before + len(BAR.findall(self.text, first, last)) + 1]
+            if not names or not self.text[first:last].strip():
+                continue
+            if found and found[-1].names == names and found[-1].end + 1 == first - start:
+                found[-1] = Columns(found[-1].start, last - start, names)
+            else:
+                found.append(Columns(first - start, last - start, names))
+        return tuple(found)
+
+    def shown(self, start: int, end: int) -> str:
+        """The text between the two as a model reads it."""
+        return with_names(self.text[start:end], self.columns(start, end))
+
+    def cuts(self, start: int, end: int, step: int) -> list[int]:
+        """Where the parts of the text of at most `step` code points begin."""
+        cuts = [start]
+        while end - cuts[-1] > step:
+            cuts.append(self.best_cut(cuts[-1], end, cuts[-1] + step))
+        return cuts
+
+    def best_cut(self, start: int, end: int, ideal: int) -> int:
+        """Find where to cut the text, between the two.
+
+        After a row or a cell of a table, a comma, else a space, in the second half of what
+        stands before `ideal`; else at `ideal`.
+        """
+        lowest = start + max(1, (ideal - start) // 2)
+        for pattern in _ROW_CUTS if self.row_at(ideal) else _CUTS:
+            found = pattern.finditer(self.text, lowest, min(ideal + 1, end))
+            cuts = [match.end() for match in found]
+            if cuts and start < cuts[-1] < end:
+                return cuts[-1]
+        return max(start + 1, ideal)
 
     def section_at(self, offset: int) -> int:
         """Index of the section that holds this offset."""
@@ -348,7 +494,7 @@ class _Source:
             spans.append(_Cut(first, last, heading))
         return [
             Chunk(
-                id=_chunk_id(document.id, start, end, heading),
+                id=_chunk_id(document.id, start, end, heading, columns),
                 document_id=document.id,
                 position=position,
                 text=self.text[start:end],
@@ -357,8 +503,10 @@ class _Source:
                 last_page=self._page_at(end - 1),
                 start=start,
                 end=end,
+                columns=columns,
             )
             for position, (start, end, heading) in enumerate(spans)
+            for columns in [self.columns(start, end)]
         ]
 
     def _page_at(self, offset: int) -> int:
@@ -381,29 +529,18 @@ def _by_section(
         yield section.path, members, bare
 
 
-def _cuts(text: str, start: int, end: int, step: int) -> list[int]:
-    """Where the parts of `text[start:end]` of at most `step` code points begin."""
-    cuts = [start]
-    while end - cuts[-1] > step:
-        cuts.append(_best_cut(text, cuts[-1], end, cuts[-1] + step))
-    return cuts
+def _shortened(names: tuple[str, ...], longest: int = _LONGEST_NAMES[0]) -> tuple[str, ...]:
+    """The names, of at most `longest` code points each."""
+    return tuple(
+        name if len(name) <= longest else name[: longest - 1].rstrip() + CUT_SHORT for name in names
+    )
 
 
-def _best_cut(text: str, start: int, end: int, ideal: int) -> int:
-    """Find where to cut `text[start:end]`, between the two.
-
-    After a comma, else a space, in the second half of what stands before
-    `ideal`; else at `ideal`.
-    """
-    lowest = start + max(1, (ideal - start) // 2)
-    for pattern in (_BREATHS, _SPACES):
-        cuts = [match.end() for match in pattern.finditer(text, lowest, min(ideal + 1, end))]
-        if cuts and start < cuts[-1] < end:
-            return cuts[-1]
-    return max(start + 1, ideal)
-
-
-def _chunk_id(document_id: str, start: int, end: int, heading: str) -> int:
+def _chunk_id(
+    document_id: str, start: int, end: int, heading: str, columns: Sequence[Columns]
+) -> int:
     """Return 63 bits of SHA-256, so that ids are the same on every machine."""
-    key = f"{document_id}\n{start}\n{end}\n{heading}".encode()
-    return int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1
+    key = f"{document_id}\n{start}\n{end}\n{heading}"
+    for each in columns:
+        key += f"\n{each.start}\n{each.end}\n{CELL_BREAK.join(each.names)}"
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1

@@ -16,12 +16,10 @@ from pathlib import PurePath
 
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.positions import Layout, Mark
+from localrag.documents.tables import CELL_BREAK as CELL_BREAK
 from localrag.errors import EmptyFileError
-from localrag.text.normalize import clean
+from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
 from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, Table, Unit
-
-CELL_BREAK = " | "
-"""What stands between two cells of a table row."""
 
 LONGEST_HEADING = 1000
 """Code points; a longer one is text: each passage below it would repeat it."""
@@ -259,7 +257,7 @@ def build(
         texts.append(Page(number, text, page.label, page.how, page.confidence, page.notes, layout))
         offset += len(text) + len(PAGE_BREAK)
     top = min(headings, key=lambda heading: heading.level, default=None)
-    return Document(
+    document = Document(
         id=hashlib.sha256(file.data).hexdigest(),
         source=file.source,
         title=squeeze(title)
@@ -270,6 +268,29 @@ def build(
         metadata=dict(metadata or {}),
         tables=tuple(table for _, table in tables),
         unit=unit,
+    )
+    return _with_mended_radicals(document) if has_radicals(document.text) else document
+
+
+def _with_mended_radicals(document: Document) -> Document:
+    """The document with its radicals in the script of their page, else of the document."""
+    script = script_of(document.text)
+    pages = tuple(
+        replace(page, text=mend_radicals(page.text, script_of(page.text) or script))
+        for page in document.pages
+    )
+    mended = replace(document, pages=pages, title=mend_radicals(document.title, script))
+    text = mended.text  # as long as before
+    return replace(
+        mended,
+        headings=tuple(
+            replace(heading, text=text[heading.start : heading.start + len(heading.text)])
+            for heading in document.headings
+        ),
+        tables=tuple(
+            replace(table, header=tuple(mend_radicals(name, script) for name in table.header))
+            for table in document.tables
+        ),
     )
 
 

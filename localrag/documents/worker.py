@@ -13,18 +13,25 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, LifoQueue, SimpleQueue
 from typing import IO, Any
 
 import msgspec
 
-from localrag import errors
-from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
+from localrag.documents.formats.table import (
+    DEFAULTS,
+    Attach,
+    Attachment,
+    Limits,
+    ParseOptions,
+    format_of,
+    leave_out,
+)
 from localrag.egress import network
-from localrag.errors import ParsingError
+from localrag.errors import ParsingError, parsing_error
 from localrag.system import processes
 from localrag.system.confinement import confine, limit_memory
 from localrag.types import Document
@@ -33,7 +40,11 @@ SLOWEST = 250_000
 """Bytes a second: a quarter of the speed at which Markdown, all of it one page, is read."""
 
 LARGEST_REPLY = 2**29
-"""Bytes of text, as sent, that one file may give."""
+"""Bytes of text and of attachments, as sent, that one file may give."""
+
+PROCESS_MEMORY, OWN_MEMORY, LEAST_MEMORY = 1300 * 2**20, 2**30, 4 * 2**30
+"""Bytes that a process takes which recognises text in pictures, that the one takes which embeds,
+and that all together may take on a machine with twice as much; on larger ones, half of it."""
 
 PROGRAM = "from localrag.documents.worker import main; main()"
 
@@ -64,6 +75,7 @@ class _Reply(msgspec.Struct, array_like=True):
 
     outcome: Document | _Refused
     attempts: list[network.Attempt] = []
+    attached: list[Attachment] = []
 
 
 class ParsingProcess:
@@ -82,10 +94,11 @@ class ParsingProcess:
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def __call__(self, path: Path, data: bytes) -> Document:
+    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
         """The document that the bytes of a file make; raises ParsingError as `parse_file` does.
 
-        Also where the file takes more time or memory than allowed, or ends the process.
+        Also where the file takes more time or memory than allowed, or ends the process. `attach`
+        is called with each file inside that is a document of its own.
         """
         with self._lock:
             try:
@@ -97,6 +110,8 @@ class ParsingProcess:
         network.report(reply.attempts)
         if isinstance(reply.outcome, _Refused):
             raise _raised(reply.outcome)
+        for one in reply.attached:
+            attach(one)
         return replace(reply.outcome, source=str(path))
 
     def close(self) -> None:
@@ -145,6 +160,31 @@ class ParsingProcess:
         if self._running is not None:
             self._running.end()
             self._running = None
+
+
+class ParsingProcesses:
+    """Several such processes: may be called from as many threads, and each has one."""
+
+    def __init__(self, processes: Iterable[ParsingProcess]) -> None:
+        self._idle: LifoQueue[ParsingProcess] = LifoQueue()
+        for process in processes:
+            self._idle.put(process)
+
+    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+        """As `ParsingProcess`; waits where all are busy."""
+        process = self._idle.get()
+        try:
+            return process(path, data, attach=attach)
+        finally:
+            self._idle.put(process)
+
+
+def processes_at_once() -> int:
+    """How many processes this machine has the cores and the memory for."""
+    import psutil
+
+    memory = max(LEAST_MEMORY, psutil.virtual_memory().total // 2)
+    return max(1, min((os.cpu_count() or 1) - 1, (memory - OWN_MEMORY) // PROCESS_MEMORY))
 
 
 class _Running:
@@ -247,10 +287,10 @@ def _refused(error: ParsingError) -> _Refused:
 
 
 def _raised(refused: _Refused) -> ParsingError:
-    kind = getattr(errors, refused.kind, None)
-    if not (isinstance(kind, type) and issubclass(kind, ParsingError)):
-        kind = ParsingError
-    return kind(refused.message, hint=refused.hint, **refused.values)
+    try:
+        return parsing_error(refused.kind, refused.message, refused.hint, refused.values)
+    except ValueError:
+        return _crash(0)
 
 
 # In the other process
@@ -271,18 +311,22 @@ def main() -> None:
         data = source.read(request.size)
         limit_memory(request.memory)
         before = len(network.attempts())
-        outcome = _outcome(request, data, lambda: _write(sink, b""))
-        encoded = _encoded(_Reply(outcome, list(network.attempts()[before:])))
+        attached: list[Attachment] = []
+        outcome = _outcome(request, data, lambda: _write(sink, b""), attached.append)
+        encoded = _encoded(_Reply(outcome, list(network.attempts()[before:]), attached))
         if len(encoded) > LARGEST_REPLY:
             encoded = _encoded(_Reply(_broken(request, "too much text")))
         _write(sink, encoded)
 
 
-def _outcome(request: _Request, data: bytes, page_done: Callable[[], None]) -> Document | _Refused:
+def _outcome(
+    request: _Request, data: bytes, page_done: Callable[[], None], attach: Attach
+) -> Document | _Refused:
     from localrag.documents.files import parse_file
 
+    path = Path(os.fsdecode(request.name))
     try:
-        return parse_file(Path(os.fsdecode(request.name)), data, request.options, page_done)
+        return parse_file(path, data, request.options, page_done, attach=attach)
     except ParsingError as error:
         return _refused(error)
     except Exception as error:

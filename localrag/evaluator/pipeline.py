@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from localrag import __version__, factory
 from localrag.config.settings import OpenAISettings, Settings, settings_table
 from localrag.documents.chunking import passage_text
+from localrag.documents.tables import shown_text
 from localrag.engine import AskOptions, Engine
 from localrag.evaluation import events
 from localrag.evaluation.call_cache import CachedModel, CallCache, key_of
@@ -86,9 +87,10 @@ class EvaluatedEngine(Engine):
         """All passages of the library that the settings' language model may read."""
         private = private_sources(self.settings).documents(self.library)
         return [
-            Context(chunk.text, PurePath(record.sources[0]).name, chunk.first_page, chunk.last_page)
+            Context(shown_text(chunk), name, chunk.first_page, chunk.last_page)
             for record in self.library.documents()
             if record.id not in private
+            for name in [PurePath(record.sources[0]).name]
             for chunk in self.library.document_chunks(record.id)
         ]
 

@@ -20,7 +20,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Found(Event, frozen=True):
-    """The walk is over: so many files will have an outcome."""
+    """So many files, or so many more inside one of them, will have an outcome."""
 
     files: int
 
@@ -65,10 +65,14 @@ class Committed(Event, frozen=True):
 
 
 class Failed(Event, frozen=True):
-    """The file cannot be read; what the library held of it before stays."""
+    """The file cannot be read; what the library held of it before stays.
+
+    Not `tried` where it failed before and has not changed since.
+    """
 
     source: str
     error: ParsingError
+    tried: bool = True
 
 
 class Vanished(Event, frozen=True):
@@ -78,7 +82,7 @@ class Vanished(Event, frozen=True):
 
 
 class Removed(Event, frozen=True):
-    """A vanished file was removed from the library."""
+    """A vanished file, or one that its mail no longer holds, was removed from the library."""
 
     source: str
 

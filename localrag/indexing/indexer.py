@@ -10,21 +10,34 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.documents.attachments import named
 from localrag.documents.chunking import Chunker, passage_text
-from localrag.documents.files import read_bytes, unreadable, walk
+from localrag.documents.content import SAMPLE, refusal
+from localrag.documents.files import (
+    SIZE_LIMIT,
+    read_bytes,
+    storable_name,
+    storable_path,
+    unreadable,
+    walk,
+)
+from localrag.documents.formats.table import Attach, Attachment, attaches, format_of, leave_out
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError
+from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.indexing import unread
+from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
     AddReport,
     Committed,
@@ -42,9 +55,15 @@ from localrag.indexing.events import (
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
-from localrag.library.records import EmbeddingIdentity, FileState, NewDocument, SourceRecord
+from localrag.library.records import (
+    EmbeddingIdentity,
+    FileState,
+    NewDocument,
+    SourceRecord,
+    UnreadFile,
+)
 from localrag.models.embeddings.base import Embedder
-from localrag.types import Chunk, Document
+from localrag.types import READER, Chunk, Document
 
 BATCH = 128
 """Chunks that are embedded together: small documents share a batch, a large one fills several."""
@@ -61,11 +80,27 @@ RACY_NS = 2_000_000_000
 LANGUAGE_SAMPLE = 20_000
 """Code points that the language of a document is judged by."""
 
+WINDOW, WINDOW_BYTES = 512, 64 * 2**20
+"""Files, and their bytes, that are read before it is their turn: what is parsed while a batch is
+embedded."""
+
 _LINKS = 64
 """Paths that a chain of links is followed over; the system itself gives up at forty."""
 
-Parse = Callable[[Path, bytes], Document]
+MOST_ATTACHED = 1000
+"""Files inside one, and inside those: as many are read as a person attaches, and a bomb is not."""
+
+DEEPEST = 5
+"""Mails within mails."""
+
 Read = Callable[[Path], bytes]
+
+
+class Parse(Protocol):
+    """`documents.files.parse_file`, here or in another process."""
+
+    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+        """The document that these bytes make; `attach` gets the files inside."""
 
 
 def _ignore(_: Event) -> None:
@@ -73,10 +108,51 @@ def _ignore(_: Event) -> None:
 
 
 @dataclass(slots=True)
+class _Room:
+    """What one file may still hold inside it, at whatever depth."""
+
+    files: int = MOST_ATTACHED
+    bytes: int = SIZE_LIMIT
+
+    def admit(self, one: Attachment) -> bool:
+        """Whether it is within the bounds; then it counts."""
+        if not self.files or len(one.data) > self.bytes:
+            return False
+        self.files -= 1
+        self.bytes -= len(one.data)
+        return True
+
+
+_Given = tuple[Path, bytes]
+_Parsed = tuple[Document, list[Attachment], float]
+"""A document, what is inside its file, and the seconds that it took."""
+
+
+def _size(parsed: _Parsed) -> int:
+    document, attached, _ = parsed
+    text = sum(len(page.text) + len(page.layout) for page in document.pages)
+    return text + sum(len(one.data) for one in attached)
+
+
+@dataclass(slots=True)
+class _Met:
+    """A file as it was met: one that is kept, one that failed, or its bytes."""
+
+    path: Path
+    state: FileState
+    data: bytes = b""
+    digest: str = ""
+    parsing: Task[_Parsed] | None = None
+    kept: SourceRecord | None = None
+    failed: UnreadFile | None = None
+
+
+@dataclass(slots=True)
 class _Run:
     """One add or rebuild under way."""
 
     progress: Progress
+    failures: unread.Failures
     hold: Callable[[], AbstractContextManager[None]] = nullcontext
     """Holds the library for writing, where the run does not hold it all the time."""
     told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -84,9 +160,15 @@ class _Run:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     pending: dict[str, NewDocument] = field(default_factory=dict)
     """Documents that wait for their vectors, by id."""
-    known: dict[str, SourceRecord] = field(default_factory=dict)
-    """What the library held of these files before, by path."""
+    coming: Counter[str] = field(default_factory=Counter)
+    """Documents that are being parsed, by id."""
+    known: Mapping[str, SourceRecord] = field(default_factory=dict)
+    """What the library held of these files when the run began, by path, sorted."""
+    paths: Sequence[str] = ()
+    """Those paths."""
     touched: list[tuple[FileState, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Paths inside files that no longer hold them."""
     folders: dict[str, bool] = field(default_factory=dict)
     """Whether no link leads to a folder, for those that were met."""
     synced_at: float = field(default_factory=time.monotonic)
@@ -96,6 +178,19 @@ class _Run:
         """Keep the outcome and pass it on."""
         self.told[type(event)].append(event)
         self.progress(event)
+
+    def fail(self, file: UnreadFile, *, tried: bool = True) -> None:
+        """Keep that a file could not be read, and pass it on."""
+        self.failures.add(file)
+        self.tell(Failed(file.state.path, file.error, tried))
+
+    def inside(self, source: str) -> Iterator[SourceRecord]:
+        """What the library held of the files inside a file when the run began."""
+        folder = source + os.sep
+        for place in range(bisect_left(self.paths, folder), len(self.paths)):
+            if not self.paths[place].startswith(folder):
+                break
+            yield self.known[self.paths[place]]
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -113,7 +208,7 @@ class _Run:
         if folder not in self.folders:
             self.folders[folder] = os.path.realpath(folder) == folder
         if self.folders[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
-            return (_storable(absolute),)
+            return (storable_name(absolute),)
         return origins(path)
 
     def waiting(self) -> int:
@@ -152,6 +247,8 @@ class Indexer:
     embedding: EmbeddingIdentity
     detect_language: Callable[[str], str]
     parse: Parse
+    parsers: int = 1
+    """How many files `parse` may be asked for at once, each from a thread of its own."""
     read: Read = read_bytes
 
     def add(
@@ -174,15 +271,20 @@ class Indexer:
         when another process writes for longer than `timeout` seconds (-1: waits), UsageError for
         a path that does not exist. Whatever is raised, all that was reported as committed stays.
         """
-        library, run = self.library, _Run(progress)
+        library = self.library
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
-            files = list(walk(paths, run.skipped, library=library.directory))
-            run.tell(Found(len(files)))
+            run = _Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
             run.known = {record.state.path: record for record in library.sources()}
+            run.paths = sorted(run.known)
+            found = walk(paths, run.skipped, library=library.directory, known=run.known)
+            files = list(found)
+            run.tell(Found(len(files)))
             self._take_all(files, run)
             for source in gone_from(paths, run.known.keys() - map(storable_path, files)):
                 run.tell(Vanished(source))
+            run.failures.skip(run.skipped)
+            self._remember(run, forgotten=run.failures.obsolete(run.told, paths))
             self._sync(run)
             if prune and (vanished := run.sources(Vanished)):
                 library.remove(sources=vanished)
@@ -196,19 +298,19 @@ class Indexer:
         """Bring the library up to some files, without bringing the indexes up at the end.
 
         For whoever goes on for days: unlike `add` it holds the library only while it stores a
-        batch, and waits as long as another process holds it.
+        batch, waits as long as another process holds it, and tries again what could not be read.
         """
-        library = self.library
-        run = _Run(progress, hold=lambda: library.writing(-1, on_wait))
-
-        def known() -> Iterator[Path]:
-            for path in files:
-                if record := library.source(storable_path(path)):
-                    run.known[record.state.path] = record
-                yield path
-
+        library, files = self.library, list(files)
         library.expect(self.embedding)
-        self._take_all(known(), run)
+        run = _Run(
+            progress,
+            unread.Failures(library.unread(), map(storable_path, files)),
+            hold=lambda: library.writing(-1, on_wait),
+        )
+        run.known = {record.state.path: record for record in library.sources()}
+        run.paths = sorted(run.known)
+        self._take_all(files, run)
+        self._remember(run, forgotten=run.failures.obsolete(run.told, files))
 
     def rebuild(
         self,
@@ -226,7 +328,7 @@ class Indexer:
         vector and the keyword index are written anew. The library may have been opened with
         `embedding` None.
         """
-        library, run = self.library, _Run(progress)
+        library, run = self.library, _Run(progress, unread.Failures())
         with library.writing(timeout, on_wait):
             library.mend()
             status = library.status()
@@ -254,60 +356,178 @@ class Indexer:
         return run.report()
 
     def _take_all(self, files: Iterable[Path], run: _Run) -> None:
-        for path in files:
-            self._take(path, run)
-            if run.waiting() >= BATCH or len(run.touched) >= BATCH:
-                self._flush(run)
-                self._sync_if_due(run)
+        """Take file by file, in this order, while those that follow are being parsed."""
+        with Ahead(self._parsed, self.parsers, size=_size) as ahead:
+            met: deque[_Met] = deque()
+            waiting = 0
+            for path in files:
+                met.append(self._meet(path, run, ahead))
+                waiting += len(met[-1].data)
+                while len(met) > WINDOW or waiting > WINDOW_BYTES:
+                    waiting -= len(met[0].data)
+                    self._take(met.popleft(), run)
+            while met:
+                self._take(met.popleft(), run)
         self._flush(run)
 
-    def _take(self, path: Path, run: _Run) -> None:
-        """Find out what to do with a file, and do all but embedding and storing it."""
-        library, source = self.library, storable_path(path)
+    def _meet(self, path: Path, run: _Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
+        """Find out whether a file is to be read; read it, and have it parsed."""
+        source = storable_path(path)
+        met = _Met(path, FileState(source, 0, 0, 0))
         try:
             before, known = path.stat(), run.known.get(source)
-            if known and is_as_read(known.state, before.st_size, storable_ns(before)):
-                led = run.origins(path)
-                if not set(led) <= set(known.state.origins):
-                    run.touched.append((replace(known.state, origins=led), known.document_id))
-                run.tell(Unchanged(source))
-                return
+            version = before.st_size, storable_ns(before)
+            if known and is_as_read(known.state, *version):
+                met.kept = known
+                met.state = replace(known.state, origins=run.origins(path))
+                return met
+            failed = run.failures.known(source)
+            if failed and is_as_read(failed.state, *version):
+                met.failed = failed
+                return met
             led, checked = origins(path), time.time_ns()
             with run.timed("read"):
-                data = self.read(path)
-                digest = hashlib.sha256(data).hexdigest()
+                met.data = self.read(path)
             # Links may have changed before the bytes were there.
             led = tuple(sorted({*led, *origins(path)}))
-            state = FileState(source, before.st_size, storable_ns(before), checked, led)
-            if known and known.document_id == digest:
-                run.touched.append((state, digest))
-                run.tell(Unchanged(source))
-            elif library.has_document(digest):
-                with run.hold():
-                    library.set_sources([(state, digest)])
-                run.tell(Linked(source, digest))
-            elif digest in run.pending:
-                waiting = run.pending[digest]
-                run.pending[digest] = replace(waiting, states=[*waiting.states, state])
-            else:
-                with run.timed("parse"):
-                    document = replace(storable(self.parse(path, data)), source=source)
-                with run.timed("chunk"):
-                    chunks = self.chunker.chunk(document)
-                run.pending[digest] = NewDocument(
-                    document=document,
-                    states=[state],
-                    size=len(data),
-                    language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
-                    chunking=self.chunking,
-                    chunks=chunks,
-                    vectors=self._none,  # until the next `_flush`
-                )
-                run.tell(Parsed(source, len(document.pages), len(chunks)))
+            met.state = FileState(source, *version, checked, led)
+            met.digest = digest = hashlib.sha256(met.data).hexdigest()
+            if (known is None or known.document_id != digest) and (
+                attaches(path) or not self._is_here(digest, run)
+            ):
+                run.coming[digest] += 1
+                met.parsing = ahead.submit((path, met.data))
         except ParsingError as error:
-            run.tell(Failed(source, error))
+            met.failed = UnreadFile(met.state, error)
         except OSError as error:
-            run.tell(Failed(source, unreadable(path, error)))
+            met.failed = UnreadFile(met.state, unreadable(path, error))
+        return met
+
+    def _is_here(self, digest: str, run: _Run) -> bool:
+        """Whether a document is in the library, or on its way into it."""
+        return (
+            bool(run.coming[digest]) or digest in run.pending or self.library.has_document(digest)
+        )
+
+    def _parsed(self, given: _Given) -> _Parsed:
+        attached: list[Attachment] = []
+        began = time.perf_counter()
+        document = self.parse(*given, attach=attached.append)
+        return document, attached, time.perf_counter() - began
+
+    def _take(self, met: _Met, run: _Run) -> None:
+        """Do what is to be done with a file, all but embedding and storing it."""
+        if met.failed:
+            run.fail(met.failed, tried=met.failed is not run.failures.known(met.state.path))
+        elif met.kept:
+            self._keep(met.kept, met.state, run)
+        else:
+            if met.parsing:
+                run.coming[met.digest] -= 1
+            try:
+                self._hold(met, run, _Room())
+            except UnsupportedFileError as error:
+                run.fail(UnreadFile(met.state, error))
+            except ParsingError as error:
+                run.fail(UnreadFile(met.state, error, READER))
+        if run.waiting() >= BATCH or len(run.touched) >= BATCH:
+            self._flush(run)
+            self._sync_if_due(run)
+
+    def _keep(self, known: SourceRecord, state: FileState, run: _Run) -> None:
+        """Let what the library holds of a file stand, and what is inside it: it is as it was."""
+        inside = list(run.inside(state.path)) if attaches(state.path) else []
+        if inside:
+            run.tell(Found(len(inside)))
+        for record in (known, *inside):
+            name = record.state.path[len(state.path) :]
+            now = _inside(state, name, record.state.size) if name else state
+            new = not set(now.origins) <= set(record.state.origins)
+            if new or now.checked_ns != record.state.checked_ns:
+                run.touched.append((now, record.document_id))
+            run.tell(Unchanged(record.state.path))
+        if attaches(state.path):
+            for file in run.failures.inside(state.path):
+                if "count" in file.error.values:  # files of other types
+                    run.failures.add(file)
+                else:
+                    run.tell(Found(1))
+                    run.fail(file, tried=False)
+
+    def _hold(self, met: _Met, run: _Run, room: _Room, depth: int = 0) -> None:
+        """Link the bytes of a file, or parse and cut them; first what it holds inside.
+
+        So a file is never in the library, and from then on unchanged, without what it holds.
+        """
+        library, path, state, digest = self.library, met.path, met.state, met.digest
+        source, known = state.path, run.known.get(state.path)
+        if known and known.document_id == digest:
+            self._keep(known, state, run)
+            return
+        document, attached = None, list[Attachment]()
+        here = library.has_document(digest) or digest in run.pending
+        if met.parsing or not here or attaches(path):
+            parsed = met.parsing.result() if met.parsing else self._parsed((path, met.data))
+            document, attached, seconds = parsed
+            run.seconds["parse"] += seconds
+        if attaches(path):
+            self._hold_inside(path, attached, state, run, room, depth)
+        if document is not None and not here:
+            document = replace(storable(document), source=source)
+            with run.timed("chunk"):
+                chunks = self.chunker.chunk(document)
+            run.pending[digest] = NewDocument(
+                document=document,
+                states=[state],
+                size=len(met.data),
+                language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
+                chunking=self.chunking,
+                chunks=chunks,
+                vectors=self._none,  # until the next `_flush`
+            )
+            run.tell(Parsed(source, len(document.pages), len(chunks)))
+        elif digest in run.pending:
+            waiting = run.pending[digest]
+            run.pending[digest] = replace(waiting, states=[*waiting.states, state])
+        else:
+            if attached or run.gone:
+                self._flush(run)
+            with run.hold():
+                library.set_sources([(state, digest)])
+            run.tell(Linked(source, digest))
+
+    def _hold_inside(
+        self,
+        path: Path,
+        attached: Sequence[Attachment],
+        state: FileState,
+        run: _Run,
+        room: _Room,
+        depth: int,
+    ) -> None:
+        """Hold each file inside a file as if it lay in a folder of that name."""
+        held = [one for one in attached if depth < DEEPEST and room.admit(one)]
+        if len(held) < len(attached):
+            run.skipped.append(_too_many(path, len(attached) - len(held)))
+        inside = {os.sep + name: one for name, one in named(held)}
+        for record in run.inside(state.path):
+            name = record.state.path[len(state.path) :]
+            if os.sep + name[1:].partition(os.sep)[0] not in inside:
+                run.gone.append(record.state.path)
+        for name, one in inside.items():
+            place = Path(f"{path}{name}")
+            if not format_of(place) and (error := refusal(place, one.data[:SAMPLE], len(one.data))):
+                run.skipped.append(error)
+                continue
+            run.tell(Found(1))
+            child = _inside(state, name, len(one.data))
+            try:
+                digest = hashlib.sha256(one.data).hexdigest()
+                self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
+            except UnsupportedFileError as unsupported:
+                run.fail(UnreadFile(child, unsupported))
+            except ParsingError as failed:
+                run.fail(UnreadFile(child, failed, READER))
 
     @property
     def _none(self) -> NDArray[np.float32]:
@@ -315,18 +535,18 @@ class Indexer:
 
     def _flush(self, run: _Run) -> None:
         """Embed what is pending, commit it, and only then report it."""
-        if not run.pending and not run.touched:
-            return
         library, pending = self.library, list(run.pending.values())
+        if not pending and not run.touched and not run.gone:
+            self._remember(run)
+            return
         run.pending.clear()
         with run.timed("embed"):
             vectors = self._embed([one.chunks for one in pending], run)
         replaced = [one.states[0].path in run.known for one in pending]
         with run.timed("store"), run.hold():
             # One transaction for the batch: each commit waits for the disk.
-            library.add(
-                replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)
-            )
+            new = [replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)]
+            library.add(new, run.gone)
             if run.touched:
                 library.set_sources(run.touched)
                 run.touched.clear()
@@ -335,6 +555,17 @@ class Indexer:
             run.tell(Committed(first.path, one.document.id, len(one.chunks), again))
             for state in others:
                 run.tell(Linked(state.path, one.document.id))
+        for source in run.gone:
+            run.tell(Removed(source))
+        run.gone.clear()
+        self._remember(run)
+
+    def _remember(self, run: _Run, forgotten: Sequence[str] = ()) -> None:
+        """Keep which files could not be read."""
+        new = run.failures.new()
+        if new or forgotten:
+            with run.hold():
+                self.library.set_unread(new, forgotten=forgotten)
 
     def _stage(self, batch: list[tuple[Document, list[Chunk]]], run: _Run) -> None:
         with run.timed("embed"):
@@ -381,14 +612,41 @@ def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
 
 
 def _is_gone(source: str) -> bool:
-    """Whether there is nothing of that name; a folder or a drive that fails says nothing."""
+    """Whether there is nothing of that name; a folder or a drive that fails says nothing.
+
+    What is inside a file is there as long as that file is: reading it says what it holds.
+    """
     try:
         os.lstat(source)
     except (FileNotFoundError, NotADirectoryError):
-        return True
+        parents = Path(source).parents
+        return not any(attaches(parent) and parent.is_file() for parent in parents)
     except (OSError, ValueError):
         return False
     return False
+
+
+def _inside(state: FileState, name: str, size: int) -> FileState:
+    """The state of a file inside another; `name` begins with the separator of paths."""
+    return replace(
+        state,
+        path=state.path + name,
+        size=size,
+        origins=tuple(origin + name for origin in state.origins),
+    )
+
+
+def _too_many(path: Path, count: int) -> ParsingError:
+    return ParsingError(
+        "{source}: {count} files inside it were left out: localrag reads up to {files} of them, "
+        "{size} MB in all, and mails within mails up to {depth} deep.",
+        hint="Save them to a folder, and add that folder.",
+        source=str(path),
+        count=count,
+        files=MOST_ATTACHED,
+        size=SIZE_LIMIT // 2**20,
+        depth=DEEPEST,
+    )
 
 
 def storable_ns(state: os.stat_result) -> int:
@@ -400,17 +658,6 @@ def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
     same = (state.size, state.mtime_ns) == (size, mtime_ns)
     return same and mtime_ns + RACY_NS < state.checked_ns
-
-
-def storable_path(path: Path) -> str:
-    """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
-    return _storable(os.path.abspath(path))  # noqa: PTH100 - Path.absolute leaves ".." in
-
-
-def _storable(absolute: str) -> str:
-    if absolute.isascii():
-        return absolute
-    return os.fsencode(absolute).decode("utf-8", "backslashreplace")
 
 
 def origins(path: Path) -> tuple[str, ...]:

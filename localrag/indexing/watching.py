@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from localrag.documents.files import is_in, is_passed_over, walk
+from localrag.documents.files import is_in, is_passed_over, storable_path, walk
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.events import (
     Away,
@@ -35,11 +35,12 @@ from localrag.indexing.events import (
     Withheld,
 )
 from localrag.indexing.hints import ONE_BY_ONE, TICK, Hints, NoHintsError, system_hints
-from localrag.indexing.indexer import Indexer, gone_from, is_as_read, storable_ns, storable_path
+from localrag.indexing.indexer import Indexer, gone_from, is_as_read, storable_ns
 from localrag.library.folder.filesystem import network_drive
 from localrag.library.folder.locking import Holder
 from localrag.library.library import Library
 from localrag.library.records import SourceRecord
+from localrag.types import READER
 
 INTERVAL, POLLING = 300.0, 60.0
 """Seconds between two looks, where the system tells of changes and where it does not."""
@@ -160,6 +161,10 @@ class Watch:
         Raises UsageError for a path that is not there and of which the library holds nothing, or
         that lies in the library.
         """
+        for file in self._library.unread():
+            if file.reader == READER:  # it was read in vain, and may be again when it changes
+                version = file.state.size, file.state.mtime_ns
+                self._failed[file.state.path] = version, str(file.error), True
         held = [record.state.path for record in self._library.sources()]
         for root, name in self._roots.items():
             if os.path.lexists(root) or not any(is_in(source, name) for source in held):
@@ -290,8 +295,8 @@ class Watch:
         `at_once` leaves the indexes to the end.
         """
         began = self._clock.monotonic()
-        look = self._look()
         held = {record.state.path: record for record in self._library.sources()}
+        look = self._look(held)
         self._tell_apart(look, held)
         if not self._told:
             self._told = True
@@ -323,7 +328,7 @@ class Watch:
                 del kept[source]
         return look
 
-    def _look(self) -> _Look:
+    def _look(self, held: Collection[str]) -> _Look:
         present = []
         for root in self._roots:
             if why := _unreachable(root):
@@ -334,7 +339,8 @@ class Watch:
         skipped: list[ParsingError] = []  # `add` names what is of another kind
         directory = self._library.directory
         try:
-            for path in walk(present, skipped, library=directory, folders=look.folders):
+            found = walk(present, skipped, library=directory, folders=look.folders, known=held)
+            for path in found:
                 if file := _seen(path):
                     look.files[storable_path(path)] = file
         except UsageError:  # a root went meanwhile
@@ -391,7 +397,7 @@ class Watch:
                 case Committed(source) | Linked(source) | Unchanged(source) if source in given:
                     self._failed.pop(source, None)
                     self._taken[source] = given[source].version
-            if not isinstance(event, Unchanged):
+            if not isinstance(event, Unchanged) and getattr(event, "tried", True):
                 self._tell(event)
 
         def unless_stopped() -> Iterator[Path]:
@@ -412,6 +418,10 @@ class Watch:
         gone = gone_from(look.present, set(held) - look.files.keys())
         self._missing = {source: self._missing.get(source, now) for source in gone}
         ripe = {source for source, since in self._missing.items() if now - since >= STILL}
+        unread = self._unread_gone(look)
+        if unread:
+            with self._library.writing(-1, self._wait):
+                self._library.set_unread((), forgotten=unread)
         if not ripe:
             return
         if any(_unreachable(root) for root in look.present):
@@ -446,6 +456,12 @@ class Watch:
                 self._tell(Removed(source))
         for source in ripe:
             del self._missing[source]
+
+    def _unread_gone(self, look: _Look) -> list[str]:
+        """Files that could not be read and are no longer there."""
+        there = look.files.keys()
+        paths = [file.state.path for file in self._library.unread() if file.reader]
+        return gone_from(look.present, (path for path in paths if path not in there))
 
     def _is_unmounted(self, source: str) -> bool:
         """Whether another device lies now where a file was."""

@@ -36,6 +36,7 @@ from localrag.library.folder.gate import (
 from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
+from localrag.library.problems import problems
 from localrag.library.records import (
     EmbeddingIdentity,
     FileState,
@@ -43,6 +44,7 @@ from localrag.library.records import (
     NewDocument,
     Removal,
     Stamp,
+    UnreadFile,
 )
 from localrag.system.files import scratch_folder
 from localrag.system.seals import Seal
@@ -177,6 +179,9 @@ class Library:
     document_chunks = _asked(Snapshot.document_chunks)
     sources_of = _asked(Snapshot.sources_of)
     passages_are_sound = _asked(passages_are_sound)
+    readings = _asked(Snapshot.readings)
+    unread = _asked(Snapshot.unread)
+    problems = _asked(problems)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
@@ -212,8 +217,8 @@ class Library:
                 sweep_parts(self.directory)
             yield
 
-    def add(self, documents: Iterable[NewDocument]) -> None:
-        """Add documents under their paths, all in one transaction.
+    def add(self, documents: Iterable[NewDocument], gone: Iterable[str] = ()) -> None:
+        """Add documents under their paths, and forget the paths `gone`, all in one transaction.
 
         A path that held another version shows the new one from then on, and the old version is
         gone unless another path holds it. The indexes are not touched: `sync` brings them up.
@@ -222,6 +227,8 @@ class Library:
             self._check(transaction)
             for document in documents:
                 transaction.add_document(document)
+            for path in gone:
+                transaction.remove_source(path)
 
     def set_sources(self, held: Iterable[tuple[FileState, str]]) -> None:
         """Say that files hold documents, by id, that are in the library already."""
@@ -229,25 +236,35 @@ class Library:
             for state, document_id in held:
                 transaction.set_source(state, document_id)
 
+    def set_unread(self, files: Iterable[UnreadFile], *, forgotten: Iterable[str] = ()) -> None:
+        """Remember files that could not be read, and forget others, by path."""
+        files, forgotten = list(files), list(forgotten)
+        if files or forgotten:
+            with self.writing(), self._catalogue.write() as transaction:
+                transaction.forget_unread(forgotten)
+                transaction.set_unread(files)
+
     def remove(
         self,
         *,
         sources: Iterable[str] = (),
         documents: Iterable[str] = (),
+        unread: Iterable[str] = (),
         timeout: float = PATIENCE,
         on_wait: OnWait | None = None,
     ) -> Removal:
         """Forget paths and documents, in one transaction, and leave nothing of them on disk.
 
-        A document goes when its last path goes. Unknown names raise UsageError and nothing is
-        removed. The catalogue and both indexes are written anew without what was removed, and
-        the write-ahead log is emptied; where that fails, `Removal.fault` says why, and whatever
-        opens the library next does it.
+        So too of `unread`, paths of files that could not be read. A document goes when its last
+        path goes. Unknown names raise UsageError and nothing is removed. The catalogue and both
+        indexes are written anew without what was removed, and the write-ahead log is emptied;
+        where that fails, `Removal.fault` says why, and whatever opens the library next does it.
         """
         with self.writing(timeout, on_wait):
             before = self.counts()
             gone_sources: list[str] = []
             gone_documents: list[str] = []
+            gone_unread = tuple(unread)
             with self._catalogue.write() as transaction:
                 for path in sources:
                     record = transaction.source(path)
@@ -263,6 +280,7 @@ class Library:
                     transaction.remove_document(document_id)
                     gone_sources.extend(found.sources)
                     gone_documents.append(document_id)
+                transaction.forget_unread((*gone_unread, *gone_sources))
             # What was committed is removed, whatever becomes of the rest: it stays due.
             purged, fault = False, None
             try:
@@ -270,7 +288,9 @@ class Library:
             except LibraryError as error:
                 fault = error
         chunks = before.chunks - self.counts().chunks
-        return Removal(tuple(gone_sources), tuple(gone_documents), chunks, purged, fault)
+        return Removal(
+            tuple(gone_sources), tuple(gone_documents), chunks, purged, gone_unread, fault
+        )
 
     def expect(self, embedding: EmbeddingIdentity) -> None:
         """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""

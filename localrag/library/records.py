@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryError
-from localrag.types import Chunk, Document
+from localrag.errors import LibraryError, ParsingError
+from localrag.types import Chunk, Document, How, PageNote
 
 Stamp = tuple[str, int]
 """(epoch, generation): the state of the catalogue that a derived index was built to."""
@@ -67,6 +67,46 @@ class SourceRecord:
 
     state: FileState
     document_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """A file that could not be read, as it was then, and why.
+
+    `reader` is the version of reading (`types.READER`) that tried; 0 where another attempt may
+    do better although the file has not changed. Files of a type that is not read have one record
+    for each folder and suffix, with the path `folder/*.suffix` and their `count` in `error`.
+    """
+
+    state: FileState
+    error: ParsingError
+    reader: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PageReading:
+    """How a page was read, of one of which there is something to say."""
+
+    document_id: str
+    number: int
+    how: How = "text"
+    confidence: float | None = None
+    notes: tuple[PageNote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Pages of a file that were not read or not read well, or a file that was not read.
+
+    A `note` says what of the pages, an `error` of the file. `pages` is empty for what
+    has none, `document_id` is "" for a file that was not read.
+    """
+
+    source: str
+    pages: tuple[int, ...] = ()
+    note: PageNote | None = None
+    error: ParsingError | None = None
+    document_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,5 +194,7 @@ class Removal:
     purged: bool
     """False where removed text stays in a file for now, because a reader keeps the write-ahead log
     busy, or because of `fault`. Whatever opens the library next tries again."""
+    unread: tuple[str, ...] = ()
+    """Files that could not be read, which are forgotten too."""
     fault: LibraryError | None = None
     """What kept the files from being written anew, such as a full disk."""

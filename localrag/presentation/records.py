@@ -35,6 +35,7 @@ def _(hit: ScoredChunk) -> dict[str, Any]:
         "heading": chunk.heading,
         "score": hit.score,
         "text": chunk.text,
+        "columns": plain(chunk.columns),
         "ranks": {rank.leg: {"rank": rank.rank, "score": rank.score} for rank in hit.ranks},
         "chunk_id": chunk.id,
     }

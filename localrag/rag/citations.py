@@ -15,6 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localrag.documents.tables import named_rows
 from localrag.text.language import detect
 from localrag.text.sentences import split_sentences
 from localrag.types import Chunk, Citation, ScoredChunk
@@ -81,11 +82,12 @@ def hide_labels(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """One sentence of one passage."""
+    """One sentence or row of one passage; `text` has the names of a row's columns."""
 
     marker: int
     start: int
     end: int
+    text: str
     terms: frozenset[str]
 
 
@@ -110,9 +112,9 @@ class Attributor:
         self._page_of = page_of
         self._embedder = embedder
         self._evidence = [
-            _Evidence(marker, start, end, self._terms(found.chunk.text[start:end]))
+            _Evidence(marker, start, end, text, self._terms(text))
             for marker, found in enumerate(chunks, start=1)
-            for start, end in self._sentences(found.chunk)
+            for start, end, text in self._sentences(found.chunk)
         ]
         self._document_frequency = Counter(
             term for evidence in self._evidence for term in evidence.terms
@@ -170,15 +172,21 @@ class Attributor:
         """The sentence of passage `marker` that is closest to `text`."""
         return self._cite(marker, text, self._terms(text))
 
-    def _sentences(self, chunk: Chunk) -> list[tuple[int, int]]:
-        """Spans of the sentences; one that runs on over a page's end is one sentence."""
+    def _sentences(self, chunk: Chunk) -> list[tuple[int, int, str]]:
+        """Spans of the sentences, and of the rows of tables, and what they say.
+
+        A sentence that runs on over a page's end is one.
+        """
+        rows = list(named_rows(chunk))
         spans: list[tuple[int, int]] = []
         for span in split_sentences(chunk.text):
+            if any(each.start <= span.start < each.end for each in chunk.columns):
+                continue
             if spans and self._runs_on(chunk, spans[-1][1], span.start):
                 spans[-1] = (spans[-1][0], span.end)
             else:
                 spans.append((span.start, span.end))
-        return spans
+        return sorted([*((start, end, chunk.text[start:end]) for start, end in spans), *rows])
 
     def _runs_on(self, chunk: Chunk, end: int, start: int) -> bool:
         if chunk.first_page == chunk.last_page:
@@ -216,16 +224,13 @@ class Attributor:
     def _cosines(self, sentence: str) -> dict[int, list[float]]:
         """How close a text is to each sentence of the passages, by marker."""
         if not self._vectors:
-            texts = [self._text(evidence) for evidence in self._evidence]
+            texts = [evidence.text for evidence in self._evidence]
             self._vectors.append(self._embedder.embed_documents(texts))
         cosines = self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
         found: dict[int, list[float]] = {marker: [] for marker in self._markers}
         for evidence, cosine in zip(self._evidence, cosines.tolist(), strict=True):
             found.setdefault(evidence.marker, []).append(cosine)
         return found
-
-    def _text(self, evidence: _Evidence) -> str:
-        return self._chunks[evidence.marker - 1].chunk.text[evidence.start : evidence.end]
 
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
         candidates = [e for e in self._evidence if e.marker == marker]
@@ -241,7 +246,7 @@ class Attributor:
             chunk_id=found.chunk.id,
             source=found.source,
             page=self._page_of(found.chunk, evidence.start),
-            quote=self._text(evidence).strip(),
+            quote=found.chunk.text[evidence.start : evidence.end].strip(),
         )
 
 

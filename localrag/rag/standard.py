@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 
+from localrag.documents.tables import shown_text
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, PromptLanguage, render
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
@@ -93,4 +94,4 @@ class StandardRAG(Pipeline):
 def _passage(number: int, found: ScoredChunk) -> str:
     chunk = found.chunk
     heading = f" ({' '.join(hide_markers(chunk.heading).split())})" if chunk.heading else ""
-    return f"[{number}]{heading}\n{hide_labels(hide_markers(chunk.text))}"
+    return f"[{number}]{heading}\n{hide_labels(hide_markers(shown_text(chunk)))}"

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from localrag.documents.tables import shown_text
 from localrag.rag.base import Piece, Pipeline, Toolkit
 from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
@@ -22,7 +23,7 @@ from localrag.rag.refusals import refuses
 from localrag.text.instructions import left, may_steer
 from localrag.text.language import answer_language, detect
 from localrag.text.sentences import Span
-from localrag.types import Answer, Chunk, LeftOut, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Columns, LeftOut, ScoredChunk, Step
 
 SHARED = 0.2
 """A sentence with this share of the question's terms touches it."""
@@ -77,7 +78,7 @@ class UntrustedPassages:
         said = self._terms(without_markers(answer.text)) - self._terms(answer.question)
         for found in answer.contexts:
             read, _ = self._read(found.chunk.id)
-            said -= self._terms(read.heading) | self._terms(read.text)
+            said -= self._terms(read.heading) | self._terms(shown_text(read))
         return tuple(each for each in self._steering if said & self._terms(each.text))
 
     def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
@@ -87,7 +88,9 @@ class UntrustedPassages:
         """
         suspects = followed or tuple(self._steering)
         text = "\n".join(dict.fromkeys(each.text for each in suspects))
-        chunk = replace(self._originals[suspects[0].chunk_id].chunk, text=text, heading="")
+        chunk = replace(
+            self._originals[suspects[0].chunk_id].chunk, text=text, heading="", columns=()
+        )
         reading = Reading(answer_language(question), (ScoredChunk(chunk, 0.0, ""),))
         if self._grader.relevance(question, reading).value >= ANSWERS:
             return False
@@ -138,8 +141,10 @@ class UntrustedPassages:
                 each = LeftOut(chunk.id, found.source, page, text)
                 self._steering.setdefault(each, []).extend(spans)
 
-        if may_steer(chunk.heading):
-            note(chunk.first_page, chunk.heading)
+        names = (name for each in chunk.columns for name in each.names)
+        for context in dict.fromkeys((chunk.heading, *names)):
+            if may_steer(context):
+                note(chunk.first_page, context)
         for span in may_steer(chunk.text):
             note(self._tools.page_of(chunk, span.start), chunk.text[span.start : span.end], span)
 
@@ -149,8 +154,15 @@ class UntrustedPassages:
         own = [(each, spans) for each, spans in self._steering.items() if each.chunk_id == number]
         stays = left(chunk.text, sorted(span for _, spans in own for span in spans))
         text = "".join(chunk.text[start:end] for start, end in stays)
-        headed = all(spans for _, spans in own)
-        return replace(chunk, text=text, heading=chunk.heading if headed else ""), stays
+        gone = {each.text for each, _ in own}
+        heading = "" if chunk.heading in gone else chunk.heading
+        columns = tuple(
+            Columns(start, end, tuple("" if name in gone else name for name in each.names))
+            for each in chunk.columns
+            for start, end in [(_moved(each.start, stays), _moved(each.end, stays))]
+            if start < end
+        )
+        return replace(chunk, text=text, heading=heading, columns=columns), stays
 
     def _adjoin(self, each: LeftOut, quote: str) -> bool:
         text = "".join(self._originals[each.chunk_id].chunk.text.split())
@@ -159,6 +171,11 @@ class UntrustedPassages:
 
     def _terms(self, text: str) -> frozenset[str]:
         return frozenset(self._tools.tokenize(text))
+
+
+def _moved(offset: int, stays: Sequence[Span]) -> int:
+    """Where a code point of a passage stands once only these parts of it are left."""
+    return sum(min(end, offset) - start for start, end in stays if start < offset)
 
 
 @dataclass(frozen=True, slots=True)

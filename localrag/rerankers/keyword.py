@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from localrag.documents.tables import shown_text
 from localrag.rerankers.base import ScoringReranker
 from localrag.text.han import HAN
 from localrag.text.normalize import fold
@@ -57,7 +58,7 @@ def keywords(question: str) -> list[str]:
 
 
 def _score(words: Sequence[str], chunk: ScoredChunk) -> float:
-    text = fold(chunk.chunk.text)
+    text = fold(shown_text(chunk.chunk))
     score = SIMILARITY_SHARE * chunk.score
     for word in words:
         first = text.find(word)

@@ -5,6 +5,9 @@ Data only, no logic. Sources:
 - `RADICALS`: the Unicode Character Database, property Equivalent_Unified_Ideograph
   (EquivalentUnifiedIdeograph.txt, version 14.0.0), all 114 characters of the block CJK Radicals
   Supplement that have one; U+2E80 has none. Unicode License v3.
+- `RADICAL_FORMS`: made from the two tables beside it and the NFKC of the Kangxi radicals: of the
+  forms of a character, the one that the national character set has (GB 2312, Big5, JIS X 0208).
+  `test_forms_of_radicals_follow_from_the_tables` makes it anew.
 - `SIMPLIFIED`: OpenCC 1.4.2, the character dictionary of its configuration `t2s`
   (TSCharacters), first candidate, chains resolved. Apache License 2.0. Added by hand:
   著 瞭 藉 祇 衹 麽 牴 彷 覆, which OpenCC decides by the phrase: for matching, both spellings
@@ -25,6 +28,26 @@ RADICALS: dict[int, int] = str.maketrans(
     "𩙿飠饣𩠐马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟",
 )
 """A radical as some PDFs print it -> the ideograph that looks the same."""
+
+_RADICALS_WITH_FORMS = (
+    "⺯⻅⻉⻋⻑⻓⻔⻙⻚⻛⻜⻟⻢⻥⻦⻧⻨⻩⻪⻫⻬⻭⻮⻯⻰⻱"
+    "⻲⻳⼾⾒⾙⾞⾧⾨⾱⾴⾵⾶⾺⾾⿂⿃⿄⿆⿈⿊⿌⿑⿒⿓⿔"
+)
+RADICAL_FORMS: dict[str, dict[int, int]] = {
+    script: str.maketrans(_RADICALS_WITH_FORMS, forms)
+    for script, forms in {
+        "simplified": (
+            "纟见贝车长长门韦页风飞饣马鱼鸟卤麦黄黾齐齐齿齿龙龙龟龟龟户见贝车长门韦页风飞马斗鱼鸟卤麦黄黑黾齐齿龙龟"
+        ),
+        "traditional": (
+            "糹見貝車長長門韋頁風飛飠馬魚鳥鹵麥黃黽齊齊齒齒龍龍龜龜龜戶見貝車長門韋頁風飛馬鬥魚鳥鹵麥黃黑黽齊齒龍龜"
+        ),
+        "japanese": (
+            "糹見貝車長長門韋頁風飛飠馬魚鳥鹵麦黄黽斉齊歯齒竜龍龜亀龜戸見貝車長門韋頁風飛馬鬥魚鳥鹵麥黄黒黽齊齒龍龜"
+        ),
+    }.items()
+}
+"""Per script, the radicals that are not the same character in each -> the character."""
 
 SIMPLIFIED: dict[int, int] = str.maketrans(
     "㑮㑯㑳㑶㒓㓄㓨㔋㖮㗲㗿㘉㘓㘔㘚㛝㜄㜏㜐㜗㜢㜷㞞㟺㠏㠣㢗㢝㥮㦎㦛㦞㨻㩋㩜㩳㩵㪎㯤㰙㵗㵾㶆㷍㷿㸇"

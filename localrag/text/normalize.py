@@ -4,15 +4,22 @@
 invisible characters) and leaves everything that a reader can see as it is.
 `fold` also drops the differences that a reader does not mean: width, case,
 traditional or simplified. Knows nothing about words or sentences.
+
+A PDF may print the radical ⼾ for 户, 戶 or 戸: `clean` leaves such radicals to `mend_radicals`,
+which needs a whole page or document to see its script.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections import Counter
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
-from localrag.text.han import RADICALS, SIMPLIFIED
+from localrag.text.han import RADICAL_FORMS, RADICALS, SIMPLIFIED
+
+Script = Literal["simplified", "traditional", "japanese"]
 
 
 def _canonical(first: int, last: int) -> dict[int, str]:
@@ -29,9 +36,15 @@ def _each(replacement: str, *spans: tuple[int, int]) -> dict[int, str]:
     return {code: replacement for first, last in spans for code in range(first, last + 1)}
 
 
-_CLEAN: dict[int, str | int] = {
+_RADICALS: dict[int, str | int] = {
     **_canonical(0x2F00, 0x2FD5),  # Kangxi radicals
+    0x2FAD: "青",  # not 靑, an old form
     **RADICALS,
+}
+_HAS_FORMS = re.compile(f"[{''.join(map(chr, RADICAL_FORMS['simplified']))}]")
+
+_CLEAN: dict[int, str | int] = {
+    **{code: form for code, form in _RADICALS.items() if code not in RADICAL_FORMS["simplified"]},
     **_canonical(0xF900, 0xFAFF),  # CJK compatibility ideographs
     **_canonical(0x2F800, 0x2FA1F),  # and their supplement
     **_canonical(0xFB00, 0xFB06),  # Latin ligatures
@@ -51,6 +64,7 @@ _MARKS = 30
 
 _FOLD: dict[int, str | int] = {
     **SIMPLIFIED,
+    **RADICAL_FORMS["simplified"],
     **_each("", (0xFE00, 0xFE0F), (0xE0100, 0xE01EF)),  # variation selectors
     **dict.fromkeys(map(ord, "‘’‚‛′"), "'"),
     **dict.fromkeys(map(ord, "“”„‟"), '"'),
@@ -61,8 +75,8 @@ _FOLD: dict[int, str | int] = {
 def clean(text: str) -> str:
     """Return the text as it should be stored and shown.
 
-    Radicals and compatibility ideographs become the ordinary character, Latin
-    ligatures their letters; soft hyphens, zero-width, bidi and control
+    Radicals (but see `mend_radicals`) and compatibility ideographs become the ordinary
+    character, Latin ligatures their letters; soft hyphens, zero-width, bidi and control
     characters go (tab and newline stay); every kind of space becomes a space,
     every kind of line end a newline; accents are composed (NFC), of which a
     character keeps thirty. Punctuation,
@@ -73,6 +87,53 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return unicodedata.normalize("NFC", _bounded(text.translate(_CLEAN)))
+
+
+def script_of(text: str) -> Script | None:
+    """The script of a Chinese or Japanese text; None where its characters do not tell.
+
+    Simplified is what GB 2312 has and Big5 has not, traditional the reverse; Japanese has kana.
+    """
+    seen = Counter(character for character in text[:_TELLS] if character >= "\u3041")
+    kana = sum(count for character, count in seen.items() if character <= "\u30ff")
+    han = {c: count for c, count in seen.items() if "\u4e00" <= c <= "\u9fff"}
+    if kana > 0.1 * sum(han.values()):
+        return "japanese"
+    simplified = traditional = 0
+    for character, count in han.items():
+        in_gb, in_big5 = (_encodes(character, charset) for charset in ("gb2312", "big5"))
+        simplified += count * (in_gb and not in_big5)
+        traditional += count * (in_big5 and not in_gb)
+    if simplified == traditional:
+        return None
+    return "simplified" if simplified > traditional else "traditional"
+
+
+_TELLS = 20_000
+"""Code points that are enough to tell a script."""
+
+
+def _encodes(character: str, charset: str) -> bool:
+    try:
+        character.encode(charset)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def has_radicals(text: str) -> bool:
+    """Whether `mend_radicals` would change the text."""
+    return not text.isascii() and _HAS_FORMS.search(text) is not None
+
+
+def mend_radicals(text: str, script: Script | None) -> str:
+    """The text with the radicals that `clean` left as the script's own characters.
+
+    As long as before. Where the script is not known, the character looks like the radical.
+    """
+    if not has_radicals(text):
+        return text
+    return text.translate(_RADICALS if script is None else RADICAL_FORMS[script])
 
 
 def _bounded(text: str) -> str:

@@ -1,3 +1,4 @@
+import hashlib
 import random
 import time
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ import pytest
 
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ConfigError
-from localrag.types import PAGE_BREAK, Chunk, Document, Heading, Page
+from localrag.types import PAGE_BREAK, Chunk, Document, Heading, Page, Table
 
 
 def count_characters(texts: Sequence[str]) -> list[int]:
@@ -253,3 +254,113 @@ def test_speed() -> None:
     chunker.chunk(document(text))
     # A megabyte a second is the aim; a busy machine gets ten times as long.
     assert time.perf_counter() - started < 10 * len(text.encode()) / 1e6
+
+
+def tabled(
+    rows: Sequence[str], before: str = "", after: str = "", *, header_rows: int = 1
+) -> Document:
+    """A document of one table, with text around it; its columns are named by the first row."""
+    text = "\n".join(rows)
+    start = len(before)
+    names = tuple(rows[0].split(" | ")) if header_rows else ()
+    table = Table(start, start + len(text), names, header_rows)
+    page = Page(1, before + text + after)
+    return Document("d", "d.txt", "d", (page,), tables=(table,))
+
+
+def rows_of_alloys(count: int) -> list[str]:
+    return [
+        "牌号 | Composition | 密度",
+        *(f"TA{n} | Ti-{n}Al,2Zr。x | {n}.5" for n in range(count)),
+    ]
+
+
+def test_documents_without_tables_are_cut_as_before_there_were_any() -> None:
+    digests = []
+    for chunker in (
+        SentenceChunker(count_unevenly, 60, 40),
+        SentenceChunker(count_characters, 200, 100),
+        WindowChunker(90, 20),
+    ):
+        digest = hashlib.sha256()
+        for seed in range(60):
+            for chunk in chunker.chunk(random_document(seed)):
+                digest.update(f"{chunk.id} {chunk.position} {passage_text(chunk)}\n".encode())
+        digests.append(digest.hexdigest()[:16])
+    assert digests == ["7fc2116723d94e4b", "0155c7764b39988c", "cbe61b9ada12d426"]
+
+
+def test_each_row_stands_with_its_header_and_tables_are_cut_between_rows() -> None:
+    rows = rows_of_alloys(60)
+    chunks = SentenceChunker(count_characters, 300, 200).chunk(tabled(rows, "Table 1: alloys\n"))
+    assert len(chunks) > 5
+    lines = [line for chunk in chunks for line in chunk.text.split("\n")]
+    assert lines == ["Table 1: alloys", *rows]  # whole rows, none twice
+    assert "TA7 | Ti-7Al,2Zr。x | 7.5" in lines
+    shown = "\n".join(map(passage_text, chunks))
+    assert shown.startswith(f"Table 1: alloys\n{rows[0]}\n牌号: TA0 | Composition: Ti-0Al")
+    assert "牌号: TA59 | Composition: Ti-59Al,2Zr。x | 密度: 59.5" in shown
+    assert shown.count("牌号: TA") == 60
+
+
+def test_a_caption_a_header_and_the_first_row_stay_together() -> None:
+    for filler in range(0, 400, 7):
+        text = "".join(f"句{n}。" for n in range(filler // 4)) + "\n"
+        source = tabled(rows_of_alloys(40), f"{text}表 1 合金\n")
+        (holds,) = [
+            chunk
+            for chunk in SentenceChunker(count_characters, 300, 200, 0).chunk(source)
+            if "表 1" in chunk.text
+        ]
+        assert "表 1 合金\n牌号 | Composition | 密度\nTA0 |" in holds.text
+
+
+def test_rows_wider_than_a_passage_are_cut_between_cells_that_keep_their_names() -> None:
+    names = " | ".join(f"column number {n}" for n in range(200))
+    cells = " | ".join("" if n % 7 == 0 else f"{n},{n}.0" for n in range(200))
+    chunker = SentenceChunker(count_unevenly, 200, 100)
+    chunks = chunker.chunk(tabled([names, cells, cells]))
+    shown = [passage_text(chunk) for chunk in chunks]
+    assert max(count_unevenly(shown)) <= 200
+    named = [part for text in shown for line in text.split("\n") for part in line.split(" | ")]
+    assert named.count("column number 123: 123,123.0") == 2
+    assert sum(part.endswith(": 13,13.0") for part in named) == 2
+
+
+@pytest.mark.parametrize("count", [count_characters, count_unevenly])
+@pytest.mark.parametrize(("maximum", "target"), [(16, 8), (40, 256), (128, 64)])
+def test_no_row_with_its_header_takes_more_tokens_than_the_limit(
+    count, maximum: int, target: int
+) -> None:
+    for seed in range(60):
+        source = random.Random(seed)
+        width = source.randint(1, 12)
+        rows = [
+            " | ".join("值x, " * source.randint(0, 6) + str(source.random()) for _ in range(width))
+            for _ in range(source.randint(2, 12))
+        ]
+        document = tabled(rows, "前言。\n", "\n后记。")
+        chunks = SentenceChunker(count, maximum, target, 2).chunk(document)
+        assert max(count([passage_text(chunk) for chunk in chunks])) <= maximum
+        covered = {at for chunk in chunks for at in range(chunk.start, chunk.end)}
+        text = document.text
+        assert not [at for at, char in enumerate(text) if not char.isspace() and at not in covered]
+
+
+def test_a_header_that_comes_again_stands_as_it_is() -> None:
+    rows = ["Region | 2023 Q1", "North | 5", "Region | 2023 Q1", "South | 7"]
+    (chunk,) = SentenceChunker(count_characters, 300).chunk(tabled(rows))
+    assert passage_text(chunk).split("\n") == [
+        *("Region | 2023 Q1", "Region: North | 2023 Q1: 5"),
+        *("Region | 2023 Q1", "Region: South | 2023 Q1: 7"),
+    ]
+
+
+def test_tables_without_a_header_have_none_and_identities_tell() -> None:
+    rows = rows_of_alloys(3)
+    chunker = SentenceChunker(count_characters, 300)
+    (plain,) = chunker.chunk(tabled(rows, header_rows=0))
+    (named,) = chunker.chunk(tabled(rows))
+    assert passage_text(plain) == plain.text == named.text
+    assert plain.columns == ()
+    assert plain.id != named.id

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
+from localrag.documents.files import parse_file
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, build, join, numbered_heading, words
 
@@ -75,3 +77,16 @@ def test_build_puts_headings_where_their_text_is() -> None:
 
 def test_without_title_and_headings_the_file_name_is_the_title() -> None:
     assert build(SourceFile("a/报告.txt", b"x"), [[Line("text")]]).title == "报告"
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("# ⼾口\n\n这是简体的页面，用⼾很多。", ["户口", "这是简体的页面，用户很多。"]),
+        ("# ⻓⼾\n\n這是繁體的頁面，用⼾很多。", ["長戶", "這是繁體的頁面，用戶很多。"]),
+    ],
+)
+def test_radicals_of_a_document_take_its_script(text: str, mended: list[str]) -> None:
+    document = parse_file(Path("⼾.md"), text.encode())
+    assert document.text.split("\n") == mended
+    assert document.headings[0].text == document.title == mended[0]

@@ -83,6 +83,11 @@ def test_damage_never_escapes_as_a_foreign_exception(capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
+def noted(document: Document, kind: str) -> list[int]:
+    """The pages with a note of that kind."""
+    return [page.number for page in document.pages if kind in [note.kind for note in page.notes]]
+
+
 def test_scans_are_told_apart_from_blank_pages() -> None:
     document = with_text("", "")
     for page in document:
@@ -96,7 +101,7 @@ def test_pages_without_text_are_named() -> None:
     add_picture(document[1])
     parsed = parse(document)
     assert [page.text for page in parsed.pages] == ["first", "", "third", ""]
-    assert parsed.metadata["pages_without_text"] == "2, 4"
+    assert noted(parsed, "no text") == [2, 4]
 
 
 def test_an_ocr_layer_is_text() -> None:
@@ -124,7 +129,7 @@ def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
         ["paper", "a footnote"],
         ["garden", "white on blue"],
     ]
-    assert parsed.metadata["hidden_text_pages"] == "1, 2, 3, 4"
+    assert noted(parsed, "hidden text") == [1, 2, 3, 4]
 
 
 def test_too_many_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +262,7 @@ def test_real_files(shared_data: Path, name: str, capfd: pytest.CaptureFixture[s
     if isinstance(expected, int):
         document = parse_file(path)
         assert len(document.pages) == expected
-        assert "pages_without_text" not in document.metadata
+        assert noted(document, "no text") == []
         assert_offsets(document)
     else:
         with pytest.raises(expected) as caught:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import HashEmbedder
@@ -143,9 +144,9 @@ class World:
         )
         looking = watch._look
 
-        def look() -> object:
+        def look(held: Any) -> object:
             self.looks += 1
-            return looking()
+            return looking(held)
 
         watch._look = look  # type: ignore[assignment,method-assign]
         return watch.run(once=not until)

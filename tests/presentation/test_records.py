@@ -19,7 +19,10 @@ from localrag.presentation.records import plain
 from localrag.presentation.reports import report_json, trust_json
 from localrag.types import Answer, Chunk, Citation, LegRank, ScoredChunk, Step
 
-HIT = ["source", "page", "last_page", "heading", "score", "text", "ranks", "chunk_id"]
+HIT = [
+    *("source", "page", "last_page", "heading", "score", "text", "columns", "ranks"),
+    "chunk_id",
+]
 ANSWER = [
     *("question", "answer", "language", "grounded", "citations", "contexts", "trace", "seconds"),
     *("support", "metrics", "left_out"),

@@ -8,7 +8,7 @@ import pytest
 
 from localrag.models.embeddings.base import Progress, Vectors
 from localrag.rag.citations import Attributor, CitedStream, hide_markers, marked, without_markers
-from localrag.types import Chunk, ScoredChunk
+from localrag.types import Chunk, Columns, ScoredChunk
 
 EN = (
     "The glass house was opened in 1907 by the city council. It holds two hundred orchids. "
@@ -202,3 +202,24 @@ def test_a_bare_answer_is_cited_where_a_sentence_holds_it(reply: str, shown: str
         assert (
             stream.citations[0].quote == "The glass house was opened in 1907 by the city council."
         )
+
+
+def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
+    rows = ["TA15 | Ti-6Al. 2Zr | 4.5", "TC4 | Ti-6Al. 4V | 4.43", "TA7 | Ti-5Al | 4.42"]
+    text = "\n".join(rows)
+    columns = (Columns(0, len(text), ("alloy", "nominal composition", "density")),)
+    # Rows do not run on, also not over the end of a page.
+    chunk = Chunk(1, "d", 0, text, "", 1, 2, 0, len(text), columns)
+    found = Attributor(
+        [ScoredChunk(chunk, 1.0, "alloys.pdf")],
+        words,
+        lambda chunk, offset: 1 if offset < len(rows[0]) else 2,
+        MeaningEmbedder(),
+    )
+    for answer in (
+        "alloy: TC4 | nominal composition: Ti-6Al. 4V | density: 4.43",
+        "The alloy TC4 has a density of 4.43",
+    ):
+        (citation,) = found.attribute(answer, [1])
+        assert (citation.quote, citation.page) == (rows[1], 2)
+    assert found.attribute("The glass house was opened by the council in 1907", [1]) == []

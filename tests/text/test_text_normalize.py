@@ -3,8 +3,8 @@ import unicodedata
 
 import pytest
 
-from localrag.text.han import RADICALS, SIMPLIFIED
-from localrag.text.normalize import clean, fold
+from localrag.text.han import RADICAL_FORMS, RADICALS, SIMPLIFIED
+from localrag.text.normalize import clean, fold, mend_radicals, script_of
 
 POOL = [
     chr(code)
@@ -32,7 +32,8 @@ def random_texts(count: int) -> list[str]:
     ("broken", "mended"),
     [
         ("⼈⼯智能", "人工智能"),  # Kangxi radicals
-        ("增⻓", "增长"),  # U+2ED3, which NFKC leaves
+        ("氵⺡", "氵氵"),  # U+2EA1, which NFKC leaves
+        ("⾭年", "青年"),
         ("\uf900", "豈"),  # compatibility ideograph
         ("\U0002f800", "丽"),
         ("e\ufb03cient ﬁne ﬂow", "efficient fine flow"),
@@ -58,15 +59,82 @@ def test_clean_leaves_what_a_reader_sees(text: str) -> None:
     assert clean(text) == text
 
 
-def test_every_radical_of_the_supplement_is_mended() -> None:
+def mended(text: str, script: str | None = None) -> str:
+    return mend_radicals(clean(text), script)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("script", [None, "simplified", "traditional", "japanese"])
+def test_every_radical_is_mended(script: str | None) -> None:
     block = [code for code in range(0x2E80, 0x2EF4) if unicodedata.category(chr(code)) != "Cn"]
-    left = [code for code in block if clean(chr(code)) == chr(code)]
+    left = [code for code in block if mended(chr(code), script) == chr(code)]
     assert len(block) == 115
     # Neither Unicode table has a character for CJK RADICAL REPEAT.
     assert [code for code in left if code not in RADICALS] == [0x2E80]
-    assert all(clean(chr(code)) >= "\u3400" for code in block if code != 0x2E80)
-    kangxi = [chr(code) for code in range(0x2F00, 0x2FD6)]
-    assert all("\u4e00" <= clean(char) <= "\u9fff" for char in kangxi)
+    assert all(mended(chr(code), script) >= "\u3400" for code in block if code != 0x2E80)
+    kangxi = [mended(chr(code), script) for code in range(0x2F00, 0x2FD6)]
+    assert all("\u4e00" <= character <= "\u9fff" for character in kangxi)
+
+
+@pytest.mark.parametrize(
+    ("printed", "simplified", "traditional", "japanese"),
+    [
+        ("用⼾", "用户", "用戶", "用戸"),
+        ("增⻓", "增长", "增長", "増長"),
+        ("⾒", "见", "見", "見"),
+        ("⾞⾨⻢", "车门马", "車門馬", "車門馬"),
+        ("⿊⾊⾭", "黑色青", "黑色青", "黒色青"),
+        ("⻭⻯", "齿龙", "齒龍", "歯竜"),
+        ("⽃⾥⾯", "斗里面", "斗里面", "斗里面"),
+    ],
+)
+def test_radicals_become_the_characters_of_the_script(
+    printed: str, simplified: str, traditional: str, japanese: str
+) -> None:
+    assert mended(printed, "simplified") == simplified
+    assert mended(printed, "traditional") == traditional
+    assert mended(printed.replace("增", "増"), "japanese") == japanese
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("这个系统的用⼾可以随时查看自己的信息", "simplified"),
+        ("這個系統的用⼾可以隨時查看自己的資訊", "traditional"),
+        ("利用者は⼾を開けて中に入ることができる", "japanese"),
+        ("用⼾", None),
+        ("the users", None),
+    ],
+)
+def test_a_text_tells_its_script(text: str, script: str | None) -> None:
+    assert script_of(text) == script
+
+
+def test_forms_of_radicals_follow_from_the_tables() -> None:
+    """`RADICAL_FORMS`, made anew: of a character's forms the one that the charset has."""
+    japanese = dict(zip("户黑齐齿龙龟", "戸黒斉歯竜亀", strict=True))
+
+    def modern(character: str) -> str:
+        simple = chr(SIMPLIFIED.get(ord(character), ord(character)))
+        return next((key for key, form in japanese.items() if form == simple), simple)
+
+    def has(charset: str, character: str) -> bool:
+        return "?" not in character.encode(charset, "replace").decode(charset)
+
+    kangxi = {unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6)}
+    made: dict[str, dict[int, int]] = {"simplified": {}, "traditional": {}, "japanese": {}}
+    for code in [*range(0x2E81, 0x2EF4), *range(0x2F00, 0x2FD6)]:
+        plain = chr(RADICALS.get(code, ord(unicodedata.normalize("NFKC", chr(code))[0])))
+        short = modern(plain)
+        family = [plain, short, *(each for each in sorted(kangxi) if modern(each) == short)]
+        family += [japanese[short]] if short in japanese else []
+        forms = [
+            next((each for each in family if has(charset, each)), plain)
+            for charset in ("gb2312", "big5", "shift_jis")
+        ]
+        if len(set(forms)) > 1:
+            for script, form in zip(made, forms, strict=True):
+                made[script][code] = ord(form)
+    assert made == RADICAL_FORMS
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def m004_add_reading(connection: sqlite3.Connection) -> None:
             size INTEGER NOT NULL,
             mtime_ns INTEGER NOT NULL,
             checked_ns INTEGER NOT NULL,
+            reader INTEGER NOT NULL,
             kind TEXT NOT NULL,
             message TEXT NOT NULL,
             hint TEXT NOT NULL,

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import ParsingError, parsing_error
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
 from localrag.library.records import (
@@ -23,10 +25,23 @@ from localrag.library.records import (
     DocumentRecord,
     EmbeddingIdentity,
     FileState,
+    PageReading,
     SourceRecord,
     Stamp,
+    UnreadFile,
 )
-from localrag.types import Chunk, Columns, Document, Heading, How, Page, PageNote, Table, Unit
+from localrag.types import (
+    Chunk,
+    Columns,
+    Document,
+    Heading,
+    How,
+    Page,
+    PageNote,
+    PageNoteKind,
+    Table,
+    Unit,
+)
 
 BLOCK = 16_384
 """Code points of a document's text in one row."""
@@ -207,7 +222,7 @@ class Snapshot:
             id=document_id,
             source=self.sources_of([document_id]).get(document_id, ""),
             title=title,
-            pages=tuple(self._pages(number, text)),
+            pages=tuple(self._pages(number, text, _older_notes(_metadata(metadata)))),
             headings=tuple(Heading(*heading) for _, *heading in headings),
             metadata=_metadata(metadata),
             tables=tuple(
@@ -217,7 +232,9 @@ class Snapshot:
             unit=_decoded(unit, Unit, plain=True),
         )
 
-    def _pages(self, number: int, text: str) -> Iterator[Page]:
+    def _pages(
+        self, number: int, text: str, older: Mapping[int, tuple[PageNote, ...]]
+    ) -> Iterator[Page]:
         layouts: dict[int, bytes] = dict(
             self.sql.rows(
                 "SELECT position, layout FROM layouts WHERE document = ? ORDER BY position",
@@ -240,9 +257,62 @@ class Snapshot:
                 label=label,
                 how=_decoded(how, How, plain=True),
                 confidence=None if confidence < 0 else confidence / PER_MILLE,
-                notes=_decoded(notes, tuple[PageNote, ...]),
+                notes=_decoded(notes, tuple[PageNote, ...]) + older.get(page, ()),
                 layout=layouts.get(position, b""),
             )
+
+    def readings(self) -> list[PageReading]:
+        """The pages that have notes or were recognised, document by document.
+
+        What older versions said in the metadata comes as notes too.
+        """
+        # Not by position: what the file claims of its order is not believed.
+        rows = self.sql.rows(
+            "SELECT d.id, p.number, p.how, p.confidence, p.notes FROM pages p "
+            "JOIN documents d ON d.number = p.document "
+            "WHERE p.notes != '[]' OR p.how != 'text' ORDER BY p.document, p.position",
+            kinds=(str, int, str, int, str),
+            ordered=False,
+        )
+        found = [
+            PageReading(
+                *(document, page, _decoded(how, How, plain=True)),
+                None if confidence < 0 else confidence / PER_MILLE,
+                _decoded(notes, tuple[PageNote, ...]),
+            )
+            for document, page, how, confidence, notes in rows
+        ]
+        older = self.sql.rows(
+            "SELECT number, id, metadata FROM documents WHERE metadata LIKE '%pages%' "
+            "ORDER BY number",
+            kinds=(int, str, str),
+        )
+        for _, document, metadata in older:
+            for page, said in _older_notes(_metadata(metadata)).items():
+                found.append(PageReading(document, page, notes=said))
+        return found
+
+    def units(self, document_ids: Iterable[str]) -> dict[str, Unit]:
+        """What the format of each document calls its pages."""
+        found: dict[str, Unit] = {}
+        for document_id in document_ids:
+            row = self._first("SELECT unit FROM documents WHERE id = ?", document_id, kinds=(str,))
+            if row is not None:
+                found[document_id] = _decoded(row[0], Unit, plain=True)
+        return found
+
+    def unread(self) -> list[UnreadFile]:
+        """The files that could not be read, sorted by path."""
+        rows = self.sql.rows(
+            'SELECT path, size, mtime_ns, checked_ns, reader, kind, message, hint, "values" '
+            "FROM unread ORDER BY path",
+            kinds=(str, int, int, int, int, str, str, str, str),
+        )
+        return [
+            UnreadFile(FileState(path, *state), _error(*error), reader)
+            for path, *state, reader, kind, message, hint, values in rows
+            for error in [(kind, message, hint, values)]
+        ]
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
         """(page number, start, end) of each page, in code points of the document's text."""
@@ -441,6 +511,35 @@ class Snapshot:
             kinds=(int, str),
         )
         return [row[1] for row in rows]
+
+
+_OLDER_NOTES: dict[str, PageNoteKind] = {
+    "pages_without_text": "no text",
+    "damaged_pages": "damaged",
+    "hidden_text_pages": "hidden text",
+}
+"""What versions before 0.2 wrote into the metadata: page numbers, joined by ", "."""
+
+LONGEST_ERROR = 65_536
+"""Characters of an error that is kept, with its values."""
+
+
+def _older_notes(metadata: Mapping[str, str]) -> dict[int, tuple[PageNote, ...]]:
+    found: defaultdict[int, tuple[PageNote, ...]] = defaultdict(tuple)
+    for name, kind in _OLDER_NOTES.items():
+        for page in re.findall(r"\b[0-9]{1,9}\b", metadata.get(name, "")):
+            found[int(page)] += (PageNote(kind),)
+    return found
+
+
+def _error(kind: str, message: str, hint: str, stored: str) -> ParsingError:
+    if len(message) + len(hint) + len(stored) > LONGEST_ERROR:
+        raise damaged_rows("unread")
+    try:
+        values = _decoded(stored, dict[str, str | int | float])
+        return parsing_error(kind, message, hint, values)
+    except ValueError as error:
+        raise damaged_rows(error) from error
 
 
 def _metadata(stored: str) -> dict[str, str]:

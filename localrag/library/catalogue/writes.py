@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryError
+from localrag.errors import LibraryError, ParsingError, parsing_error
 from localrag.library.catalogue.checksums import (
     PASSAGES,
     SOURCES,
@@ -22,8 +22,21 @@ from localrag.library.catalogue.checksums import (
     store_checksums,
 )
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
-from localrag.library.catalogue.reads import BLOCK, FORGOTTEN, PER_MILLE, PURGE_DUE, Snapshot
-from localrag.library.records import ChunkSet, EmbeddingIdentity, FileState, NewDocument
+from localrag.library.catalogue.reads import (
+    BLOCK,
+    FORGOTTEN,
+    LONGEST_ERROR,
+    PER_MILLE,
+    PURGE_DUE,
+    Snapshot,
+)
+from localrag.library.records import (
+    ChunkSet,
+    EmbeddingIdentity,
+    FileState,
+    NewDocument,
+    UnreadFile,
+)
 from localrag.types import PAGE_BREAK, READER, Chunk
 
 COPIED = (
@@ -46,6 +59,11 @@ def _columns(chunk: Chunk) -> Row:
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
+
+_LONGEST_VALUE = 4096
+"""Code points of one value of an error that is kept: no path is longer."""
+
+_LARGEST_NUMBER = 1 << 53
 
 _ROUNDS = 10
 """How often rows may be dropped because of dropped rows; references are three deep."""
@@ -187,6 +205,25 @@ class Transaction(Snapshot):
         self.sql.execute("DELETE FROM sources WHERE path = ?", (path,))
         return before is not None and self._drop_unless_held(before.document_id)
 
+    def set_unread(self, files: Iterable[UnreadFile]) -> None:
+        """Remember files that could not be read."""
+        self.sql.executemany(
+            "INSERT OR REPLACE INTO unread VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    *(file.state.path, file.state.size, file.state.mtime_ns, file.state.checked_ns),
+                    *(file.reader, *_kept(file)),
+                )
+                for file in files
+            ),
+        )
+
+    def forget_unread(self, paths: Iterable[str]) -> None:
+        """Forget files that could not be read, and leave nothing of them on disk."""
+        for path in paths:
+            self.sql.execute("DELETE FROM unread WHERE path = ?", (path,))
+            self.set_meta(PURGE_DUE, 1)
+
     def remove_document(self, document_id: str) -> None:
         """Forget a document with all its sources, text, chunks and vectors.
 
@@ -307,6 +344,26 @@ class Transaction(Snapshot):
 
 def _names(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
+
+
+def _kept(file: UnreadFile) -> tuple[str, str, str, str]:
+    """An error as its row has it, so that `Snapshot.unread` reads it: it came of a hostile file."""
+    error = file.error
+    values = _json({name: _plain(value) for name, value in error.values.items()})
+    try:
+        parsing_error("", error.message, error.hint, error.values)
+        if len(error.message) + len(error.hint) + len(values) <= LONGEST_ERROR:
+            return type(error).__name__, error.message, error.hint, values
+    except ValueError:
+        pass
+    values = _json({"source": file.state.path, "reason": _plain(str(error)[:500])})
+    return ParsingError.__name__, "{source} cannot be read: {reason}.", "", values
+
+
+def _plain(value: object) -> str | int | float:
+    if type(value) in (int, float) and abs(value) < _LARGEST_NUMBER:  # type: ignore[arg-type]
+        return value  # type: ignore[return-value]
+    return str(value)[:_LONGEST_VALUE].encode("utf-8", "backslashreplace").decode()
 
 
 def _packed(vectors: NDArray[np.float32]) -> list[bytes]:

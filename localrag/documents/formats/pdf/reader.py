@@ -1,8 +1,8 @@
 """A PDF file: its pages, what repeats on them, its headings and what it says of itself.
 
 Text is taken in the order a person reads it, whichever way the page is turned.
-Text that no person sees is left out (`hidden.py`). Pictures are not read; pages
-without text are named in the metadata.
+Text that no person sees is left out (`hidden.py`). Pictures are not read; a page without text
+has a note.
 
 The library's layout model and pymupdf4llm cost a hundred times as much as the
 plain text with its places and read the same, so the order is worked out in
@@ -26,7 +26,7 @@ from localrag.documents.formats.pdf.layout import (
 )
 from localrag.documents.formats.pdf.page import page_blocks
 from localrag.documents.formats.table import SourceFile, suffixes
-from localrag.documents.lines import Line, build, squeeze, words
+from localrag.documents.lines import Line, PageLines, build, squeeze, words
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -35,10 +35,13 @@ from localrag.errors import (
     UnsupportedFileError,
 )
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 MOST_PAGES = 20_000
 """Pages of the longest file that is read: more is a mistake or meant to keep us busy."""
+
+_LONGEST_REASON = 200
+"""Code points that are kept of what a library says of a damaged page."""
 
 _NOT_A_TITLE = re.compile(
     r"untitled.*|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}|无标题.*|文档\s*\d*|document\d*",
@@ -55,9 +58,8 @@ _mupdf: Any = pymupdf
 def read(file: SourceFile) -> Document:
     """Read a PDF; safe to call from several threads, one runs at a time.
 
-    `metadata` may hold `pages_without_text` (scans among pages with text),
-    `damaged_pages` and `hidden_text_pages`, page numbers joined by ", ";
-    and `author`.
+    Pages may have the notes "no text" (a scan among pages with text), "damaged" and "hidden
+    text"; `metadata` may hold `author`.
 
     Raises EncryptedFileError, EmptyFileError, CorruptFileError,
     ImageOnlyFileError or UnsupportedFileError.
@@ -117,20 +119,21 @@ def _read(document: Any, file: SourceFile) -> Document:
             limit=MOST_PAGES,
         )
     pages: list[list[Block]] = []
-    damaged: list[int] = []
-    hidden: list[int] = []
+    notes: list[list[PageNote]] = []
     reason: Exception | None = None
     for number in range(count):
+        said: list[PageNote] = []
         try:
             blocks, hides = page_blocks(document[number], keep_hidden=file.options.hidden_text)
+            if hides:
+                said.append(PageNote("hidden text"))
         except Exception as error:
-            blocks, hides, reason = [], False, error
-            damaged.append(number + 1)
+            blocks, reason = [], error
+            said.append(PageNote("damaged", {"reason": squeeze(str(error))[:_LONGEST_REASON]}))
         pages.append(blocks)
-        if hides:
-            hidden.append(number + 1)
+        notes.append(said)
         file.page_done()
-    if reason is not None and len(damaged) == count:
+    if reason is not None and all(any(n.kind == "damaged" for n in said) for said in notes):
         raise _corrupt(file.source, reason) from reason
     kept = drop_running_text(pages)
     # A file whose every row repeats is still better than nothing, unless it is a scan.
@@ -144,16 +147,13 @@ def _read(document: Any, file: SourceFile) -> Document:
     lines = [
         [Line(paragraph.text, levels.get(id(paragraph), 0)) for paragraph in page] for page in found
     ]
-    bare = [n for n, page in enumerate(lines, start=1) if not page and n not in damaged]
-    named = {
-        "pages_without_text": bare,
-        "hidden_text_pages": hidden,
-        "damaged_pages": damaged,
-    }
+    for page, said in zip(lines, notes, strict=True):
+        if not page and not any(note.kind == "damaged" for note in said):
+            said.append(PageNote("no text"))
     author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
     metadata = {"author": author} if author else {}
-    metadata |= {name: ", ".join(map(str, where)) for name, where in named.items() if where}
-    return build(file, lines, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
+    read = [PageLines(page, notes=tuple(said)) for page, said in zip(lines, notes, strict=True)]
+    return build(file, read, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
 
 
 def _has_pictures(document: Any) -> bool:

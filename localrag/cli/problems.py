@@ -1,0 +1,81 @@
+"""The table of files that were not read and pages that were not read well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from localrag.cli.output import Item, table
+from localrag.errors import LocalragError
+from localrag.library.records import Problem
+from localrag.messages import tr
+from localrag.presentation.reading import advice_text, page_ranges, reason_text
+from localrag.printable import as_name
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_problems(console: Console, problems: Sequence[Problem], most: int | None = None) -> int:
+    """Print a table of them, of at most so many rows; how many are left. Nothing for none."""
+    from rich.text import Text
+
+    rows = sorted(_grouped(problems), key=_order)
+    shown = rows[:most]
+    if not shown:
+        return 0
+    folder = _common([one.source for one in shown])
+    console.print()
+    if folder:
+        console.print(Item(Text(tr("Not read, or not read well, in {folder}:", folder=folder))))
+    before = ""
+    cells = []
+    for one in shown:
+        advice = advice_text(one)
+        texts = (
+            os.path.relpath(one.source, folder) if folder else one.source,
+            page_ranges(one.pages),
+            reason_text(one),
+            "″" if advice and advice == before else advice,
+        )
+        before = advice
+        cells.append([Item(Text(as_name(text))) for text in texts])
+    heads = tr("File"), tr("Pages"), tr("Reason"), tr("What to do")
+    console.print(table(heads, cells, overflow="fold"))
+    return len(rows) - len(shown)
+
+
+def _grouped(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """The same, but files of a type that is not read once for each suffix."""
+    counted: dict[str, list[Problem]] = {}
+    for one in problems:
+        if one.error is not None and "count" in one.error.values:
+            counted.setdefault(os.path.basename(one.source), []).append(one)  # noqa: PTH119
+        else:
+            yield one
+    for name, several in counted.items():
+        errors = [one.error for one in several if one.error is not None]
+        total = sum(count for error in errors if isinstance(count := error.values["count"], int))
+        folder = _common([one.source for one in several])
+        first = errors[0]
+        values = first.values | {"count": total}
+        merged = type(first)(first.message, hint=first.hint, **values)
+        yield Problem(os.path.join(folder, name), error=merged)  # noqa: PTH118
+
+
+def _order(problem: Problem) -> tuple[object, ...]:
+    """Files that were not read first, then pages; those with the same to do beside each other."""
+    error: LocalragError | None = problem.error
+    counted = error is not None and "count" in error.values
+    kind = error.hint if error else problem.note.kind if problem.note else ""
+    return counted, error is None, kind, problem.source, problem.pages
+
+
+def _common(sources: Sequence[str]) -> str:
+    """The folder that all lie in; "" where that is none, or not more than the disk."""
+    try:
+        common = os.path.commonpath([os.path.dirname(source) for source in sources])  # noqa: PTH120
+    except ValueError:
+        return ""
+    return "" if common == os.path.dirname(common) else common  # noqa: PTH120

@@ -1,0 +1,172 @@
+"""`localrag show`: what localrag has read of a file, page by page."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localrag.cli.output import (
+    Item,
+    emit_json,
+    json_option,
+    library_option,
+    no_empty_path,
+    note,
+    note_rebuilding,
+    say_text,
+    stdout_console,
+)
+from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from localrag.indexing.reading import Reading
+    from localrag.types import Chunk, Page
+
+MARK = "▶"
+"""Stands before the number of a passage where it begins."""
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def _pages(_: click.Context, __: click.Parameter, given: str | None) -> Ranges:
+    """`1-3,7` as pairs of first and last; none for all pages."""
+    if given is None:
+        return ()
+    found = [
+        re.fullmatch(r"\s*([0-9]{1,9})\s*(?:[-–—~]\s*([0-9]{1,9}))?\s*", part)
+        for part in re.split("[,，、]", given)
+    ]
+    ranges = tuple((int(one[1]), int(one[2] or one[1])) for one in found if one)
+    if len(ranges) < len(found) or any(first > last for first, last in ranges):
+        raise UsageError(
+            "--pages cannot be read: {given}.",
+            hint="Write page numbers and ranges, such as 1-3,7.",
+            given=given,
+        )
+    return ranges
+
+
+@click.command(
+    help=tr(
+        "Show what localrag has read of a file, page by page: its text, how it was read, what "
+        "was left out, and where passages begin. The file need not be in the library."
+    )
+)
+@click.argument("source", metavar=tr("FILE"), callback=lambda c, p, v: no_empty_path(c, p, (v,))[0])
+@click.option(
+    "--pages",
+    metavar=tr("PAGES"),
+    callback=_pages,
+    help=tr("Only these pages, such as 1-3,7."),
+)
+@library_option
+@json_option
+def show(source: str, pages: Ranges, library: Path, as_json: bool) -> None:
+    """Print pages; changes nothing."""
+    from localrag.api import LocalRAG
+    from localrag.presentation.reading import reading_json, with_starts
+
+    try:
+        with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
+            reading = rag.show(source)
+    except LibraryNotFoundError:
+        reading = LocalRAG.read(source, on_note=note)
+    _say_origin(reading)
+    shown = [
+        (page, start)
+        for page, start in with_starts(reading.document)
+        if not pages or any(first <= page.number <= last for first, last in pages)
+    ]
+    if not shown:
+        raise UsageError(
+            "{source} has no such page; it has {count} pages.",
+            hint="Leave out --pages to see them all.",
+            source=reading.document.source,
+            count=len(reading.document.pages),
+        )
+    chunks = list(_chunks_on(reading, shown))
+    if as_json:
+        emit_json(reading_json(reading, shown, chunks))
+    else:
+        _print(stdout_console(), reading, shown)
+
+
+def _say_origin(reading: Reading) -> None:
+    source = reading.document.source
+    match reading.origin:
+        case "file":
+            note(tr("{source} is not in the library; it was read now.", source=source))
+        case "changed":
+            note(
+                tr(
+                    "{source} has changed since it was added; this is what the library holds. "
+                    "`localrag add` reads it again.",
+                    source=source,
+                )
+            )
+        case "gone":
+            note(tr("{source} is gone; this is what the library holds.", source=source))
+
+
+def _chunks_on(reading: Reading, pages: Sequence[tuple[Page, int]]) -> Iterator[Chunk]:
+    """The passages of which something stands on these pages."""
+    ends = [start + len(page.text) for page, start in pages]
+    starts = [start for _, start in pages]
+    for chunk in reading.chunks or ():
+        place = bisect_left(ends, chunk.start)
+        if place < len(pages) and starts[place] < chunk.end:
+            yield chunk
+
+
+def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]) -> None:
+    """Each page under a line that says how it was read, and its notes."""
+    from rich.text import Text
+
+    from localrag.presentation.reading import how_text, note_text
+
+    document = reading.document
+    parts = [
+        tr("language: {language}", language=reading.language),
+        tr("pages: {count}", count=len(document.pages)),
+    ]
+    if reading.chunks is not None:
+        parts.append(tr("passages: {count}", count=len(reading.chunks)))
+    console.print(Item(Text(document.title, style="bold")))
+    console.print(Item(Text(document.source, style="dim")))
+    console.print(Text(tr(", ").join(parts), style="dim"))
+    chunks = reading.chunks or ()
+    begins = [chunk.start for chunk in chunks]
+    for page, start in pages:
+        head = Text(tr("— Page {number}", number=page.number), style="bold cyan")
+        if page.label:
+            head.append(tr(": {label}", label=page.label))
+        head.append(f"  {how_text(page, document.unit)}", style="dim")
+        tables = sum(start <= one.start < start + len(page.text) for one in document.tables)
+        if tables:
+            head.append(tr(", ") + tr("tables: {count}", count=tables), style="dim")
+        console.print()
+        console.print(Item(head))
+        for one in page.notes:
+            style = "yellow" if one.problem else "dim"
+            text = tr("Page {number}: {text}.", number=page.number, text=note_text(one))
+            console.print(Item(Text(text, style=style)))
+        end = start + len(page.text)
+        here = chunks[bisect_left(begins, start) : bisect_left(begins, end)]
+        say_text(_marked(page.text, [(one.start - start, one.position + 1) for one in here]))
+
+
+def _marked(text: str, begins: Sequence[tuple[int, int]]) -> str:
+    """The text with a mark where each passage begins; `begins` are offsets and numbers."""
+    parts, done = [], 0
+    for offset, number in begins:
+        parts += [text[done:offset], f"{MARK}{number} "]
+        done = offset
+    return "".join([*parts, text[done:]])

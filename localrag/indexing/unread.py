@@ -1,0 +1,107 @@
+"""Files that could not be read: what an `add` knew of them, and what it learns.
+
+One that failed before and has not changed since is not tried again: a file that hangs its reader
+would cost a minute each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from localrag.documents.files import storable_path
+from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.indexing.events import Committed, Event, Linked, Unchanged
+from localrag.library.records import FileState, UnreadFile
+from localrag.types import READER
+
+
+class Failures:
+    """The files below what is added that could not be read."""
+
+    def __init__(self, before: Iterable[UnreadFile] = (), named: Iterable[str] = ()) -> None:
+        """`before` is what the library remembers; what is `named` is tried again."""
+        self._before = {file.state.path: file for file in before}
+        self._named = frozenset(named)
+        self._found: dict[str, UnreadFile] = {}
+        self._new: list[UnreadFile] = []
+
+    def known(self, source: str) -> UnreadFile | None:
+        """The last attempt to read a file, if another would come to the same."""
+        file = self._before.get(source)
+        return file if file and file.reader == READER and source not in self._named else None
+
+    def inside(self, source: str) -> list[UnreadFile]:
+        """The files inside a file that could not be read."""
+        folder = source + os.sep
+        return [file for path, file in self._before.items() if path.startswith(folder)]
+
+    def add(self, file: UnreadFile) -> None:
+        """Take note of a file that could not be read."""
+        path = file.state.path
+        self._found[path] = file
+        if not _is_same(self._before.get(path), file):
+            self._new.append(file)
+
+    def skip(self, skipped: Iterable[ParsingError]) -> None:
+        """Take note of what was passed over: of files of other types, how many in each folder."""
+        others: Counter[tuple[str, str]] = Counter()
+        samples: dict[tuple[str, str], ParsingError] = {}
+        for error in skipped:
+            path = Path(storable_path(Path(str(error.values.get("source", "")))))
+            if isinstance(error, UnsupportedFileError):
+                kind = str(path.parent), path.suffix.lower()
+                others[kind] += 1
+                samples[kind] = error
+            else:
+                self.add(UnreadFile(FileState(str(path), 0, 0, 0), error))
+        for (folder, suffix), count in others.items():
+            path = Path(folder) / f"*{suffix}"
+            error = samples[folder, suffix]
+            values = error.values | {"source": str(path), "count": count}
+            told = UnsupportedFileError(error.message, hint=error.hint, **values)
+            self.add(UnreadFile(FileState(str(path), 0, 0, 0), told))
+
+    def new(self) -> list[UnreadFile]:
+        """What the library does not remember yet; each once."""
+        new, self._new = self._new, []
+        return new
+
+    def obsolete(
+        self, told: Mapping[type[Event], Sequence[Any]], added: Iterable[Path]
+    ) -> list[str]:
+        """What the library need no longer remember: files that were read by now, or are gone."""
+        new = {event.source for kind in (Committed, Linked) for event in told.get(kind, ())}
+        read = new | {event.source for event in told.get(Unchanged, ())}
+        roots = {Path(storable_path(path)) for path in added}
+        return [
+            path
+            for path, file in self._before.items()
+            if path not in self._found
+            and (
+                path in read
+                or not new.isdisjoint(map(str, Path(path).parents))  # what it lies in
+                or (not roots.isdisjoint((Path(path), *Path(path).parents)) and _is_gone(file))
+            )
+        ]
+
+
+def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
+    """Whether two attempts came to the same, so that the later need not be kept."""
+    if one is None:
+        return False
+    same = (one.state.size, one.state.mtime_ns) == (other.state.size, other.state.mtime_ns)
+    tried = other.reader == 0 or one.state.checked_ns == other.state.checked_ns
+    return same and tried and str(one.error) == str(other.error) and one.reader == other.reader
+
+
+def _is_gone(file: UnreadFile) -> bool:
+    """Whether there is nothing left at its path; what lies in a file goes with that file."""
+    if "count" in file.error.values:
+        return True  # else it would have been counted again
+    path = Path(file.state.path)
+    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
+    return there != path and there.is_dir()

@@ -1,0 +1,210 @@
+"""How pages and files were read, and what to do where that failed, in a reader's language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any
+
+from localrag.library.records import PageReading, Problem
+from localrag.messages import InterfaceLanguage, phrase, speaker
+from localrag.presentation.records import picked, plain
+from localrag.types import PAGE_BREAK, Chunk, Document, How, Page, PageNote, Unit
+
+if TYPE_CHECKING:
+    from localrag.indexing.reading import Reading
+
+LONGEST = 300
+"""Characters of a reason that are shown: it may be a library's, or of a hostile catalogue."""
+
+_NOTES = {
+    "no text": "no text was found: it may be blank, or a photograph or a drawing",
+    "damaged": "it is damaged and was left out",
+    "not recognised": "the text in its pictures was not read",
+    "garbled": "it was read by OCR, because its text layer is garbled",
+    "doubtful": "OCR is not sure of what it read",
+    "turned": "it was turned before it was read",
+    "hidden text": "text that readers do not see was left out",
+    "cut short": "only its beginning was read: it is too long",
+    "left out": "not all that it shows was read",
+    "tables": "it has tables",
+}
+_ADVICE = {
+    "no text": "Look at it. If it shows text, scan it again more clearly.",
+    "damaged": "Open the file in the program it was made with, save it again and add that.",
+    "not recognised": "Look at it. Text that matters can be added as a file of its own.",
+    "garbled": "Compare it with the page: `localrag show FILE --pages N`.",
+    "doubtful": "Compare it with the page: `localrag show FILE --pages N`. Scan it again more "
+    "clearly if that is wrong.",
+    "hidden text": "To take it as well: `localrag config set parsing.hidden_text true`, then "
+    "remove the file and add it again.",
+    "cut short": "Split the file into parts.",
+    "left out": "Look there yourself; questions about it cannot be answered.",
+}
+_WORDS = {
+    "chart": "charts",
+    "charts": "charts",
+    "column": "columns",
+    "columns": "columns",
+    "page": "pages",
+    "pages": "pages",
+    "picture": "pictures",
+    "pictures": "pictures",
+    "row": "rows",
+    "rows": "rows",
+    "sheet": "sheets",
+    "sheets": "sheets",
+    "slide": "slides",
+    "slides": "slides",
+    "text": "text",
+}
+"""What notes name as left out; another word is shown as it is."""
+
+
+def note_text(note: PageNote, language: InterfaceLanguage | None = None) -> str:
+    """What there is to say of a page, without its number; `language` None is the reader's."""
+    say, values = speaker(language), note.values
+    details = []
+    if reason := str(values.get("reason", "")):
+        details.append(reason[:LONGEST])
+    what, count = str(values.get("what", ""))[:LONGEST], values.get("count")
+    if what:
+        what = say(_WORDS[what]) if what in _WORDS else what
+    if what and isinstance(count, int):
+        details.append(say("{what}: {count}", what=what, count=count))
+    elif what or isinstance(count, int):
+        details.append(what or str(count))
+    if isinstance(sure := values.get("confidence"), int | float):
+        details.append(say("{percent}% sure on average", percent=_percent(sure)))
+    if isinstance(degrees := values.get("degrees"), int | float):
+        details.append(f"{degrees}°")
+    if isinstance(limit := values.get("limit"), int | float):
+        details.append(say("the limit is {limit}", limit=limit))
+    text = say(_NOTES[note.kind])
+    if not details:
+        return text
+    return say("{text} ({note})", text=text, note=say(", ").join(details))
+
+
+def how_text(page: Page, unit: Unit, language: InterfaceLanguage | None = None) -> str:
+    """How a page was read."""
+    say = speaker(language)
+    ways: dict[How, str] = {
+        "text": say("text layer") if unit == "page" else say("text"),
+        "ocr": say("OCR"),
+        "mixed": say("text layer and OCR"),
+    }
+    parts = [ways[page.how]]
+    if page.confidence is not None:
+        parts.append(say("{percent}% sure on average", percent=_percent(page.confidence)))
+    return say(", ").join(parts)
+
+
+def with_starts(document: Document) -> list[tuple[Page, int]]:
+    """Each page, and where it begins in the document's text."""
+    ends = accumulate(len(page.text) + len(PAGE_BREAK) for page in document.pages)
+    return list(zip(document.pages, (0, *ends), strict=False))
+
+
+def page_ranges(pages: Iterable[int]) -> str:
+    """`3-7, 12`."""
+    runs = groupby(enumerate(sorted(pages)), lambda one: one[1] - one[0])
+    ends = [(run[0][1], run[-1][1]) for run in (list(group) for _, group in runs)]
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+
+
+def recognised_text(
+    readings: Sequence[PageReading], language: InterfaceLanguage | None = None
+) -> str:
+    """How many of these pages were read by OCR, and how well; "" for none."""
+    say, counts = speaker(language), pages_read(0, readings)
+    parts = []
+    if counts["ocr"]:
+        parts.append(say("{count} pages read by OCR", count=counts["ocr"]))
+    if counts["mixed"]:
+        parts.append(say("{count} pages read in part by OCR", count=counts["mixed"]))
+    if counts["confidence"] is not None:
+        parts.append(say("{percent}% sure on average", percent=_percent(counts["confidence"])))
+    return say(", ").join(parts)
+
+
+def pages_read(pages: int, readings: Sequence[PageReading]) -> dict[str, Any]:
+    """Pages by how they were read, of so many; `confidence` is the mean of those with OCR."""
+    ocr, mixed = (sum(one.how == how for one in readings) for how in ("ocr", "mixed"))
+    sure = [one.confidence for one in readings if one.confidence is not None]
+    mean = round(sum(sure) / len(sure), 3) if sure else None
+    return {"text": pages - ocr - mixed, "ocr": ocr, "mixed": mixed, "confidence": mean}
+
+
+def reason_text(problem: Problem, language: InterfaceLanguage | None = None) -> str:
+    """What is wrong."""
+    if problem.error is None:
+        assert problem.note is not None  # noqa: S101 - one of both is there
+        return note_text(problem.note, language)
+    if (count := problem.error.values.get("count")) is not None:
+        return phrase("{count} files of a type that is not read", language, count=count)
+    values = problem.error.values | {"source": problem.source.replace("\\", "/").split("/")[-1]}
+    return phrase(problem.error.message, language, **values)[: 3 * LONGEST]
+
+
+def advice_text(problem: Problem, language: InterfaceLanguage | None = None) -> str:
+    """What to do about it; "" for nothing."""
+    if problem.error is not None:
+        hint = problem.error.hint
+        return phrase(hint, language, **problem.error.values)[: 3 * LONGEST] if hint else ""
+    assert problem.note is not None  # noqa: S101 - one of both is there
+    kind = problem.note.kind
+    return speaker(language)(_ADVICE[kind]) if kind in _ADVICE else ""
+
+
+@plain.register
+def _(problem: Problem) -> dict[str, Any]:
+    note, error = problem.note, problem.error
+    return {
+        "source": problem.source,
+        "pages": list(problem.pages),
+        "kind": note.kind if note else type(error).__name__,
+        "values": plain(note.values) if note else {},
+        "reason": reason_text(problem),
+        "advice": advice_text(problem),
+        "count": int(count) if error and (count := _count(error.values)) else 1,
+    }
+
+
+def reading_json(
+    reading: Reading, pages: Iterable[tuple[Page, int]], chunks: Iterable[Chunk]
+) -> dict[str, Any]:
+    """Some pages of a document, with where they start, and the passages on them."""
+    document = reading.document
+    return {
+        "source": document.source,
+        "title": document.title,
+        "language": reading.language,
+        "unit": document.unit,
+        "origin": reading.origin,
+        "pages": [
+            picked(page, "number", "text", "how", "confidence")
+            | {
+                "notes": [note_text(note) for note in page.notes],
+                "kinds": [note.kind for note in page.notes],
+                "label": page.label,
+                "start": start,
+            }
+            for page, start in pages
+        ],
+        "chunks": [
+            picked(chunk, "id", "start", "end")
+            | {"page": chunk.first_page, "last_page": chunk.last_page}
+            | picked(chunk, "heading", "columns")
+            for chunk in chunks
+        ],
+    }
+
+
+def _count(values: Any) -> int:
+    count = values.get("count", 0)
+    return count if isinstance(count, int) else 0
+
+
+def _percent(share: float) -> int:
+    return round(100 * share) if 0 <= share <= 1 else 0

@@ -1,0 +1,43 @@
+"""Count the tables of `documents/formats/pdf/trust.py` anew, from this project's own texts.
+
+    python scripts/text_statistics.py
+
+Prints how often one letter follows another in words, and one kind of ASCII character another, as
+bits of surprise: a digit or letter a half bit each, `0` to `9` and then `A` to `V`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.documents.formats.pdf.trust import KINDS, kinds, letters
+
+ROOT = Path(__file__).parent.parent
+PLACES = ("*.md", "docs/*.md", "data/*.md", "benchmarks/*.md", "localrag/**/*.py")
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
+
+
+def main() -> None:
+    """Count, and print both tables."""
+    texts = [path.read_text("utf-8") for place in PLACES for path in sorted(ROOT.glob(place))]
+    pairs = sum((letters(text) for text in texts), np.zeros((26, 26)))
+    show(-np.log2((pairs + 0.5) / (pairs + 0.5).sum()))
+    follows = np.zeros((KINDS, KINDS))
+    for text in texts:
+        found = kinds(text)
+        np.add.at(follows, (found[:-1], found[1:]), 1)
+    show(-np.log2((follows + 0.2) / (follows + 0.2).sum(axis=1, keepdims=True)))
+
+
+def show(bits: NDArray[np.float64]) -> None:
+    """Print a table of bits, a line for each row."""
+    for row in np.clip(np.rint(2 * bits), 0, len(DIGITS) - 1).astype(int):
+        print("".join(DIGITS[step] for step in row))
+    print()
+
+
+if __name__ == "__main__":
+    main()
