@@ -45,7 +45,7 @@ from localrag.rag.citations import without_markers
 from localrag.rag.refusals import refuses
 from localrag.rag.untrusted import UntrustedPassages
 from localrag.text.normalize import clean
-from localrag.types import Answer, Chunk, Message, ScoredChunk
+from localrag.types import Answer, Chunk, Message, Place, ScoredChunk
 
 SET = Path(__file__).parent / "injections"
 MODES = ("standard", "self-rag")
@@ -322,7 +322,9 @@ def held(corpora: Sequence[Path]) -> None:
 
     def suspicious(item: dict[str, Any], number: int, question: str) -> int:
         tools: Any = SimpleNamespace(
-            retrieve=lambda *_: given(item, number), page_of=lambda *_: 1, tokenize=terms
+            retrieve=lambda *_: given(item, number),
+            place_of=lambda *_: Place(0, number=1),
+            tokenize=terms,
         )
         passages = UntrustedPassages(tools, grader=None)
         passages.retrieve(question, 9)

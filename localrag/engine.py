@@ -27,7 +27,7 @@ from localrag.prompts import render
 from localrag.rag.base import OnStep, Piece, answer_of, finished, recorded, unheard
 from localrag.rag.conversation import Turn, standalone
 from localrag.text.language import answer_language
-from localrag.types import Answer, Chunk, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.egress.consent import Consent
@@ -279,7 +279,9 @@ class Engine:
         documents = {chunk.document_id for chunk in chunks.values()}
         sources = self.library.sources_of(documents, options.filter)
         return [
-            ScoredChunk(chunk, hit.score, sources[chunk.document_id], hit.ranks)
+            ScoredChunk(
+                chunk, hit.score, sources[chunk.document_id], hit.ranks, self._place_of(chunk, 0)
+            )
             for hit in hits
             # A document may have been removed by another process since it was found.
             if (chunk := chunks.get(hit.chunk_id)) and chunk.document_id in sources
@@ -297,7 +299,7 @@ class Engine:
             self._model_for(options),
             self.embedder,
             retrieve,
-            self._page_of,
+            self._place_of,
             self.tokenizer,
             self._wording,
             reranking,
@@ -315,13 +317,11 @@ class Engine:
                 self._rerankings[settings.reranker] = make()
             return self._rerankings[settings.reranker]
 
-    def _page_of(self, chunk: Chunk, offset: int) -> int:
-        """The page on which a code point of a chunk stands."""
+    def _place_of(self, chunk: Chunk, offset: int) -> Place:
+        """Where a code point of a chunk stands; its document may have gone meanwhile."""
         position = chunk.start + offset
-        for number, start, end in self.library.page_spans(chunk.document_id):
-            if start <= position <= end:
-                return number
-        return chunk.first_page
+        found = self.library.place(chunk.document_id, position)
+        return found or Place(position, number=chunk.first_page)
 
 
 def open_engine(

@@ -52,7 +52,7 @@ from localrag.models.registry.spec import catalogue
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import OnStep, Pipeline, Retrieve, Toolkit
-from localrag.rag.citations import PageOf
+from localrag.rag.citations import PlaceOf
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.standard import StandardRAG
@@ -478,7 +478,7 @@ def make_pipeline(
     model: Model,
     embedder: Embedder,
     retrieve: Retrieve,
-    page_of: PageOf,
+    place_of: PlaceOf,
     tokenizer: Tokenizer,
     wording: Wording,
     reranking: Reranking | None = None,
@@ -490,7 +490,7 @@ def make_pipeline(
         model.llm,
         tokenizer,
         embedder,
-        page_of,
+        place_of,
         answer.k,
         Options(max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed),
         wording,

@@ -169,24 +169,46 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where code point `start` of a document stands, in the words of its format.
+
+    `number` and `label` are those of its page, slide, sheet or chapter; `row` is one of a sheet,
+    `paragraph` one below `heading`, all from 1. `presentation.places` says it to a reader.
+    """
+
+    start: int
+    unit: Unit = "page"
+    number: int = 1
+    label: str = ""
+    row: int | None = None
+    heading: str = ""
+    paragraph: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """A chunk with its score, the file it comes from and the page on which `chunk` begins."""
+    """A chunk with its score, the file it comes from and where it begins."""
 
     chunk: Chunk
     score: float
     source: str
     ranks: tuple[LegRank, ...] = ()
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A checked reference: marker `[n]` in the answer, and the sentence that supports it."""
+    """A checked reference: marker `[n]` in the answer, and the sentence that supports it.
+
+    The quotation is code points `place.start:place.start + len(quote)` of the document.
+    """
 
     marker: int
     chunk_id: int
     source: str
     page: int
     quote: str
+    place: Place | None = None
 
 
 StepKind = Literal[
@@ -234,6 +256,7 @@ class LeftOut:
     source: str
     page: int
     text: str
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

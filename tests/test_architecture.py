@@ -30,7 +30,7 @@ LINES = (
     ("config", "messages", "system.disk_encryption"),
     ("system.confinement",),
     ("system.seals",),
-    ("documents.formats.table",),
+    ("documents.formats.table", "documents.positions"),
     ("errors", "types", "system"),
     ("printable",),
 )

@@ -26,7 +26,6 @@ from localrag.cli.output import (
     table,
     write_report,
 )
-from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.printable import as_name
@@ -203,9 +202,7 @@ def _print_way(console: Console, way: Output) -> None:
 
     from localrag.cli.render import marked_text
     from localrag.presentation import comparisons as words
-
-    def place(source: str, page: int) -> str:
-        return tr("{name}, p. {page}", name=shown_name(source), page=page)
+    from localrag.presentation.places import cited_as
 
     answer = way.answer
     title = Text(words.title(way.name), style="bold cyan")
@@ -216,14 +213,13 @@ def _print_way(console: Console, way: Output) -> None:
         rows = []
         for rank, placed in enumerate(way.passages, start=1):
             chunk = placed.context.chunk
-            where = place(placed.context.source, chunk.first_page)
-            shown = f"{where}: {words.excerpt(shown_text(chunk), 120)}"
+            shown = f"{cited_as(placed.context)}: {words.excerpt(shown_text(chunk), 120)}"
             rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", shown))
         heads = tr("Rank"), tr("Before"), tr("Score"), tr("Passage")
         console.print(table(heads, rows, no_wrap=True, overflow="ellipsis"))
     else:
         for citation in answer.citations:
-            where = place(citation.source, citation.page)
-            console.print(Item(Text(f"[{citation.marker}] {where}", style="cyan")))
+            line = f"[{citation.marker}] {cited_as(citation)}"
+            console.print(Item(Text(line, style="cyan")))
     if line := words.remark(way):
         console.print(Text(line, style="dim"))

@@ -27,8 +27,10 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
         return 0
     folder = _common([one.source for one in shown])
     console.print()
+    title = tr("Not read, or not read well:")
     if folder:
-        console.print(Item(Text(tr("Not read, or not read well, in {folder}:", folder=folder))))
+        title = tr("Not read, or not read well, in {folder}:", folder=folder)
+    console.print(Item(Text(title)))
     before = ""
     cells = []
     for one in shown:
@@ -36,12 +38,12 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
         texts = (
             os.path.relpath(one.source, folder) if folder else one.source,
             page_ranges(one.pages),
-            reason_text(one),
+            reason_text(one, beside_name=True),
             "″" if advice and advice == before else advice,
         )
         before = advice
         cells.append([Item(Text(as_name(text))) for text in texts])
-    heads = tr("File"), tr("Pages"), tr("Reason"), tr("What to do")
+    heads = tr("File"), tr("Page"), tr("Reason"), tr("What to do")
     console.print(table(heads, cells, overflow="fold"))
     return len(rows) - len(shown)
 

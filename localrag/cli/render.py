@@ -9,6 +9,7 @@ from localrag.cli.output import Item, table
 from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.messages import tr
+from localrag.presentation.places import cited_as, passage_place
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
 from localrag.types import Answer, LeftOut, Rating, ScoredChunk
@@ -20,12 +21,6 @@ EXCERPT = 220
 """Characters of a passage shown in a list."""
 MOST_LEFT_OUT = 3
 """Sentences told before an answer; `--json` has them all."""
-
-
-def pages(context: ScoredChunk) -> str:
-    """`3` or `3-4`."""
-    first, last = context.chunk.first_page, context.chunk.last_page
-    return str(first) if first == last else f"{first}-{last}"
 
 
 _MARKS: dict[Rating, str] = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}
@@ -52,7 +47,8 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
     for number, hit in enumerate(hits, start=1):
         title = Text(f"{number:>2}. ", style="bold")
         title.append(as_name(shown_name(hit.source)), style="bold cyan")
-        title.append(tr("  p. {page}", page=pages(hit)), style="cyan")
+        if where := passage_place(hit, heading=False):
+            title.append(f"  {as_name(where)}", style="cyan")
         title.append(f"  {hit.score:.3f}", style="dim")
         if hit.chunk.heading:
             title.append(f"  {as_name(hit.chunk.heading)}", style="dim")
@@ -78,9 +74,8 @@ def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
 
     for each in left_out[:MOST_LEFT_OUT]:
         told = tr(
-            "{name}, p. {page}, told the model what to answer; this was left out: “{text}”",
-            name=shown_name(each.source),
-            page=each.page,
+            "{where}, told the model what to answer; this was left out: “{text}”",
+            where=cited_as(each),
             text=_excerpt(each.text),
         )
         console.print(Item(Text(told, style="yellow")))
@@ -97,8 +92,7 @@ def print_evidence(console: Console, answer: Answer) -> None:
     if answer.citations:
         for citation in answer.citations:
             line = Text(f"[{citation.marker}] ", style="bold")
-            line.append(as_name(shown_name(citation.source)), style="cyan")
-            line.append(tr(", p. {page}", page=citation.page), style="cyan")
+            line.append(as_name(cited_as(citation)), style="cyan")
             quote = " ".join(citation.quote.split())
             line.append(tr(": “{quote}”", quote=quote), style="dim")
             console.print(Item(line))

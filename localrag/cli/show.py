@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.output import (
+    INDENT,
     Item,
     emit_json,
     json_option,
@@ -18,7 +19,6 @@ from localrag.cli.output import (
     no_empty_path,
     note,
     note_rebuilding,
-    say_text,
     stdout_console,
 )
 from localrag.errors import LibraryNotFoundError, UsageError
@@ -160,7 +160,9 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
             console.print(Item(Text(text, style=style)))
         end = start + len(page.text)
         here = chunks[bisect_left(begins, start) : bisect_left(begins, end)]
-        say_text(_marked(page.text, [(one.start - start, one.position + 1) for one in here]))
+        text = _marked(page.text, [(one.start - start, one.position + 1) for one in here])
+        for line in text.split("\n"):  # indented, so that none looks like a line of ours
+            console.print(Item(Text(" " * INDENT + line)))
 
 
 def _marked(text: str, begins: Sequence[tuple[int, int]]) -> str:

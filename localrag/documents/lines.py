@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import repeat
 from pathlib import PurePath
 
 from localrag.documents.formats.table import SourceFile
@@ -303,16 +304,37 @@ def _add_row(tables: list[tuple[Header, Table]], header: Header, start: int, end
         tables.append((header, Table(start, end, header.names, 0 if begun else header.rows)))
 
 
-def table_lines(rows: Iterable[Sequence[str]], header_rows: int = 1) -> list[Line]:
-    """The rows of a table, a line each; empty rows go. The first ones name the columns."""
-    kept = [cells for row in rows if (cells := _without_empty_end(row))]
-    top = kept[:header_rows]
+def table_lines(
+    rows: Iterable[Sequence[str]], header_rows: int = 1, numbers: Iterable[int] = ()
+) -> list[Line]:
+    """The rows of a table, a line each; empty rows go. The first ones name the columns.
+
+    `numbers` are those of a sheet's rows, from 0: a row has a mark where it does not follow the
+    one above it, and now and then, so that the number of each row is found from the last mark.
+    """
+    every: Iterable[int | None] = numbers or repeat(None)
+    numbered = zip(every, rows, strict=False)
+    kept = [(number, cells) for number, row in numbered if (cells := _without_empty_end(row))]
+    top = [cells for _, cells in kept[:header_rows]]
     names = tuple(
         " ".join(dict.fromkeys(row[column] for row in top if column < len(row) and row[column]))
         for column in range(max(map(len, top), default=0))
     )
     header = Header(names, len(top))
-    return [Line(CELL_BREAK.join(row), table=header) for row in kept]
+    lines = []
+    due = -1
+    for number, cells in kept:
+        text = CELL_BREAK.join(cells)
+        marks: tuple[Mark, ...] = ()
+        if number is not None:
+            if number != due or number % _MARKED_ROW == 0:
+                marks = (Mark(0, len(text), 0, number, len(cells), number + 1),)
+            due = number + 1
+        lines.append(Line(text, table=header, marks=marks))
+    return lines
+
+
+_MARKED_ROW = 1000
 
 
 def _without_empty_end(row: Sequence[str]) -> Sequence[str]:

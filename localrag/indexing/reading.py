@@ -12,7 +12,7 @@ from typing import Literal
 from localrag.documents.chunking import Chunker
 from localrag.documents.files import read_bytes, storable_path
 from localrag.documents.worker import storable
-from localrag.errors import UsageError
+from localrag.errors import ParsingError, UsageError
 from localrag.indexing.indexer import LANGUAGE_SAMPLE, Parse
 from localrag.library.library import Library
 from localrag.library.records import SourceRecord
@@ -101,7 +101,10 @@ def _origin(library: Library, record: SourceRecord) -> Literal["library", "chang
         now = path.stat()
         if (now.st_size, now.st_mtime_ns) == (record.state.size, record.state.mtime_ns):
             return "library"
-        same = hashlib.sha256(read_bytes(path)).hexdigest() == record.document_id
+        data = read_bytes(path)
     except FileNotFoundError:
         return "gone"
+    except (OSError, ParsingError):  # it lies there as something else, or for somebody else
+        return "changed"
+    same = hashlib.sha256(data).hexdigest() == record.document_id
     return "library" if same else "changed"

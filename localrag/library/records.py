@@ -98,8 +98,8 @@ class PageReading:
 class Problem:
     """Pages of a file that were not read or not read well, or a file that was not read.
 
-    A `note` says what of the pages, an `error` of the file. `pages` is empty for what
-    has none, `document_id` is "" for a file that was not read.
+    A `note` says what of the pages, an `error` of the file. `pages` is empty for what has none,
+    `document_id` for a file that was not read.
     """
 
     source: str
@@ -140,6 +140,20 @@ class DocumentRecord:
     chunks: int
     length: int
     chunking: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnPage:
+    """Where a span stands on a page of `width` by `height`: left, top, right and bottom each.
+
+    From the upper left corner of the page as it is shown, in points (1/72 inch), of a picture in
+    pixels. No rectangles: it is not known for sure.
+    """
+
+    page: int
+    width: float
+    height: float
+    rectangles: tuple[tuple[float, float, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)

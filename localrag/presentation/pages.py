@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from localrag.documents.formats.table import shown_name
 from localrag.messages import interface_language, tr
+from localrag.presentation.places import cited_as
 from localrag.printable import as_text
 
 
@@ -35,6 +36,7 @@ def _environment() -> Environment:
     )
     environment.globals["tr"] = tr
     environment.filters["file_name"] = shown_name
+    environment.filters["cited_as"] = cited_as
     return environment
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
 from localrag.library.records import PageReading, Problem
-from localrag.messages import InterfaceLanguage, phrase, speaker
+from localrag.messages import InterfaceLanguage, phrase, speaker, translate
 from localrag.presentation.records import picked, plain
 from localrag.types import PAGE_BREAK, Chunk, Document, How, Page, PageNote, Unit
 
@@ -136,22 +136,26 @@ def pages_read(pages: int, readings: Sequence[PageReading]) -> dict[str, Any]:
     return {"text": pages - ocr - mixed, "ocr": ocr, "mixed": mixed, "confidence": mean}
 
 
-def reason_text(problem: Problem, language: InterfaceLanguage | None = None) -> str:
-    """What is wrong."""
+def reason_text(
+    problem: Problem, language: InterfaceLanguage | None = None, *, beside_name: bool = False
+) -> str:
+    """What is wrong; `beside_name` leaves out the file's name where the text begins with it."""
     if problem.error is None:
         assert problem.note is not None  # noqa: S101 - one of both is there
         return note_text(problem.note, language)
     if (count := problem.error.values.get("count")) is not None:
         return phrase("{count} files of a type that is not read", language, count=count)
-    values = problem.error.values | {"source": problem.source.replace("\\", "/").split("/")[-1]}
-    return phrase(problem.error.message, language, **values)[: 3 * LONGEST]
+    error, name = problem.error, problem.source.replace("\\", "/").split("/")[-1]
+    if beside_name and translate(error.message, language).startswith("{source} "):
+        name = ""
+    text = phrase(error.message, language, **error.values | {"source": name})
+    return text.strip()[: 3 * LONGEST].rstrip(".。")
 
 
 def advice_text(problem: Problem, language: InterfaceLanguage | None = None) -> str:
     """What to do about it; "" for nothing."""
-    if problem.error is not None:
-        hint = problem.error.hint
-        return phrase(hint, language, **problem.error.values)[: 3 * LONGEST] if hint else ""
+    if (error := problem.error) is not None:
+        return phrase(error.hint, language, **error.values)[: 3 * LONGEST]
     assert problem.note is not None  # noqa: S101 - one of both is there
     kind = problem.note.kind
     return speaker(language)(_ADVICE[kind]) if kind in _ADVICE else ""

@@ -32,6 +32,7 @@ def _(hit: ScoredChunk) -> dict[str, Any]:
         "source": hit.source,
         "page": chunk.first_page,
         "last_page": chunk.last_page,
+        "place": plain(hit.place),
         "heading": chunk.heading,
         "score": hit.score,
         "text": chunk.text,
@@ -60,7 +61,8 @@ def _(answer: Answer) -> dict[str, Any]:
         "language": answer.language,
         "grounded": answer.grounded,
         "citations": [
-            picked(citation, "marker", "source", "page", "quote") for citation in answer.citations
+            picked(citation, "marker", "source", "page", "place", "quote")
+            for citation in answer.citations
         ],
         "contexts": plain(answer.contexts),
         "trace": plain(answer.trace),
@@ -74,7 +76,7 @@ def _(answer: Answer) -> dict[str, Any]:
             for sentence in answer.support
         ],
         "metrics": plain(answer.metrics),
-        "left_out": [picked(each, "source", "page", "text") for each in answer.left_out],
+        "left_out": [picked(each, "source", "page", "place", "text") for each in answer.left_out],
     }
 
 

@@ -250,7 +250,7 @@ def place(context: Context) -> str:
     name = shown_name(context.source)
     if not (name and context.first_page):
         return name
-    return tr("{name}, p. {page}", name=name, page=context.first_page)
+    return tr("{name}, {place}", name=name, place=tr("p. {page}", page=context.first_page))
 
 
 def trust_table(trust: Trust) -> Iterator[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from localrag.errors import UsageError
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts.own import Wording
-from localrag.rag.citations import Attributor, PageOf, Tokenize
+from localrag.rag.citations import Attributor, PlaceOf, Tokenize
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import (
@@ -67,7 +67,7 @@ class Toolkit:
     llm: LLM
     tokenize: Tokenize
     embedder: Embedder
-    page_of: PageOf
+    place_of: PlaceOf
     k: int
     generation: Options
     wording: Wording = field(default_factory=Wording)
@@ -101,7 +101,7 @@ class Toolkit:
 
     def attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
         """What finds citations among these."""
-        return Attributor(chunks, self.tokenize, self.page_of, self.embedder)
+        return Attributor(chunks, self.tokenize, self.place_of, self.embedder)
 
 
 def finished(

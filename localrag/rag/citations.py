@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from localrag.documents.tables import named_rows
 from localrag.text.language import detect
 from localrag.text.sentences import split_sentences
-from localrag.types import Chunk, Citation, ScoredChunk
+from localrag.types import Chunk, Citation, Place, ScoredChunk
 
 if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder, Vectors
 
 Tokenize = Callable[[str], list[str]]
-PageOf = Callable[[Chunk, int], int]
-"""Page of a code-point offset within a chunk's text."""
+PlaceOf = Callable[[Chunk, int], Place]
+"""Where a code point of a chunk's text stands."""
 
 CLAIMED_SUPPORT = 0.35
 """A marker that the model wrote stays from this share of the sentence's weighted terms on."""
@@ -104,12 +104,12 @@ class Attributor:
         self,
         chunks: Sequence[ScoredChunk],
         tokenize: Tokenize,
-        page_of: PageOf,
+        place_of: PlaceOf,
         embedder: Embedder,
     ) -> None:
         self._chunks = chunks
         self._tokenize = tokenize
-        self._page_of = page_of
+        self._place_of = place_of
         self._embedder = embedder
         self._evidence = [
             _Evidence(marker, start, end, text, self._terms(text))
@@ -193,7 +193,10 @@ class Attributor:
             return False
         before = chunk.text[:end].rstrip()
         finished = not before or before[-1] in '。！？；.!?;:：”"’）)'
-        return not finished and self._page_of(chunk, end - 1) != self._page_of(chunk, start)
+        return not finished and self._page(chunk, end - 1) != self._page(chunk, start)
+
+    def _page(self, chunk: Chunk, offset: int) -> int:
+        return self._place_of(chunk, offset).number
 
     def _terms(self, text: str) -> frozenset[str]:
         return frozenset(self._tokenize(text))
@@ -241,12 +244,15 @@ class Attributor:
 
     def _citation(self, evidence: _Evidence) -> Citation:
         found = self._chunks[evidence.marker - 1]
+        text = found.chunk.text[evidence.start : evidence.end]
+        place = self._place_of(found.chunk, evidence.start + len(text) - len(text.lstrip()))
         return Citation(
             marker=evidence.marker,
             chunk_id=found.chunk.id,
             source=found.source,
-            page=self._page_of(found.chunk, evidence.start),
-            quote=found.chunk.text[evidence.start : evidence.end].strip(),
+            page=place.number,
+            quote=text.strip(),
+            place=place,
         )
 
 

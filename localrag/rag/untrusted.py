@@ -23,7 +23,7 @@ from localrag.rag.refusals import refuses
 from localrag.text.instructions import left, may_steer
 from localrag.text.language import answer_language, detect
 from localrag.text.sentences import Span
-from localrag.types import Answer, Chunk, Columns, LeftOut, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Columns, LeftOut, Place, ScoredChunk, Step
 
 SHARED = 0.2
 """A sentence with this share of the question's terms touches it."""
@@ -62,16 +62,16 @@ class UntrustedPassages:
         )
         return [found for found in read if found.chunk.text]
 
-    def page_of(self, chunk: Chunk, offset: int) -> int:
-        """The page of a code point of a passage as it was read."""
+    def place_of(self, chunk: Chunk, offset: int) -> Place:
+        """Where a code point of a passage as it was read stands."""
         if chunk.id not in self._without:
-            return self._tools.page_of(chunk, offset)
+            return self._tools.place_of(chunk, offset)
         original = self._originals[chunk.id].chunk
         for start, end in self._stays[chunk.id]:
             if offset < end - start:
-                return self._tools.page_of(original, start + offset)
+                return self._tools.place_of(original, start + offset)
             offset -= end - start
-        return self._tools.page_of(original, len(original.text))
+        return self._tools.place_of(original, len(original.text))
 
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
@@ -136,17 +136,18 @@ class UntrustedPassages:
         if self._originals.setdefault(chunk.id, found) is not found:
             return
 
-        def note(page: int, text: str, *spans: Span) -> None:
+        def note(place: Place, text: str, *spans: Span) -> None:
             if len(asked & self._terms(text)) < SHARED * max(1, len(asked)):
-                each = LeftOut(chunk.id, found.source, page, text)
+                each = LeftOut(chunk.id, found.source, place.number, text, place)
                 self._steering.setdefault(each, []).extend(spans)
 
         names = (name for each in chunk.columns for name in each.names)
         for context in dict.fromkeys((chunk.heading, *names)):
             if may_steer(context):
-                note(chunk.first_page, context)
+                note(self._tools.place_of(chunk, 0), context)
         for span in may_steer(chunk.text):
-            note(self._tools.page_of(chunk, span.start), chunk.text[span.start : span.end], span)
+            place = self._tools.place_of(chunk, span.start)
+            note(place, chunk.text[span.start : span.end], span)
 
     def _read(self, number: int) -> tuple[Chunk, tuple[Span, ...]]:
         """A passage without what steers, and what of it that is."""
@@ -191,7 +192,7 @@ class CheckedPipeline(Pipeline):
     def _pieces(self, question: str) -> Iterator[Piece]:
         started = time.perf_counter()
         passages = UntrustedPassages(self.tools, self.grader)
-        tools = replace(self.tools, retrieve=passages.retrieve, page_of=passages.page_of)
+        tools = replace(self.tools, retrieve=passages.retrieve, place_of=passages.place_of)
         held: list[Piece] = []
         for piece in self.make(tools, self.budget).stream(question):
             if passages.suspicious and not isinstance(piece, Step):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from fakes import HashEmbedder
 
-from localrag.cli.add import _print, report_json
+from localrag.cli.add import report_json
+from localrag.cli.output import stdout_console
+from localrag.cli.problems import print_problems
 from localrag.cli.remove import remove
 from localrag.documents.chunking import WindowChunker
-from localrag.documents.files import parse_file, walk
-from localrag.errors import ParsingError
+from localrag.documents.files import parse_file
 from localrag.factory import indexes_of
-from localrag.indexing.events import AddReport
 from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
@@ -36,6 +37,18 @@ def opened(directory: Path) -> Library:
     return Library.open(directory, create=True, embedding=EMBEDDING, indexes=indexes_of(Words()))
 
 
+def indexer(library: Library) -> Indexer:
+    return Indexer(
+        library,
+        chunker=WindowChunker(60, 0),
+        chunking="window",
+        embedder=EMBEDDER,
+        embedding=EMBEDDING,
+        detect_language=lambda _: "en",
+        parse=parse_file,
+    )
+
+
 def test_links_that_were_not_followed_are_named_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,14 +60,13 @@ def test_links_that_were_not_followed_are_named_with_the_reason(
         (folder / "notes").symlink_to(tmp_path / "secret", target_is_directory=True)
     except OSError:
         pytest.skip("only where links can be made")
-    skipped: list[ParsingError] = []
-    assert list(walk([folder], skipped)) == []
-    report = AddReport(skipped=tuple(skipped))
-    _print(report, 0.1)
-    said = capsys.readouterr().err
-    assert "1 files of other types" in said
-    assert "notes is a link to" in said.replace("\n", " ")
-    assert f"localrag add {folder / 'notes'}" in said.replace("\n", "")
+    with opened(tmp_path / "library") as library:
+        report = indexer(library).add([folder])
+        print_problems(stdout_console(), library.problems())
+    said = capsys.readouterr().out
+    assert re.search(r"^\*\.bin +1 files of a type that is not read", said, re.MULTILINE)
+    assert re.search(r"^notes +is a link to .*secret, which is outside", said, re.MULTILINE)
+    assert f"localrag add {folder / 'notes'}" in said
     assert any(
         "is outside what is being added" in one for one in report_json(report, 0.1)["skipped"]
     )
@@ -67,15 +79,7 @@ def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
     secret = tmp_path / "secret.txt"
     secret.write_text("the secret words")
     with opened(tmp_path / "library") as library:
-        Indexer(
-            library,
-            chunker=WindowChunker(60, 0),
-            chunking="window",
-            embedder=EMBEDDER,
-            embedding=EMBEDDING,
-            detect_language=lambda _: "en",
-            parse=parse_file,
-        ).add([secret])
+        indexer(library).add([secret])
 
     def full(_: object) -> bool:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -117,6 +117,18 @@ def plant(folder: Path) -> None:
             if "metadata" in names:
                 value = json.dumps({"author": HOSTILE, "pages_without_text": HOSTILE})
                 catalogue.execute(f"update {table} set metadata = ?", (value,))
+        notes = [
+            {"kind": "damaged", "values": {"reason": HOSTILE}},
+            {"kind": "left out", "values": {"what": HOSTILE, "count": 3}},
+        ]
+        for table, column, value in (
+            ("pages", "notes", json.dumps(notes)),
+            ("pages", "label", HOSTILE),
+            ("unread", "message", HOSTILE),
+            ("unread", '"values"', json.dumps({"source": HOSTILE})),
+            ("unread", "hint", f"{HOSTILE} {{source}}"),
+        ):
+            planted += catalogue.execute(f"update {table} set {column} = ?", (value,)).rowcount
         planted += catalogue.execute(
             "update meta set value = ? where key like '%embedding%name%'", (HOSTILE,)
         ).rowcount
@@ -148,6 +160,10 @@ def test_every_command(
             run(command)
             run(command, "--json")
         run("status", "--documents")
+        for options in ((), ("--json",)):
+            run("status", "--problems", *options)
+            for name in ("plain.md", NAME, HOSTILE):
+                run("show", str(documents / name), *options)
         run("doctor", "--quick")
         run("doctor", "--quick", "--json")
 

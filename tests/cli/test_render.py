@@ -296,7 +296,7 @@ def test_not_more_than_three_sentences_are_told() -> None:
 def test_the_reader_is_told_in_chinese() -> None:
     printed = console()
     print_left_out(printed, LEFT_OUT.left_out)
-    assert "b.md 第 2 页指示模型如何作答" in shown(printed)
+    assert "b.md，第 2 页：此处指示模型如何作答" in shown(printed)
 
 
 def test_citations_that_prove_nothing_are_called_so() -> None:

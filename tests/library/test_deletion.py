@@ -15,8 +15,9 @@ import pytest
 from library_fixtures import EMBEDDER, add, bytes_on_disk, found, open_library
 
 from localrag.documents.chunking import WindowChunker, passage_text
-from localrag.errors import LibraryError
+from localrag.errors import LibraryError, ParsingError
 from localrag.library.library import Library
+from localrag.library.records import FileState, UnreadFile
 from localrag.types import Document, Heading, Page
 
 
@@ -255,3 +256,21 @@ def test_what_an_index_hides_is_removed_too(tmp_path: Path, index: str) -> None:
         }
     content = bytes_on_disk(directory)
     assert [name for name, trace in traces(gone, "gone").items() if trace in content] == []
+
+
+def test_files_that_could_not_be_read_are_forgotten_with_every_byte(tmp_path: Path) -> None:
+    def failed(tag: str) -> UnreadFile:
+        error = ParsingError("{source}: {reason}", source=f"/{tag}x.pdf", reason=f"{tag}reason")
+        return UnreadFile(FileState(f"/{tag}x.pdf", 1, 2, 3), error)
+
+    with open_library(tmp_path) as library:
+        add(library, marked("other"))
+        library.set_unread(failed(f"SECRET{number}") for number in range(300))
+        library.set_unread([failed("KEPT")])
+        assert b"SECRET7reason" in bytes_on_disk(tmp_path)
+        library.remove(unread=[f"/SECRET{number}x.pdf" for number in range(200)])
+        library.set_unread([], forgotten=[f"/SECRET{number}x.pdf" for number in range(200, 300)])
+        library.purge_if_due()
+        assert [one.state.path for one in library.unread()] == ["/KEPTx.pdf"]
+        assert b"SECRET" not in bytes_on_disk(tmp_path)
+    assert b"SECRET" not in bytes_on_disk(tmp_path)

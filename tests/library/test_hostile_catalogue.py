@@ -65,6 +65,7 @@ def use(directory: Path) -> None:
             library.document_chunks(record.id)
             library.page_spans(record.id)
         library.sources()
+        library.problems()
 
 
 def whole(directory: Path) -> dict[str, bytes]:

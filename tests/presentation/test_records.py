@@ -17,10 +17,10 @@ from localrag.evaluation.scoring import Scored
 from localrag.presentation.comparisons import of_modes, of_rerankers
 from localrag.presentation.records import plain
 from localrag.presentation.reports import report_json, trust_json
-from localrag.types import Answer, Chunk, Citation, LegRank, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Citation, LegRank, Place, ScoredChunk, Step
 
 HIT = [
-    *("source", "page", "last_page", "heading", "score", "text", "columns", "ranks"),
+    *("source", "page", "last_page", "place", "heading", "score", "text", "columns", "ranks"),
     "chunk_id",
 ]
 ANSWER = [
@@ -35,12 +35,17 @@ FOUND = ScoredChunk(
 
 def test_an_answer() -> None:
     step = Step("retrieve", {"passages": 1}, None, 0.12345)
-    cited = (Citation(1, 7, "tea.md", 2, "Tea."),)
+    cited = (Citation(1, 7, "tea.md", 2, "Tea.", Place(40, "sheet", 2, "Sales", row=12)),)
     shown = plain(Answer("q", "Tea. [1]", "en", True, cited, (FOUND,), (step,), 1.23456))
     assert list(shown) == ANSWER
     assert list(shown["contexts"][0]) == HIT
     assert shown["contexts"][0]["ranks"] == {"dense": {"rank": 1, "score": 0.9}}
-    assert shown["citations"] == [{"marker": 1, "source": "tea.md", "page": 2, "quote": "Tea."}]
+    place = {"start": 40, "unit": "sheet", "number": 2, "label": "Sales", "row": 12}
+    place |= {"heading": "", "paragraph": None}
+    assert shown["citations"] == [
+        {"marker": 1, "source": "tea.md", "page": 2, "place": place, "quote": "Tea."}
+    ]
+    assert shown["contexts"][0]["place"] is None
     assert shown["trace"] == [
         {
             "name": "retrieve",

@@ -8,7 +8,7 @@ import pytest
 
 from localrag.models.embeddings.base import Progress, Vectors
 from localrag.rag.citations import Attributor, CitedStream, hide_markers, marked, without_markers
-from localrag.types import Chunk, Columns, ScoredChunk
+from localrag.types import Chunk, Columns, Place, ScoredChunk
 
 EN = (
     "The glass house was opened in 1907 by the city council. It holds two hundred orchids. "
@@ -49,7 +49,7 @@ def context(text: str, number: int, pages: tuple[int, int] = (1, 1)) -> ScoredCh
 
 def attributor(*texts: str) -> Attributor:
     contexts = [context(text, number) for number, text in enumerate(texts, start=1)]
-    return Attributor(contexts, words, lambda chunk, offset: 3 + offset, MeaningEmbedder())
+    return Attributor(contexts, words, lambda _, at: Place(at, number=3 + at), MeaningEmbedder())
 
 
 REFUSAL = "The documents do not say."
@@ -182,12 +182,16 @@ def test_a_sentence_that_runs_over_a_page_is_quoted_whole() -> None:
     text = "Between 1964 and 1966 a man wrote a\nprogram that talked. It was short."
     chunk = Chunk(1, "d", 0, text, "", 1, 2, 0, len(text))
     by_page = Attributor(
-        [ScoredChunk(chunk, 1.0, "a.pdf")], words, lambda c, o: 1 + (o > 35), MeaningEmbedder()
+        [ScoredChunk(chunk, 1.0, "a.pdf")],
+        words,
+        lambda _, at: Place(at, number=1 + (at > 35)),
+        MeaningEmbedder(),
     )
     stream = CitedStream(by_page, QUESTION, REFUSAL)
     written(stream, "A man wrote a program that talked between 1964 and 1966.")
     (citation,) = stream.citations
     assert citation.quote == "Between 1964 and 1966 a man wrote a\nprogram that talked."
+    assert citation.place == Place(0, number=1)
     assert citation.page == 1
 
 

@@ -26,7 +26,7 @@ from localrag.rag.grading import Grader, Reading
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Message, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Message, Place, ScoredChunk, Step
 
 OPENED = "The glass house was opened in 1907 by the mayor."
 ORCHIDS = "Two hundred orchids grow in the glass house behind the pond."
@@ -96,7 +96,7 @@ def pipeline(
         llm=llm,
         tokenize=Tokenizer(None),
         embedder=HashEmbedder(),
-        page_of=lambda chunk, offset: 5,
+        place_of=lambda chunk, offset: Place(0, number=5),
         k=k,
         generation=Options(max_tokens=100),
         wording=wording or Wording(),

@@ -25,7 +25,7 @@ from localrag.rag.base import Toolkit
 from localrag.rag.grading import Grader
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, ScoredChunk
+from localrag.types import Answer, Chunk, Place, ScoredChunk
 
 TEXTS = ["The lighthouse was built in 1871 by the harbour board.", "Tea is served at four."]
 WRITTEN = "The lighthouse was built in 1871."
@@ -82,7 +82,7 @@ class Server:
             llm=self.model,
             tokenize=Tokenizer(None),
             embedder=HashEmbedder(),
-            page_of=lambda chunk, offset: 1,
+            place_of=lambda chunk, offset: Place(0, number=1),
             k=k,
             generation=Options(max_tokens=100),
         )

@@ -11,7 +11,7 @@ from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
 from localrag.rag.standard import StandardRAG
-from localrag.types import Answer, Chunk, ScoredChunk
+from localrag.types import Answer, Chunk, Place, ScoredChunk
 
 TEXTS = [
     "The glass house was opened in 1907.",
@@ -40,7 +40,7 @@ def pipeline(
         llm=llm,
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
-        page_of=lambda chunk, offset: 5,
+        place_of=lambda chunk, offset: Place(0, number=5),
         k=3,
         generation=Options(max_tokens=max_tokens),
         wording=wording or Wording(),

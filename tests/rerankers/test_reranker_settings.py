@@ -29,7 +29,7 @@ from localrag.rag.base import Toolkit
 from localrag.rag.standard import StandardRAG
 from localrag.rerankers.base import Reranking
 from localrag.rerankers.keyword import KeywordReranker
-from localrag.types import Answer, ScoredChunk
+from localrag.types import Answer, Place, ScoredChunk
 
 
 def load(tmp_path: Path, text: str = "", **variables: str) -> Settings:
@@ -133,7 +133,7 @@ def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so()
         llm=llm,
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
-        page_of=lambda chunk, offset: 1,
+        place_of=lambda chunk, offset: Place(0, number=1),
         k=1,
         generation=Options(max_tokens=50),
         reranking=Reranking("keyword", KeywordReranker(), 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from itertools import count
 
 from localrag.documents.decoding import decode
 from localrag.documents.formats.table import SourceFile
@@ -21,7 +22,8 @@ def read(file: SourceFile) -> Document:
     text = clean(decode(file))
     csv.field_size_limit(1 << 30)
     rows = csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(text))
-    return build(file, [table_lines([squeeze(cell) for cell in row] for row in rows)], unit="text")
+    lines = table_lines(([squeeze(cell) for cell in row] for row in rows), numbers=count())
+    return build(file, [lines], unit="text")
 
 
 def _delimiter(text: str) -> str:

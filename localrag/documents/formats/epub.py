@@ -43,7 +43,7 @@ def read(file: SourceFile) -> Document:
     if not any(pages):
         raise empty(file.source)
     title = next((e.text or "" for e in package.iter() if local(e.tag) == "title"), "")
-    return build(file, pages, clean(title))
+    return build(file, pages, clean(title), unit="chapter")
 
 
 def _chapters(package: ElementTree.Element, folder: str) -> list[str]:

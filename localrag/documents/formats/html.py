@@ -82,7 +82,7 @@ def read(file: SourceFile) -> Document:
             hint="If a browser shows text, print the page to PDF and add that file.",
             source=file.source,
         )
-    return build(file, [lines], resolved(title.text()) if title is not None else "")
+    return build(file, [lines], resolved(title.text()) if title is not None else "", unit="text")
 
 
 def html_lines(html: str) -> list[Line]:

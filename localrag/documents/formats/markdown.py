@@ -44,7 +44,7 @@ def read(file: SourceFile) -> Document:
             source=file.source,
             reason=squeeze(str(error)) or type(error).__name__,
         ) from error
-    return build(file, [lines or [Line(squeeze(title), 1)]], title)
+    return build(file, [lines or [Line(squeeze(title), 1)]], title, unit="text")
 
 
 class _Markdown:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePath
+from typing import cast
 
 from localrag.documents.decoding import decode
 from localrag.documents.formats.table import SourceFile
@@ -24,7 +25,7 @@ from localrag.documents.lines import (
     words,
 )
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, Unit
 
 _NARROWEST, _WIDEST = 50, 110
 """Columns between which the longest line of a hard-wrapped file lies."""
@@ -48,13 +49,14 @@ def read(file: SourceFile) -> Document:
     pages = [clean(page).split("\n") for page in text.split("\f")]
     if pages and not any(line.strip() for line in pages[-1]):
         pages.pop()
-    path = PurePath(file.source)
+    path, unit = PurePath(file.source), cast(Unit, "page" if len(pages) > 1 else "text")
     if path.suffix.lower() in _PROSE:
-        return build(file, [[Line(paragraph) for paragraph in unwrap(page)] for page in pages])
+        lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
+        return build(file, lines, unit=unit)
     if text.lstrip().startswith(("{", "[")):
         pages = [_spelled_out(page) for page in pages]
     lines = [[Line(line.rstrip()) for line in page] for page in pages]
-    return build(file, lines, clean(path.name), unit="text" if len(pages) == 1 else "page")
+    return build(file, lines, clean(path.name), unit=unit)
 
 
 def _spelled_out(lines: Sequence[str]) -> list[str]:

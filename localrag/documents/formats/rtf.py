@@ -34,4 +34,4 @@ def read(file: SourceFile) -> Document:
             lines.append(Line(squeezed))
     if not lines:
         raise empty(file.source)
-    return build(file, [lines])
+    return build(file, [lines], unit="text")

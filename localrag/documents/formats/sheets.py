@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+from itertools import count
 
 from localrag.documents.formats.archive import Archive
 from localrag.documents.formats.table import SourceFile
@@ -28,8 +29,10 @@ def read(file: SourceFile) -> Document:
         ]
         pages: list[PageLines] = []
         for name in shown:
-            rows = book.get_sheet_by_name(name).to_python(skip_empty_area=True)
-            lines = table_lines([cell_text(cell) for cell in row] for row in rows)
+            sheet = book.get_sheet_by_name(name)
+            rows = sheet.to_python(skip_empty_area=True)
+            numbers = count((sheet.start or (0, 0))[0])
+            lines = table_lines(([cell_text(cell) for cell in row] for row in rows), 1, numbers)
             label = squeeze(clean(name))
             pages.append(PageLines([Line(label, 1), *lines] if lines else [], label))
             file.page_done()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import ParsingError, parsing_error
+from localrag.errors import LibraryError, ParsingError, parsing_error
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
 from localrag.library.records import (
@@ -308,11 +309,7 @@ class Snapshot:
             "FROM unread ORDER BY path",
             kinds=(str, int, int, int, int, str, str, str, str),
         )
-        return [
-            UnreadFile(FileState(path, *state), _error(*error), reader)
-            for path, *state, reader, kind, message, hint, values in rows
-            for error in [(kind, message, hint, values)]
-        ]
+        return [_unread(FileState(*row[:4]), row[4], row[5:]) for row in rows]
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
         """(page number, start, end) of each page, in code points of the document's text."""
@@ -532,14 +529,18 @@ def _older_notes(metadata: Mapping[str, str]) -> dict[int, tuple[PageNote, ...]]
     return found
 
 
-def _error(kind: str, message: str, hint: str, stored: str) -> ParsingError:
-    if len(message) + len(hint) + len(stored) > LONGEST_ERROR:
-        raise damaged_rows("unread")
-    try:
-        values = _decoded(stored, dict[str, str | int | float])
-        return parsing_error(kind, message, hint, values)
-    except ValueError as error:
-        raise damaged_rows(error) from error
+def _unread(state: FileState, reader: int, error: tuple[str, str, str, str]) -> UnreadFile:
+    """A file that could not be read; tried again where the row is none of ours."""
+    kind, message, hint, stored = error
+    with suppress(ValueError, msgspec.MsgspecError, RecursionError):
+        if sum(map(len, error)) <= LONGEST_ERROR:
+            values = msgspec.json.decode(stored, type=dict[str, str | int | float])
+            return UnreadFile(state, parsing_error(kind, message, hint, values), reader)
+    unknown = LibraryError("the entry in the library is damaged")
+    return UnreadFile(
+        state,
+        ParsingError("{source} cannot be read: {reason}.", source=state.path, reason=unknown),
+    )
 
 
 def _metadata(stored: str) -> dict[str, str]:

@@ -356,7 +356,7 @@ def _kept(file: UnreadFile) -> tuple[str, str, str, str]:
             return type(error).__name__, error.message, error.hint, values
     except ValueError:
         pass
-    values = _json({"source": file.state.path, "reason": _plain(str(error)[:500])})
+    values = _json({"source": file.state.path, "reason": _plain(error.message[:500])})
     return ParsingError.__name__, "{source} cannot be read: {reason}.", "", values
 
 

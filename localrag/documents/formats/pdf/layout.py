@@ -24,6 +24,7 @@ from localrag.documents.lines import (
     numbered_heading,
     squeeze,
 )
+from localrag.documents.positions import Piece
 
 
 @dataclass(slots=True)
@@ -41,6 +42,8 @@ class Row:
     size: float
     bold: bool
     tabular: bool = False
+    pieces: Sequence[Piece] = ()
+    """Where its words stand on the page, however the row was turned; () where that is not sure."""
 
 
 def hull(boxes: Iterable[Sequence[float]]) -> tuple[float, float, float, float]:
@@ -74,6 +77,7 @@ class Paragraph:
     bold: bool
     rows: int
     tabular: bool
+    pieces: Sequence[Piece]
 
 
 def merge_segments(segments: Sequence[Row]) -> list[Row]:
@@ -110,7 +114,8 @@ def _merge_row(group: Sequence[Row]) -> Row:
         else:
             text += row.text
     box = hull((row.x0, row.y0, row.x1, row.y1) for row in group)
-    return Row(text, *box, size, all(row.bold for row in group), tabular)
+    pieces = [piece for row in group for piece in row.pieces]
+    return Row(text, *box, size, all(row.bold for row in group), tabular, pieces)
 
 
 # Running headers and footers
@@ -304,7 +309,8 @@ def _paragraph(rows: Sequence[Row], tabular: bool, vocabulary: Collection[str]) 
     # may be spaced out; in other single rows ("name  date") they separate.
     if len(rows) > 1 or _SPACED_OUT.fullmatch(text):
         text = _BETWEEN_CHINESE.sub("", text)
-    return Paragraph(text, rows[0].size, rows[0].bold, len(rows), tabular)
+    pieces = [piece for row in rows for piece in row.pieces]
+    return Paragraph(text, rows[0].size, rows[0].bold, len(rows), tabular, pieces)
 
 
 _BETWEEN_CHINESE = re.compile(f"(?<=[{CJK}]) (?=[{CJK}])")

@@ -11,8 +11,9 @@ import pymupdf
 
 from localrag.documents.formats.pdf.hidden import drop_hidden
 from localrag.documents.formats.pdf.layout import Block, Row, merge_segments
-from localrag.documents.formats.pdf.spans import row_of, text_of
+from localrag.documents.formats.pdf.spans import note_words, row_of, text_of
 from localrag.documents.formats.pdf.tables import find_tables, outside
+from localrag.documents.lines import is_cjk
 
 _FLAGS = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
 
@@ -23,8 +24,7 @@ _BELOW = 1e5
 def page_blocks(page: Any, *, keep_hidden: bool) -> tuple[list[Block], bool]:
     """The blocks of a page in the file's order, and whether it hid text, which is left out."""
     tables = find_tables(page)
-    content = page.get_text("rawdict" if tables else "dict", flags=_FLAGS)
-    blocks = [block["lines"] for block in content["blocks"] if block["type"] == 0]
+    blocks = _text(page, by_character=bool(tables))
     hides = not keep_hidden and drop_hidden(page, blocks)
     if not _is_readable(blocks):
         return [], hides
@@ -48,6 +48,21 @@ def page_blocks(page: Any, *, keep_hidden: bool) -> tuple[list[Block], bool]:
             turned.append(Block(aside))
     ruled = [block for table in tables if (block := table.block()) is not None]
     return [*upright, *ruled, *turned], hides
+
+
+def _text(page: Any, *, by_character: bool) -> list[list[dict[str, Any]]]:
+    """The lines of each block, with the places of their words.
+
+    Places of single characters take as long again as all the rest: only where words are long,
+    as in Chinese, or where they are asked for.
+    """
+    content = page.get_textpage(flags=_FLAGS)
+    words = content.extractWORDS()
+    by_character = by_character or any(map(is_cjk, {c for word in words for c in word[4]}))
+    found = content.extractRAWDICT() if by_character else content.extractDICT()
+    blocks = [block["lines"] for block in found["blocks"] if block["type"] == 0]
+    note_words(blocks, words)
+    return blocks
 
 
 def _is_readable(blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pymupdf
@@ -20,6 +21,7 @@ import pymupdf
 from localrag.documents.formats.pdf.headings import font_levels, outline_levels
 from localrag.documents.formats.pdf.layout import (
     Block,
+    Paragraph,
     drop_running_text,
     paragraphs,
     reading_order,
@@ -27,6 +29,7 @@ from localrag.documents.formats.pdf.layout import (
 from localrag.documents.formats.pdf.page import page_blocks
 from localrag.documents.formats.table import SourceFile, suffixes
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
+from localrag.documents.positions import Piece, place, turned
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -120,15 +123,19 @@ def _read(document: Any, file: SourceFile) -> Document:
         )
     pages: list[list[Block]] = []
     notes: list[list[PageNote]] = []
+    shown: list[tuple[int, float, float]] = []
     reason: Exception | None = None
     for number in range(count):
         said: list[PageNote] = []
         try:
-            blocks, hides = page_blocks(document[number], keep_hidden=file.options.hidden_text)
+            page = document[number]
+            shown.append((page.rotation // 90, page.rect.width, page.rect.height))
+            blocks, hides = page_blocks(page, keep_hidden=file.options.hidden_text)
             if hides:
                 said.append(PageNote("hidden text"))
         except Exception as error:
             blocks, reason = [], error
+            shown[number:] = [(0, 0.0, 0.0)]
             said.append(PageNote("damaged", {"reason": squeeze(str(error))[:_LONGEST_REASON]}))
         pages.append(blocks)
         notes.append(said)
@@ -145,15 +152,34 @@ def _read(document: Any, file: SourceFile) -> Document:
     found = [paragraphs(reading_order(blocks), vocabulary) for blocks in kept]
     levels = outline_levels(found, toc) or font_levels(found)
     lines = [
-        [Line(paragraph.text, levels.get(id(paragraph), 0)) for paragraph in page] for page in found
+        [_line(one, levels, *sheet) for one in page]
+        for page, sheet in zip(found, shown, strict=True)
     ]
     for page, said in zip(lines, notes, strict=True):
         if not page and not any(note.kind == "damaged" for note in said):
             said.append(PageNote("no text"))
     author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
     metadata = {"author": author} if author else {}
-    read = [PageLines(page, notes=tuple(said)) for page, said in zip(lines, notes, strict=True)]
+    read = [
+        PageLines(page, notes=tuple(said), size=sheet[1:])
+        for page, said, sheet in zip(lines, notes, shown, strict=True)
+    ]
     return build(file, read, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
+
+
+def _line(
+    paragraph: Paragraph, levels: Mapping[int, int], turns: int, width: float, height: float
+) -> Line:
+    """A paragraph with its place on the page as it is shown, `width` by `height`."""
+    pieces = paragraph.pieces
+    if turns:
+        before = (height, width) if turns % 2 else (width, height)
+        pieces = [
+            Piece(one.text, *turned(one[1:5], turns, *before), (one.turn + turns) % 4)
+            for one in pieces
+        ]
+    marks = place(paragraph.text, pieces)
+    return Line(paragraph.text, levels.get(id(paragraph), 0), marks=marks)
 
 
 def _has_pictures(document: Any) -> bool:

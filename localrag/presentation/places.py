@@ -1,0 +1,56 @@
+"""Places in documents in words: the page of a PDF, the row of a sheet, a paragraph below a heading.
+
+Where the format of a document has none of them, as in a mail of one line, nothing is said.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from localrag.messages import tr
+from localrag.types import Citation, LeftOut, Place, ScoredChunk
+
+
+def place_text(place: Place, last: int | None = None, *, heading: bool = True) -> str:
+    """The place, "" where there is nothing to say; `last` is the number of the last page of it.
+
+    Without `heading`, for where the heading is said beside it.
+    """
+    number = str(place.number)
+    if last is not None and last > place.number:
+        number = f"{number}-{last}"
+    if place.unit == "page":
+        return tr("p. {page}", page=number)
+    if place.unit == "slide":
+        return tr("slide {number}", number=number)
+    if place.unit == "sheet":
+        sheet = place.label or number
+        if place.row is None:
+            return tr("sheet {sheet}", sheet=sheet)
+        return tr("sheet {sheet}, row {row}", sheet=sheet, row=place.row)
+    if place.row is not None:
+        return tr("row {row}", row=place.row)
+    above = (place.heading or place.label) if heading else ""
+    if place.unit == "chapter" and heading and not above:
+        above = tr("section {number}", number=number)
+    if place.paragraph is None:
+        return above
+    if above:
+        return tr("{heading}, para. {paragraph}", heading=above, paragraph=place.paragraph)
+    return tr("para. {paragraph}", paragraph=place.paragraph)
+
+
+def passage_place(found: ScoredChunk, *, heading: bool = True) -> str:
+    """Where a passage stands; its pages where nothing else is known of it."""
+    place = found.place or Place(found.chunk.start, number=found.chunk.first_page)
+    return place_text(place, found.chunk.last_page, heading=heading)
+
+
+def cited_as(cited: Citation | LeftOut | ScoredChunk) -> str:
+    """The file and the place in it: `tea.pdf, p. 3`."""
+    name = PurePath(cited.source).name
+    if isinstance(cited, ScoredChunk):
+        place = passage_place(cited)
+    else:
+        place = place_text(cited.place or Place(0, number=cited.page))
+    return tr("{name}, {place}", name=name, place=place) if place else name

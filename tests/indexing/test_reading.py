@@ -1,0 +1,66 @@
+"""What the library says of a file that it holds, and of one that lies in another."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from test_indexer import Room
+
+from localrag.documents.chunking import WindowChunker
+from localrag.documents.files import parse_file
+from localrag.errors import UsageError
+from localrag.indexing.reading import from_file, from_library
+from localrag.library.records import FileState
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+def test_what_lies_in_a_file_stands_and_falls_with_it(room: Room) -> None:
+    mail = room.write("mail.txt", "the letter")
+    report = room.add()
+    attached = str(mail / "report.pdf")
+    room.library.set_sources([(FileState(attached, 1, 2, 3), report.committed[0].document_id)])
+    for name in (attached, "mail.txt/report.pdf", "report.pdf"):
+        found = from_library(room.library, name)
+        assert found is not None
+        assert (found.document.source, found.origin) == (attached, "library")
+    room.write("mail.txt", "another letter", age=10)
+    changed = from_library(room.library, attached)
+    assert changed is not None
+    assert changed.origin == "changed"
+    mail.unlink()
+    gone = from_library(room.library, attached)
+    assert gone is not None
+    assert gone.origin == "gone"
+
+
+def test_a_file_that_is_here_goes_before_one_that_ends_like_it(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.write("a.txt", "in the library")
+    room.add()
+    monkeypatch.chdir(tmp_path)
+    assert from_library(room.library, "a.txt") is not None
+    Path("a.txt").write_text("here")
+    assert from_library(room.library, "a.txt") is None
+    read = from_file(Path("a.txt"), parse_file, WindowChunker(60, 0), lambda _: "en")
+    assert (read.document.text, read.document.source) == ("here", str(tmp_path / "a.txt"))
+    assert [chunk.text for chunk in read.chunks or ()] == ["here"]
+    with pytest.raises(UsageError):
+        from_file(Path("b.txt"), parse_file, None, lambda _: "en")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only on POSIX: folders in a file's place")
+def test_a_folder_in_its_place_is_a_change(room: Room) -> None:
+    path = room.write("a.txt", "words")
+    room.add()
+    path.unlink()
+    path.mkdir()
+    found = from_library(room.library, str(path))
+    assert found is not None
+    assert found.origin == "changed"

@@ -1,0 +1,130 @@
+"""Files that could not be read: which are tried again, and when they are forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_indexer import Room
+
+from localrag.documents.files import parse_file
+from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.types import READER, Document
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+class Parser:
+    """Reads what is asked for and remembers it; PDFs fail."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def __call__(self, path: Path, data: bytes) -> Document:
+        self.read.append(path.name)
+        return parse_file(path, data)
+
+
+def unread(room: Room) -> dict[str, str]:
+    """Names and kinds of error, as the library remembers them."""
+    return {Path(one.state.path).name: type(one.error).__name__ for one in room.library.unread()}
+
+
+def test_a_file_that_failed_is_not_tried_again_unless_it_changed_or_is_named(room: Room) -> None:
+    room.write("good.txt", "words")
+    bad = room.write("bad.pdf", "%PDF- nothing")
+    parser = Parser()
+    first = room.add(parse=parser)
+    assert parser.read == ["bad.pdf", "good.txt"]
+    assert unread(room) == {"bad.pdf": "CorruptFileError"}
+    again = room.add(parse=parser)
+    assert parser.read == ["bad.pdf", "good.txt"]
+    assert [(one.source, str(one.error), one.tried) for one in again.failed] == [
+        (str(bad), str(first.failed[0].error), False)
+    ]
+    room.add(bad, parse=parser)
+    assert parser.read[2:] == ["bad.pdf"]
+    room.write("bad.pdf", "%PDF- nothing else", age=50)
+    assert room.add(parse=parser).failed[0].tried
+    assert parser.read[3:] == ["bad.pdf"]
+
+
+def test_what_another_program_or_right_would_mend_is_tried_again(room: Room) -> None:
+    path = room.write("large.txt", "words")
+    refusals = [
+        UnsupportedFileError("{source} is too large.", source=str(path)),
+        ParsingError("{source} cannot be read: {reason}.", source=str(path), reason="rights"),
+    ]
+
+    def refuse(_: Path) -> bytes:
+        raise refusals[0]
+
+    for _ in range(4):
+        report = room.add(read=refuse)
+        assert [one.tried for one in report.failed] == [True]
+        refusals.reverse()
+    assert len(room.add().committed) == 1
+    assert unread(room) == {}
+
+
+def test_a_file_tried_by_an_older_reader_is_tried_again(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.write("bad.pdf", "%PDF- nothing")
+    room.add()
+    assert not room.add().failed[0].tried
+    for module in ("indexer", "unread"):
+        monkeypatch.setattr(f"localrag.indexing.{module}.READER", READER + 1)
+    assert room.add().failed[0].tried
+    assert not room.add().failed[0].tried
+
+
+def test_unread_files_are_forgotten_when_they_are_read_or_gone(room: Room) -> None:
+    bad = room.write("bad.txt", "")
+    room.write("gone.txt", "")
+    room.write("clip.mp4", "x")
+    room.write("sub/film.mp4", "x")
+    room.write("sub/other.mp4", "x")
+    elsewhere = room.files.with_name("elsewhere.txt")
+    elsewhere.write_text("")
+    room.add(room.files, elsewhere)
+    kinds = {one.state.path: one.error.values.get("count") for one in room.library.unread()}
+    assert kinds == {
+        str(bad): None,
+        str(room.files / "gone.txt"): None,
+        str(elsewhere): None,
+        str(room.files / "*.mp4"): 1,
+        str(room.files / "sub" / "*.mp4"): 2,
+    }
+    (room.files / "gone.txt").unlink()
+    elsewhere.unlink()
+    for name in ("film", "other"):
+        (room.files / "sub" / f"{name}.mp4").unlink()
+    room.write("bad.txt", "words", age=50)
+    room.add()
+    assert unread(room) == {"*.mp4": "UnsupportedFileError", "elsewhere.txt": "EmptyFileError"}
+
+
+def test_a_new_version_that_cannot_be_read_is_remembered_beside_the_old(room: Room) -> None:
+    path = room.write("a.txt", "words")
+    room.add()
+    room.write("a.txt", "", age=50)
+    assert len(room.add().failed) == 1
+    assert unread(room) == {"a.txt": "EmptyFileError"}
+    assert room.finds("words") == ["a.txt"]
+    room.library.remove(sources=[str(path)])
+    assert unread(room) == {}
+
+
+def test_nothing_is_written_for_what_is_known(room: Room) -> None:
+    room.write("bad.txt", "")
+    room.write("clip.mp4", "x")
+    room.add()
+    kept: list[Any] = []
+    room.library.set_unread = lambda files, forgotten=(): kept.extend([*files, *forgotten])  # type: ignore[method-assign]
+    room.add()
+    assert kept == []
