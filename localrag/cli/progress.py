@@ -105,7 +105,7 @@ class Bars(View):
         current = None
         match event:
             case events.Found(files):
-                self._files = files
+                self._files += files
             case events.Parsed(source, _, chunks):
                 self._chunks += chunks
                 current = source.replace("\\", "/").rpartition("/")[2][:40]

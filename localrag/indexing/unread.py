@@ -34,6 +34,11 @@ class Failures:
         file = self._before.get(source)
         return file if file and file.reader == READER and source not in self._named else None
 
+    def inside(self, source: str) -> list[UnreadFile]:
+        """The files inside a file that could not be read."""
+        folder = source + os.sep
+        return [file for path, file in self._before.items() if path.startswith(folder)]
+
     def add(self, file: UnreadFile) -> None:
         """Take note of a file that could not be read."""
         path = file.state.path

@@ -220,8 +220,8 @@ class Library:
                 sweep_parts(self.directory)
             yield
 
-    def add(self, documents: Iterable[NewDocument]) -> None:
-        """Add documents under their paths, all in one transaction.
+    def add(self, documents: Iterable[NewDocument], gone: Iterable[str] = ()) -> None:
+        """Add documents under their paths, and forget the paths `gone`, all in one transaction.
 
         A path that held another version shows the new one from then on, and the old version is
         gone unless another path holds it. The indexes are not touched: `sync` brings them up.
@@ -230,6 +230,8 @@ class Library:
             self._check(transaction)
             for document in documents:
                 transaction.add_document(document)
+            for path in gone:
+                transaction.remove_source(path)
 
     def set_sources(self, held: Iterable[tuple[FileState, str]]) -> None:
         """Say that files hold documents, by id, that are in the library already."""

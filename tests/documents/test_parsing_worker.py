@@ -20,7 +20,7 @@ import os, socket, time
 import localrag.documents.files as files
 from localrag.types import Document, Page
 
-def parse_file(path, data, options, tick):
+def parse_file(path, data, options, tick, **_):
     match path.stem:
         case "abort":
             os.abort()

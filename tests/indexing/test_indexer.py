@@ -281,7 +281,7 @@ def test_failing_model_adds_nothing_half(room: Room) -> None:
 
 
 def test_text_that_no_database_can_hold(room: Room) -> None:
-    def parse(path: Path, data: bytes) -> Document:
+    def parse(path: Path, data: bytes, **_: object) -> Document:
         return Document("f" * 64, str(path), "t\udce4", (Page(1, "a\ud800b nul\0 end"),))
 
     room.write("a.txt", "x")
