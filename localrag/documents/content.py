@@ -32,6 +32,9 @@ _FOR_PROGRAMS = re.compile(
 _STRUCTURED = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[<]")
 _ARMOURED = re.compile(rb"(?:\xef\xbb\xbf)?\s*-----BEGIN ")
 """Keys, certificates and encrypted messages."""
+_QUESTION = re.compile(rb'"(?:question|user_input)"\s*:')
+_EXPECTED = re.compile(rb'"(?:ideal_answer|ground_truth|reference|has_answer)"\s*:')
+"""A set for `localrag eval` beside its documents: its questions would find themselves."""
 _LETTERS = re.compile(rb"[A-Za-z\x80-\xff]+")
 
 
@@ -56,7 +59,10 @@ def _is_for_people(path: PurePath, start: bytes) -> bool:
         return False
     if _FOR_PROGRAMS.fullmatch(path.name):
         return False
-    if not _STRUCTURED.match(start) and max(map(len, start.splitlines())) > LONGEST_LINE:
+    structured = _STRUCTURED.match(start) is not None
+    if structured and _QUESTION.search(start) and _EXPECTED.search(start):
+        return False
+    if not structured and max(map(len, start.splitlines())) > LONGEST_LINE:
         return False
     letters = sum(map(len, _LETTERS.findall(start)))
     return letters > FEWEST_LETTERS * len(b"".join(start.split()))

@@ -103,7 +103,7 @@ def room(tmp_path: Path) -> Room:
 def test_adds_files_and_tells_each_step(room: Room) -> None:
     room.write("a.txt", "apples and pears " * 20)
     room.write("中.md", "# 标题\n\n中文 内容")
-    room.write("data.bin", "x")
+    room.write("data.bin", "x\0")
     report = room.add()
     assert [Path(c.source).name for c in report.committed] == ["a.txt", "中.md"]
     assert [type(error).__name__ for error in report.skipped] == ["UnsupportedFileError"]
