@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from localrag.documents.formats.table import shown_name
 from localrag.cli.output import Item, table
+from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.presentation.places import cited_as, passage_place

@@ -5,7 +5,6 @@ Where the format of a document has none of them, as in a mail of one line, nothi
 
 from __future__ import annotations
 
-
 from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
 from localrag.types import Citation, LeftOut, Place, ScoredChunk

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePath
-from typing import cast
 
 from localrag.documents.decoding import decode
 from localrag.documents.formats.table import SourceFile
@@ -49,7 +48,8 @@ def read(file: SourceFile) -> Document:
     pages = [clean(page).split("\n") for page in text.split("\f")]
     if pages and not any(line.strip() for line in pages[-1]):
         pages.pop()
-    path, unit = PurePath(file.source), cast(Unit, "page" if len(pages) > 1 else "text")
+    path = PurePath(file.source)
+    unit: Unit = "page" if len(pages) > 1 else "text"
     if path.suffix.lower() in _PROSE:
         lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
         return build(file, lines, unit=unit)
