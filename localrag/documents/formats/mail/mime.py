@@ -27,6 +27,9 @@ _SIGNATURES = frozenset(
 )
 _SMIME = frozenset(("application/pkcs7-mime", "application/x-pkcs7-mime"))
 
+_LONGEST = 10_000
+"""Characters of a header that says what a part is: taking one apart costs their square."""
+
 _OTHER_FORMS = frozenset(("text/rtf", "text/x-amp-html", "text/watch-html"))
 """Of a text that stands beside them in a form that is read."""
 
@@ -40,8 +43,10 @@ _Part: TypeAlias = "Message[str, str]"
 class _AsWritten(email.policy.Compat32):
     """Headers as they were written, also when a mail within a mail is written out again."""
 
-    def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002 - not ours
+    def header_fetch_parse(self, name: str, value: str) -> str:
         """The text of a header; its bytes beyond ASCII in whatever encoding they are."""
+        if name.lower().startswith("content-"):
+            value = value[:_LONGEST]
         if value.isascii():
             return value
         return decoded(value.encode("ascii", "surrogateescape"), "")
@@ -69,16 +74,16 @@ def without_words(text: str) -> str:
     """A header's text, with its encoded words (RFC 2047) decoded; neighbours are one text."""
     text = _BETWEEN_WORDS.sub(r"\1", text)
     found: list[str] = []
-    label, gathered, end = "", b"", 0
+    label, gathered, end = "", bytearray(), 0
     for word in _WORD.finditer(text):
         charset = word[1].partition("*")[0].lower()
         if gathered and (word.start() > end or charset != label):
-            found.append(decoded(gathered, label))
-            gathered = b""
+            found.append(decoded(bytes(gathered), label))
+            gathered = bytearray()
         found.append(text[end : word.start()])
         label, end = charset, word.end()
         gathered += _base64(word[3]) if word[2] in "bB" else _quoted(word[3])
-    return "".join((*found, decoded(gathered, label) if gathered else "", text[end:]))
+    return "".join((*found, decoded(bytes(gathered), label) if gathered else "", text[end:]))
 
 
 def _base64(text: str) -> bytes:
