@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from localrag.indexing.events import (
 from localrag.indexing.hints import NoHintsError, system_hints
 from localrag.indexing.indexer import Indexer
 from localrag.indexing.watching import Watch
+from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 
@@ -52,7 +54,7 @@ class World:
 
     def __init__(self, base: Path) -> None:
         self.files = base / "files"
-        self.files.mkdir()
+        self.files.mkdir(exist_ok=True)
         self.embedder = HashEmbedder()
         self.identity = EmbeddingIdentity(
             self.embedder.fingerprint, "hash", self.embedder.dimension
@@ -512,3 +514,51 @@ def test_the_limit_of_the_system_is_known_by_what_it_says(tmp_path: Path) -> Non
             pytest.skip("only where limits of one's own can be set")
         assert done.stdout == "True\n"
     assert hints.ONE_BY_ONE
+
+
+WATCHING = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from test_watching import World
+world = World(Path(sys.argv[1]))
+world.time, world.monotonic, world.sleep = time.time, time.monotonic, time.sleep
+world.hints = __import__("localrag.indexing.hints").indexing.hints.system_hints
+embed = world.embedder.embed_documents
+world.embedder.embed_documents = lambda *given: (time.sleep(0.05), embed(*given))[1]
+world.watch(until=1e9)
+"""
+
+
+def test_a_watch_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    files = tmp_path / "files"
+    files.mkdir()
+    here = Path(__file__).resolve()
+    paths = [str(here.parent), str(here.parents[1]), str(here.parents[2])]
+    texts = {f"{number:03}.txt": f"text {number} " * 40 for number in range(200)}
+    old = time.time() - 1000
+    for name, text in texts.items():
+        (files / name).write_text(text, encoding="utf-8")
+        os.utime(files / name, (old, old))
+    for kill in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WATCHING, str(tmp_path), *paths], stderr=subprocess.PIPE
+        )
+        time.sleep(draw.uniform(1.2, 3))
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        process.kill()
+        process.communicate()
+        for name in draw.sample(sorted(texts), 20):  # renamed while nobody looks
+            (files / name).rename(files / f"{kill}{name}")
+            texts[f"{kill}{name}"] = texts.pop(name)
+    world = World(tmp_path)
+    world.now += 10
+    assert world.watch()
+    assert world.sources() == sorted(texts)
+    for record in world.library.sources():
+        document = world.library.document(record.document_id)
+        assert document is not None
+        assert document.text.strip() == texts[Path(record.state.path).name].strip()
+    world.library.close()
+    assert check_library(tmp_path / "library", indexes_of(Words())).ok
