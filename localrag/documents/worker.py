@@ -264,9 +264,12 @@ def _read(pipe: IO[bytes]) -> bytes | None:
 
 def _decoded(message: bytes) -> _Reply:
     try:
-        return msgspec.msgpack.decode(message, type=_Reply)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reply = msgspec.msgpack.decode(message, type=_Reply)
+        if isinstance(reply.outcome, _Refused):
+            _raised(reply.outcome)
+    except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
         raise _crash(0) from error
+    return reply
 
 
 def _crash(code: int) -> ParsingError:
@@ -287,10 +290,7 @@ def _refused(error: ParsingError) -> _Refused:
 
 
 def _raised(refused: _Refused) -> ParsingError:
-    try:
-        return parsing_error(refused.kind, refused.message, refused.hint, refused.values)
-    except ValueError:
-        return _crash(0)
+    return parsing_error(refused.kind, refused.message, refused.hint, refused.values)
 
 
 # In the other process

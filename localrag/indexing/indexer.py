@@ -111,6 +111,8 @@ def _ignore(_: Event) -> None:
 class _Room:
     """What one file may still hold inside it, at whatever depth."""
 
+    again: bool = False
+    """Whether what could not be read of it is tried again, though the file is as it was."""
     files: int = MOST_ATTACHED
     bytes: int = SIZE_LIMIT
 
@@ -143,6 +145,7 @@ class _Met:
     data: bytes = b""
     digest: str = ""
     parsing: Task[_Parsed] | None = None
+    again: bool = False
     kept: SourceRecord | None = None
     failed: UnreadFile | None = None
 
@@ -377,7 +380,8 @@ class Indexer:
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
-            if known and is_as_read(known.state, *version):
+            met.again = attaches(source) and run.failures.tries_inside(source)
+            if known and is_as_read(known.state, *version) and not met.again:
                 met.kept = known
                 met.state = replace(known.state, origins=run.origins(path))
                 return met
@@ -392,7 +396,7 @@ class Indexer:
             led = tuple(sorted({*led, *origins(path)}))
             met.state = FileState(source, *version, checked, led)
             met.digest = digest = hashlib.sha256(met.data).hexdigest()
-            if (known is None or known.document_id != digest) and (
+            if (met.again or known is None or known.document_id != digest) and (
                 attaches(path) or not self._is_here(digest, run)
             ):
                 run.coming[digest] += 1
@@ -425,7 +429,7 @@ class Indexer:
             if met.parsing:
                 run.coming[met.digest] -= 1
             try:
-                self._hold(met, run, _Room())
+                self._hold(met, run, _Room(met.again))
             except UnsupportedFileError as error:
                 run.fail(UnreadFile(met.state, error))
             except ParsingError as error:
@@ -461,7 +465,8 @@ class Indexer:
         """
         library, path, state, digest = self.library, met.path, met.state, met.digest
         source, known = state.path, run.known.get(state.path)
-        if known and known.document_id == digest:
+        same = known is not None and known.document_id == digest
+        if known and same and not (room.again and attaches(path)):
             self._keep(known, state, run)
             return
         document, attached = None, list[Attachment]()
@@ -494,7 +499,7 @@ class Indexer:
                 self._flush(run)
             with run.hold():
                 library.set_sources([(state, digest)])
-            run.tell(Linked(source, digest))
+            run.tell(Unchanged(source) if same else Linked(source, digest))
 
     def _hold_inside(
         self,
@@ -638,7 +643,7 @@ def _inside(state: FileState, name: str, size: int) -> FileState:
 
 def _too_many(path: Path, count: int) -> ParsingError:
     return ParsingError(
-        "{source}: {count} files inside it were left out: localrag reads up to {files} of them, "
+        "{source} holds {count} files that were left out: localrag reads up to {files} of them, "
         "{size} MB in all, and mails within mails up to {depth} deep.",
         hint="Save them to a folder, and add that folder.",
         source=str(path),
