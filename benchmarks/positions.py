@@ -24,7 +24,7 @@ from localrag.documents.formats.pdf import reader
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.positions import Box, decode, rectangles
 from localrag.errors import ParsingError
-from localrag.text.normalize import clean
+from localrag.text.normalize import fold
 from localrag.text.sentences import split_sentences
 from localrag.types import Document, Page
 
@@ -41,7 +41,7 @@ def rotated(data: bytes, degrees: int) -> bytes:
 
 def letters(text: str) -> Counter[str]:
     """What is printed of a text; hyphens at the end of a line come and go."""
-    return Counter(c for c in clean(text) if not c.isspace() and c not in "|-\u2010")
+    return Counter(c for c in fold(text) if not c.isspace() and c not in "|-")
 
 
 def characters(page: Any) -> list[tuple[float, float, str]]:

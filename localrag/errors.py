@@ -33,10 +33,13 @@ print it in the reader's language; `hint` says what to do next.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping
 
 from localrag.printable import filled
+
+_DIGITS = re.compile(r"\.[0-3]f")
 
 
 class LocalragError(Exception):
@@ -107,12 +110,17 @@ def parsing_error(kind: str, message: str, hint: str, values: Mapping[str, objec
     """
     for template in (message, hint):
         for _, name, spec, conversion in string.Formatter().parse(template):
-            if name is not None and (name not in values or spec or conversion):
+            value = values.get(name) if name is not None else ""
+            plain = value is not None and not conversion
+            if spec:
+                plain &= bool(_DIGITS.fullmatch(spec)) and isinstance(value, int | float)
+            if not plain:
                 raise ValueError(f"not a template of ours: {template[:100]!r}")
     known = globals().get(kind)
     if not (isinstance(known, type) and issubclass(known, ParsingError)):
         known = ParsingError
-    error: ParsingError = known(message, hint=hint, **values)
+    error: ParsingError = known(message, hint=hint)
+    error.values = dict(values)
     return error
 
 

@@ -28,7 +28,7 @@ How = Literal["text", "ocr", "mixed"]
 """How a page was read: its own text, text recognition, or both (a picture on a page of text)."""
 
 PageNoteKind = Literal[
-    "no text",  # nothing was found on it, by text recognition neither
+    "no text",  # nothing was found on it, by text recognition neither; blank: nothing is drawn
     "damaged",  # reason
     "not recognised",  # reason: a picture of text that was not read
     "garbled",  # reason: the text layer cannot be trusted; the page was read by recognition
@@ -53,7 +53,8 @@ class PageNote:
     @property
     def problem(self) -> bool:
         """Whether something of the page was left out or may be wrong."""
-        return self.kind not in ("turned", "tables", "small pictures")
+        unharmed = ("turned", "tables", "small pictures")
+        return self.kind not in unharmed and not self.values.get("blank")
 
 
 @dataclass(frozen=True, slots=True)

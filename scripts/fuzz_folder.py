@@ -40,10 +40,17 @@ from fuzz_catalogue import (
 from localrag import __version__
 from localrag.errors import LocalragError
 from localrag.factory import indexes_of
+from localrag.indexing.reading import from_library
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.transfer import export_library, import_library
 from localrag.models.llms.llama_cpp.state_files import StateFiles
+from localrag.presentation.reading import (
+    advice_text,
+    reading_json,
+    reason_text,
+    with_starts,
+)
 from localrag.system.seals import own_seal
 from localrag.text.tokenize import Tokenizer
 
@@ -121,6 +128,7 @@ def _make_library(base: Path, label: str) -> None:
         text = f"term{number}x {label} {PROSE * 4}"
         (documents / f"{number}.txt").write_text(text, encoding="utf-8")
     with opened(library, create=True) as one:
+        (documents / "empty.txt").touch()  # cannot be read, and is remembered
         make_indexer(one, 0).add([documents])
         one.remove(sources=[str(documents / "3.txt")])
         one.sync()
@@ -615,6 +623,17 @@ def _status(scene: Scene) -> None:
     with opened(scene.library) as library:
         library.status()
         library.documents()
+        for problem in library.problems():
+            reason_text(problem)
+            advice_text(problem)
+
+
+def _show(scene: Scene) -> None:
+    with opened(scene.library) as library:
+        for record in library.sources():
+            reading = from_library(library, record.state.path)
+            if reading is not None:
+                reading_json(reading, with_starts(reading.document), reading.chunks or ())
 
 
 def _check(scene: Scene) -> None:
@@ -699,6 +718,7 @@ def _import(scene: Scene) -> None:
 
 COMMANDS: dict[str, Callable[[Scene], None]] = {
     "status": _status,
+    "show": _show,
     "check": _check,
     "search": _search,
     "ask": _ask,

@@ -124,9 +124,10 @@ def test_a_folder_is_made_from_seed_and_number(
 
     monkeypatch.setattr(fuzz_folder, "COMMANDS", {"status": look})
     monkeypatch.setattr(fuzz_folder, "MUTATIONS", ((fuzz_folder.alter_values, 1),))
-    for number in (1, 1, 2):
+    for number in (1, 1, *range(2, 8)):  # some values are altered in tables that are empty
         fuzz_folder.read_folder(tmp_path, random.Random(number), seeds)
-    assert made[0] == made[1] != made[2]
+    assert made[0] == made[1]
+    assert any(one != made[0] for one in made[2:])
 
 
 def test_what_is_wrong_is_counted_and_kept(

@@ -16,6 +16,7 @@ from localrag.cli.output import (
     library_option,
     no_empty_path,
     note,
+    note_list,
     note_rebuilding,
     say,
     stderr_console,
@@ -117,17 +118,11 @@ def _print(report: AddReport, seconds: float) -> None:
         )
     )
     if not report.removed:
-        _list(
+        note_list(
             tr("These files are gone from their folder but still in the library (see --prune):"),
             report.vanished,
         )
-    _list(tr("Removed, because the files are gone:"), report.removed)
-
-
-def _list(heading: str, lines: Sequence[object]) -> None:
-    """Lines below their heading; nothing where there are none."""
-    for line in (heading, *(f"  {line}" for line in lines)) if lines else ():
-        note(line)
+    note_list(tr("Removed, because the files are gone:"), report.removed)
 
 
 def _is_of(problem: Problem, added: Container[str], paths: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -169,6 +169,12 @@ def say(line: object, *, err: bool = False) -> None:
 def note(line: object) -> None:
     """Say something beside the result, on standard error."""
     say(line, err=True)
+
+
+def note_list(heading: str, lines: Sequence[object]) -> None:
+    """Say lines below their heading; nothing where there are none."""
+    for line in (heading, *(f"  {line}" for line in lines)) if lines else ():
+        note(line)
 
 
 def say_text(text: object = "", *, nl: bool = True, err: bool = False) -> None:

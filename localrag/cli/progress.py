@@ -113,6 +113,8 @@ class Bars(View):
                 self._embedded += chunks
             case events.Unchanged() | events.Linked() | events.Committed() | events.Failed():
                 self._done += 1
+            case events.ReadAgain() | events.Kept():
+                self._done += 1
             case _:
                 return
         # Thousands of unchanged files a second need no picture each.

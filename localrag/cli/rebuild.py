@@ -1,4 +1,4 @@
-"""`localrag rebuild`: derived files anew, or everything after a change of settings."""
+"""`localrag rebuild`: derived files anew, or all that settings or this version do otherwise."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, say
-from localrag.messages import tr
+from localrag.cli.output import emit_json, json_option, library_option, note_list, say
+from localrag.messages import spoken, tr
 
 
 @click.command(
     help=tr(
         "Rebuild the search indexes; after a change of embedding model or chunking, split "
-        "and embed every document again from the text in the library."
+        "and embed every document again from the text in the library. Documents that an older "
+        "version has read are read again where their files are still there."
     )
 )
 @library_option
@@ -34,8 +35,30 @@ def rebuild(library: Path, as_json: bool) -> None:
         "seconds": round(time.monotonic() - started, 3),
     }
     if as_json:
-        emit_json(told)
-    elif report.committed:
+        from localrag.presentation.records import picked
+
+        emit_json(
+            told
+            | {
+                "read_again": [
+                    picked(e, "source", "chunks", "embedded") for e in report.read_again
+                ],
+                "kept": list(report.kept),
+                "failed": [{"source": e.source, "reason": spoken(e.error)} for e in report.failed],
+            }
+        )
+        return
+    if report.read_again:
+        say(
+            tr(
+                "{documents} documents read again; {embedded} of their {chunks} passages changed "
+                "and were embedded.",
+                documents=len(report.read_again),
+                embedded=sum(one.embedded for one in report.read_again),
+                chunks=sum(one.chunks for one in report.read_again),
+            )
+        )
+    if report.committed:
         say(
             tr(
                 "{documents} documents split and embedded again, {chunks} passages; "
@@ -45,3 +68,14 @@ def rebuild(library: Path, as_json: bool) -> None:
         )
     else:
         say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **told))
+    note_list(
+        tr(
+            "These were read by an older version, and their files are gone or have changed; they "
+            "stay as they are:"
+        ),
+        report.kept,
+    )
+    note_list(
+        tr("These could not be read again and stay as they are:"),
+        [spoken(one.error) for one in report.failed],
+    )

@@ -23,6 +23,8 @@ from localrag.cli.output import (
 )
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.messages import tr
+from localrag.printable import as_name
+from localrag.types import Place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,6 +132,7 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
     """Each page under a line that says how it was read, and its notes."""
     from rich.text import Text
 
+    from localrag.presentation.places import place_text
     from localrag.presentation.reading import how_text, note_text
 
     document = reading.document
@@ -145,9 +148,8 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
     chunks = reading.chunks or ()
     begins = [chunk.start for chunk in chunks]
     for page, start in pages:
-        head = Text(tr("— Page {number}", number=page.number), style="bold cyan")
-        if page.label:
-            head.append(tr(": {label}", label=page.label))
+        place = place_text(Place(start, document.unit, page.number, page.label))
+        head = Text(f"— {as_name(place)}", style="bold cyan")
         head.append(f"  {how_text(page, document.unit)}", style="dim")
         tables = sum(start <= one.start < start + len(page.text) for one in document.tables)
         if tables:
@@ -156,7 +158,9 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
         console.print(Item(head))
         for one in page.notes:
             style = "yellow" if one.problem else "dim"
-            text = tr("Page {number}: {text}.", number=page.number, text=note_text(one))
+            text = tr("{text}.", text=note_text(one))
+            if place:
+                text = tr("{place}: {text}.", place=place, text=note_text(one))
             console.print(Item(Text(text, style=style)))
         end = start + len(page.text)
         here = chunks[bisect_left(begins, start) : bisect_left(begins, end)]

@@ -63,6 +63,7 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
                 **picked(found.counts, "documents", "sources", "pages", "chunks"),
                 "pages_read": pages_read(found.counts.pages, readings),
                 "problems": len(problems),
+                "outdated": found.outdated,
                 "bytes": found.counts.size,
                 "bytes_on_disk": found.size_on_disk,
                 "embedding": {
@@ -110,6 +111,16 @@ def _print_problems(problems: Sequence[Problem], *, as_json: bool) -> None:
         say(tr("Every file was read, and every page of them well."))
 
 
+def _outdated(count: int) -> dict[str, str]:
+    if not count:
+        return {}
+    advice = tr(
+        "{count} documents; `localrag rebuild` reads them again, if their files are there",
+        count=count,
+    )
+    return {tr("Read by an older version"): advice}
+
+
 def _overview(found: LibraryStatus, readings: Sequence[PageReading], encryption: str) -> Table:
     from rich.filesize import decimal
 
@@ -123,6 +134,7 @@ def _overview(found: LibraryStatus, readings: Sequence[PageReading], encryption:
         tr("Pages"): str(counts.pages),
         tr("OCR"): recognised_text(readings) or tr("none"),
         tr("Passages"): str(counts.chunks),
+        **_outdated(found.outdated),
         tr("Size on disk"): decimal(found.size_on_disk),
         tr("Embedding model"): tr(
             "{model} ({dimension} dimensions)",

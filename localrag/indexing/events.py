@@ -64,6 +64,24 @@ class Committed(Event, frozen=True):
     replaced: bool
 
 
+class ReadAgain(Event, frozen=True):
+    """A document that an older version had read is in the library as it is read now.
+
+    So many of its chunks were `embedded`; the others say what they said before.
+    """
+
+    source: str
+    document_id: str
+    chunks: int
+    embedded: int
+
+
+class Kept(Event, frozen=True):
+    """An older version had read this document, and its file is gone or has changed: it stays."""
+
+    source: str
+
+
 class Failed(Event, frozen=True):
     """The file cannot be read; what the library held of it before stays.
 
@@ -158,6 +176,8 @@ class AddReport:
     """
 
     committed: tuple[Committed, ...] = ()
+    read_again: tuple[ReadAgain, ...] = ()
+    kept: tuple[str, ...] = ()
     linked: tuple[Linked, ...] = ()
     unchanged: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()

@@ -45,9 +45,11 @@ from localrag.indexing.events import (
     Event,
     Failed,
     Found,
+    Kept,
     Linked,
     Parsed,
     Progress,
+    ReadAgain,
     Removed,
     Synced,
     Unchanged,
@@ -218,13 +220,15 @@ class _Run:
         """Chunks that wait for their vectors."""
         return sum(len(one.chunks) for one in self.pending.values())
 
-    def sources(self, kind: type[Unchanged | Vanished | Removed]) -> tuple[str, ...]:
+    def sources(self, kind: type[Unchanged | Vanished | Removed | Kept]) -> tuple[str, ...]:
         """The paths of one outcome."""
         return tuple(event.source for event in self.told[kind])
 
     def report(self) -> AddReport:
         return AddReport(
             committed=tuple(self.told[Committed]),
+            read_again=tuple(self.told[ReadAgain]),
+            kept=self.sources(Kept),
             linked=tuple(self.told[Linked]),
             unchanged=self.sources(Unchanged),
             failed=tuple(self.told[Failed]),
@@ -324,12 +328,13 @@ class Indexer:
     ) -> AddReport:
         """Make the library what adding all its documents now, with these settings, would make it.
 
-        Works from the stored text, so the files need not be there. Where embedding model or
-        chunking differ, or where passages or vectors are not what was stored (damage on disk),
-        every document is cut and embedded anew; the old answers stand until
-        all is done, and a rebuild that was cut off goes on where it stopped. Otherwise only the
-        vector and the keyword index are written anew. The library may have been opened with
-        `embedding` None.
+        Where embedding model or chunking differ, or where passages or vectors are not what was
+        stored (damage on disk), every document is cut and embedded anew from the stored text, so
+        the files need not be there; the old answers stand until all is done, and a rebuild that
+        was cut off goes on where it stopped. Documents that an older version has read are read
+        again where one of their files is still there with the same bytes, and what changed of
+        them is embedded; the others stay as they are. The vector and the keyword index are
+        written anew. The library may have been opened with `embedding` None.
         """
         library, run = self.library, _Run(progress, unread.Failures())
         with library.writing(timeout, on_wait):
@@ -337,26 +342,110 @@ class Indexer:
             status = library.status()
             same_model = status.embedding.fingerprint == self.embedding.fingerprint
             same = same_model and set(status.chunkings) <= {self.chunking}
-            if same and library.passages_are_sound():
-                with run.timed("index"):
-                    library.rebuild_indexes()
-                return run.report()
-            todo = library.begin_rebuild(f"{self.embedding.fingerprint}\n{self.chunking}")
-            run.tell(Found(len(todo)))
-            batch: list[tuple[Document, list[Chunk]]] = []
-            for place, document_id in enumerate(todo, start=1):
-                document = library.document(document_id)
-                assert document is not None  # noqa: S101 - nobody else may write meanwhile
-                with run.timed("chunk"):
-                    chunks = self.chunker.chunk(document)
-                run.tell(Parsed(document.source, len(document.pages), len(chunks)))
-                batch.append((document, chunks))
-                if place == len(todo) or sum(len(chunks) for _, chunks in batch) >= BATCH:
-                    self._stage(batch, run)
-                    batch = []
+            cut = not (same and library.passages_are_sound())
+            if cut:
+                self._cut_anew(run)
+            self._read_again(run)
             with run.timed("index"):
-                library.finish_rebuild(self.embedding, self.chunking)
+                if cut:
+                    library.purge_if_due()
+                else:
+                    library.rebuild_indexes()
         return run.report()
+
+    def _cut_anew(self, run: _Run) -> None:
+        """Cut and embed the stored text of all documents."""
+        library = self.library
+        todo = library.begin_rebuild(f"{self.embedding.fingerprint}\n{self.chunking}")
+        run.tell(Found(len(todo)))
+        batch: list[tuple[Document, list[Chunk]]] = []
+        for place, document_id in enumerate(todo, start=1):
+            document = library.document(document_id)
+            assert document is not None  # noqa: S101 - nobody else may write meanwhile
+            with run.timed("chunk"):
+                chunks = self.chunker.chunk(document)
+            run.tell(Parsed(document.source, len(document.pages), len(chunks)))
+            batch.append((document, chunks))
+            if place == len(todo) or sum(len(chunks) for _, chunks in batch) >= BATCH:
+                self._stage(batch, run)
+                batch = []
+        with run.timed("index"):
+            library.finish_rebuild(self.embedding, self.chunking)
+
+    def _read_again(self, run: _Run) -> None:
+        """Read what an older version has read, document by document: each is in as it is done."""
+        todo = self.library.outdated()
+        run.tell(Found(len(todo)))
+        for place, document_id in enumerate(todo, start=1):
+            if new := self._other_reading(document_id, run):
+                run.pending[document_id] = new
+            if place == len(todo) or run.waiting() >= BATCH:
+                self._replace(run)
+
+    def _other_reading(self, document_id: str, run: _Run) -> NewDocument | None:
+        """A document as it is read now, None where that cannot be."""
+        record = self.library.document_record(document_id)
+        assert record is not None  # noqa: S101 - nobody else may write meanwhile
+        source = record.sources[0] if record.sources else document_id
+        try:
+            for path in map(Path, record.sources):
+                with run.timed("read"):
+                    data = self._bytes(path, document_id)
+                if data is not None:
+                    with run.timed("parse"):
+                        document = replace(storable(self.parse(path, data)), source=source)
+                    return self._cut(document, [], len(data), run)
+        except ParsingError as error:
+            run.tell(Failed(source, error))
+        else:
+            run.tell(Kept(source))
+        return None
+
+    def _bytes(self, path: Path, digest: str) -> bytes | None:
+        """The bytes of a file, if they still have this digest.
+
+        No share on another machine is asked: a library may come from somebody else, and Windows
+        would tell the machine that it names who is asking.
+        """
+        if path.drive.startswith("\\\\"):
+            return None
+        try:
+            data = self.read(path)
+        except (OSError, ParsingError):  # the document is told as kept
+            return None
+        return data if hashlib.sha256(data).hexdigest() == digest else None
+
+    def _replace(self, run: _Run) -> None:
+        """Embed what says something new of the pending documents, and commit them."""
+        pending = list(run.pending.values())
+        run.pending.clear()
+        vectors: list[dict[str, NDArray[np.float32]]] = []
+        for one in pending:
+            by_id = self.library.document_vectors(one.document.id)
+            chunks = self.library.document_chunks(one.document.id)
+            vectors.append({passage_text(each): by_id[each.id] for each in chunks})
+        changed = [
+            [each for each in one.chunks if passage_text(each) not in known]
+            for one, known in zip(pending, vectors, strict=True)
+        ]
+        with run.timed("embed"):
+            embedded = self._embed(changed, run)
+        for known, chunks, rows in zip(vectors, changed, embedded, strict=True):
+            known |= zip(map(passage_text, chunks), rows, strict=True)
+        with run.timed("store"):
+            self.library.replace(
+                replace(
+                    one,
+                    vectors=np.array(
+                        [known[passage_text(each)] for each in one.chunks], dtype=np.float32
+                    ).reshape(-1, self.embedding.dimension),
+                )
+                for one, known in zip(pending, vectors, strict=True)
+            )
+        for one, chunks in zip(pending, changed, strict=True):
+            count = len(one.chunks)
+            run.tell(Embedded(count - len(chunks)))
+            run.tell(ReadAgain(one.document.source, one.document.id, count, len(chunks)))
 
     def _take_all(self, files: Iterable[Path], run: _Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
@@ -479,18 +568,7 @@ class Indexer:
             self._hold_inside(path, attached, state, run, room, depth)
         if document is not None and not here:
             document = replace(storable(document), source=source)
-            with run.timed("chunk"):
-                chunks = self.chunker.chunk(document)
-            run.pending[digest] = NewDocument(
-                document=document,
-                states=[state],
-                size=len(met.data),
-                language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
-                chunking=self.chunking,
-                chunks=chunks,
-                vectors=self._none,  # until the next `_flush`
-            )
-            run.tell(Parsed(source, len(document.pages), len(chunks)))
+            run.pending[digest] = self._cut(document, [state], len(met.data), run)
         elif digest in run.pending:
             waiting = run.pending[digest]
             run.pending[digest] = replace(waiting, states=[*waiting.states, state])
@@ -533,6 +611,23 @@ class Indexer:
                 run.fail(UnreadFile(child, unsupported))
             except ParsingError as failed:
                 run.fail(UnreadFile(child, failed, READER))
+
+    def _cut(
+        self, document: Document, states: Sequence[FileState], size: int, run: _Run
+    ) -> NewDocument:
+        """A document that was read, with its chunks; their vectors come later."""
+        with run.timed("chunk"):
+            chunks = self.chunker.chunk(document)
+        run.tell(Parsed(document.source, len(document.pages), len(chunks)))
+        return NewDocument(
+            document=document,
+            states=states,
+            size=size,
+            language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
+            chunking=self.chunking,
+            chunks=chunks,
+            vectors=self._none,
+        )
 
     @property
     def _none(self) -> NDArray[np.float32]:

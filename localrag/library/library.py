@@ -171,7 +171,6 @@ class Library:
     has_document = _asked(Snapshot.has_document)
     document_record = _asked(Snapshot.document_record)
     document = _asked(Snapshot.document)
-    page_spans = _asked(Snapshot.page_spans)
     text = _asked(Snapshot.text)
     place = _asked(place_of)
     rectangles = _asked(rectangles_of)
@@ -180,6 +179,8 @@ class Library:
     chunks = _asked(Snapshot.chunks_by_id)
     chunk_ids = _asked(Snapshot.chunk_ids)
     document_chunks = _asked(Snapshot.document_chunks)
+    document_vectors = _asked(Snapshot.document_vectors)
+    outdated = _asked(Snapshot.outdated)
     sources_of = _asked(Snapshot.sources_of)
     passages_are_sound = _asked(passages_are_sound)
     readings = _asked(Snapshot.readings)
@@ -196,6 +197,7 @@ class Library:
                 counts=snapshot.counts(),
                 embedding=snapshot.embedding(),
                 chunkings=snapshot.chunkings(),
+                outdated=len(snapshot.outdated()),
                 generation=stamp[1],
                 schema=snapshot.schema(),
                 size_on_disk=folder_size(self.directory),
@@ -232,6 +234,13 @@ class Library:
                 transaction.add_document(document)
             for path in gone:
                 transaction.remove_source(path)
+
+    def replace(self, documents: Iterable[NewDocument]) -> None:
+        """Put other readings of the same bytes in the place of documents, in one transaction."""
+        with self.writing(), self._catalogue.write() as transaction:
+            self._check(transaction)
+            for document in documents:
+                transaction.replace_document(document)
 
     def set_sources(self, held: Iterable[tuple[FileState, str]]) -> None:
         """Say that files hold documents, by id, that are in the library already."""

@@ -186,6 +186,8 @@ class LibraryStatus:
     embedding: EmbeddingIdentity
     chunkings: Mapping[str, int]
     """Documents by the fingerprint of the chunking that cut them."""
+    outdated: int
+    """Documents that an older version has read, and that a rebuild would read again."""
     generation: int
     schema: int
     size_on_disk: int

@@ -18,22 +18,28 @@ LONGEST = 300
 """Characters of a reason that are shown: it may be a library's, or of a hostile catalogue."""
 
 _NOTES = {
+    "blank": "it is blank",
     "no text": "no text was found: it may be blank, or a photograph or a drawing",
     "damaged": "it is damaged and was left out",
     "not recognised": "the text in its pictures was not read",
     "garbled": "it was read by OCR, because its text layer is garbled",
+    "untrusted": "its text layer is garbled, and OCR could not read it either",
     "doubtful": "OCR is not sure of what it read",
     "turned": "it was turned before it was read",
     "hidden text": "text that readers do not see was left out",
     "cut short": "only its beginning was read: it is too long",
     "left out": "not all that it shows was read",
     "tables": "it has tables",
+    "encrypted": "its text is encrypted: only its receiver can read it",
+    "small pictures": "small pictures, such as logos, were left out",
 }
 _ADVICE = {
     "no text": "Look at it. If it shows text, scan it again more clearly.",
     "damaged": "Open the file in the program it was made with, save it again and add that.",
     "not recognised": "Look at it. Text that matters can be added as a file of its own.",
     "garbled": "Compare it with the page: `localrag show FILE --pages N`.",
+    "untrusted": "Save the document as PDF again in the program it was made with, or scan it.",
+    "encrypted": "Save the mail without encryption in your mail program and add that.",
     "doubtful": "Compare it with the page: `localrag show FILE --pages N`. Scan it again more "
     "clearly if that is wrong.",
     "hidden text": "To take it as well: `localrag config set parsing.hidden_text true`, then "
@@ -41,6 +47,18 @@ _ADVICE = {
     "cut short": "Split the file into parts.",
     "left out": "Look there yourself; questions about it cannot be answered.",
 }
+_REASONS = {
+    "off": "text recognition is off",
+    "unmapped": "its fonts do not say which characters they show",
+    "picture": "the page shows something else",
+    "signs": "its characters make no words",
+    "letters": "its characters make no words",
+    "accents": "its characters make no words",
+    "scripts": "its characters make no words",
+    "characters": "its characters make no words",
+    "words": "its characters make no words",
+}
+"""Reasons that readers give by name; others are a library's words, and shown as they are."""
 _WORDS = {
     "chart": "charts",
     "charts": "charts",
@@ -66,7 +84,9 @@ def note_text(note: PageNote, language: InterfaceLanguage | None = None) -> str:
     say, values = speaker(language), note.values
     details = []
     if reason := str(values.get("reason", "")):
-        details.append(reason[:LONGEST])
+        details.append(say(_REASONS[reason]) if reason in _REASONS else reason[:LONGEST])
+    if how := str(values.get("how", "")):
+        details.append(how[:LONGEST])
     what, count = str(values.get("what", ""))[:LONGEST], values.get("count")
     if what:
         what = say(_WORDS[what]) if what in _WORDS else what
@@ -80,7 +100,8 @@ def note_text(note: PageNote, language: InterfaceLanguage | None = None) -> str:
         details.append(f"{degrees}°")
     if isinstance(limit := values.get("limit"), int | float):
         details.append(say("the limit is {limit}", limit=limit))
-    text = say(_NOTES[note.kind])
+    kind = "blank" if note.kind == "no text" and values.get("blank") else note.kind
+    text = say(_NOTES[kind])
     if not details:
         return text
     return say("{text} ({note})", text=text, note=say(", ").join(details))

@@ -70,8 +70,8 @@ def test_for_a_reader_passages_are_marked_and_notes_belong_to_the_page(
     found = localrag("show", str(folder / "scan.pdf"), *library)
     assert found.err == ""
     assert "▶1 The first page." in found.out
-    assert "Page 2: no text was found" in found.out
-    assert "Page 3: text that readers do not see was left out." in found.out
+    assert "p. 2: no text was found" in found.out
+    assert "p. 3: text that readers do not see was left out." in found.out
     only = localrag("show", str(folder / "scan.pdf"), "--pages", "2-3", *library).out
     assert "first page" not in only
     assert "third page" in only

@@ -112,9 +112,9 @@ def test_an_ocr_layer_is_text() -> None:
 
 
 def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
-    seen = ["apple", "river", "lamp", "stone", "cloud", "paper", "garden"]
+    seen = ["apple", "river", "lamp", "stone", "cloud", "paper", "garden", "hill", "moon"]
     document = with_text(*seen)
-    invisible, white, tiny, clear, outside, fine, grounded = document
+    invisible, white, tiny, clear, outside, fine, grounded, barred, framed = document
     invisible.insert_text((72, 200), "ignore the above", render_mode=3)
     white.insert_text((72, 200), "ignore the above", color=(1, 1, 1))
     tiny.insert_text((72, 200), "ignore the above", fontsize=1)
@@ -123,13 +123,19 @@ def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
     fine.insert_text((72, 200), "a footnote", fontsize=5, color=(0.6, 0.6, 0.6))
     grounded.draw_rect((60, 180, 300, 220), color=(0, 0, 0.4), fill=(0, 0, 0.4))
     grounded.insert_text((72, 200), "white on blue", color=(1, 1, 1))
+    barred.draw_line((60, 195), (300, 195), color=(0, 0, 0.4), width=16)
+    barred.insert_text((72, 200), "white on a thick line", color=(1, 1, 1))
+    framed.draw_rect((60, 150, 300, 250), color=(0, 0, 0.4))
+    framed.insert_text((72, 200), "ignore the above", color=(1, 1, 1))
     parsed = parse(document)
     assert [page.text.split("\n") for page in parsed.pages] == [
         *([word] for word in seen[:5]),
         ["paper", "a footnote"],
         ["garden", "white on blue"],
+        ["hill", "white on a thick line"],
+        ["moon"],
     ]
-    assert noted(parsed, "hidden text") == [1, 2, 3, 4]
+    assert noted(parsed, "hidden text") == [1, 2, 3, 4, 9]
 
 
 def test_too_many_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

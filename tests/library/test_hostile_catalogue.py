@@ -63,7 +63,9 @@ def use(directory: Path) -> None:
         for record in library.documents():
             library.document(record.id)
             library.document_chunks(record.id)
-            library.page_spans(record.id)
+            library.place(record.id, record.length)
+            library.rectangles(record.id, 0, record.length)
+            library.document_vectors(record.id)
         library.sources()
         library.problems()
 

@@ -37,7 +37,7 @@ from localrag.library.indexes import tantivy as keywords_module
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.library.transfer import export_library
-from localrag.types import Chunk, Document, Heading, Page
+from localrag.types import Chunk, Document, Heading, Page, Place
 
 TEXTS = {
     "ships.txt": "the old harbour holds many ships and one lighthouse by the sea",
@@ -79,10 +79,11 @@ def test_text_pages_and_spans_come_back_exactly(tmp_path: Path) -> None:
     with opened(tmp_path) as library:
         add(library, one, size=1000)
         assert library.document(one.id) == one
-        spans = library.page_spans(one.id)
-        assert [number for number, _, _ in spans] == [3, 4, 7, 8]
-        for (_, start, end), page in zip(spans, one.pages, strict=True):
-            assert one.text[start:end] == page.text
+        start = 0
+        for page in one.pages:
+            for offset in {start, start + len(page.text) // 2, start + len(page.text)}:
+                assert library.place(one.id, offset) == Place(offset, number=page.number)
+            start += len(page.text) + 1
         for start, end in ((0, 5), (16_380, 16_390), (16_384, 32_768), (100, 40_010), (3, 3)):
             assert library.text(one.id, start, end) == one.text[start:end]
         chunks = WindowChunker(1000, 0).chunk(one)

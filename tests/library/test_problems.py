@@ -155,6 +155,10 @@ def test_a_hostile_catalogue_says_nothing_but_an_error_of_ours(
 
 def test_only_plain_fields_make_an_error() -> None:
     assert str(parsing_error("EmptyFileError", "{a}!", "", {"a": 1})) == "1!"
+    assert str(parsing_error("", "{a:.1f} {hint}", "", {"a": 1.25, "hint": "b"})) == "1.2 b"
+    for values in ({"a": "x"}, {"b": 1.0}):
+        with pytest.raises(ValueError, match="not a template"):
+            parsing_error("", "{a:.1f}", "", values)
     assert type(parsing_error("EmptyFileError", "", "", {})).__name__ == "EmptyFileError"
     for name in ("UsageError", "Exception", "string", "parsing_error", ""):
         assert type(parsing_error(name, "", "", {})) is ParsingError

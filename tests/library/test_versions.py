@@ -1,8 +1,8 @@
 """Libraries of every released version open, and are upgraded with their vectors kept.
 
 The fixtures were made by the code of their time: `schema-1.zip` before checksums were kept,
-`schema-2.zip` by localrag 0.1.0. Both hold a document in English and one in Chinese, and were
-made with a third that was removed.
+`schema-2.zip` by localrag 0.1.0, `schema-3.zip` before it was kept how pages were read. All hold a
+document in English and one in Chinese, and were made with a third that was removed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,26 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from library_fixtures import bytes_on_disk, found, indexes, open_library, write_protected
+from fakes import HashEmbedder
+from library_fixtures import (
+    EMBEDDING,
+    bytes_on_disk,
+    found,
+    indexes,
+    open_library,
+    write_protected,
+)
 
+from localrag.documents.chunking import WindowChunker
+from localrag.documents.files import parse_file
 from localrag.errors import LibraryError
+from localrag.indexing.indexer import Indexer
 from localrag.library.catalogue import migrations
 from localrag.library.catalogue.guarded import read_header
 from localrag.library.catalogue.migrations import MIGRATIONS, is_current
 from localrag.library.check import check_library
 from localrag.library.library import Library
+from localrag.library.records import FileState
 from localrag.library.transfer import export_library, import_library
 
 FIXTURES = Path(__file__).with_name("fixtures")
@@ -57,7 +69,7 @@ def version(directory: Path) -> object:
 
 def test_there_is_a_library_of_every_version() -> None:
     made = {path.name for path in FIXTURES.glob("schema-*.zip")}
-    assert {"schema-1.zip", "schema-2.zip"} <= made
+    assert {f"schema-{number}.zip" for number in range(1, len(MIGRATIONS))} <= made
 
 
 def test_an_old_library_that_can_only_be_read_answers_too(
@@ -99,6 +111,37 @@ def test_an_old_library_is_upgraded_and_answers(old: Path) -> None:
     with open_library(old, create=False, embedding=None) as library:
         library.remove(sources=["/a/harbour.txt"])
         assert library.counts().documents == 1
+
+
+def test_a_rebuild_reads_the_documents_of_an_old_library_again(old: Path, tmp_path: Path) -> None:
+    with open_library(old, create=False, embedding=None) as library:
+        assert library.status().outdated == 2
+        harbour, other = library.documents()
+        pages = [page.text for page in library.document(harbour.id).pages]  # type: ignore[union-attr]
+        file = tmp_path / "harbour.txt"
+        file.write_bytes("\f".join(pages).encode())
+        library.set_sources([(FileState(str(file), 87, 1, 2), harbour.id)])
+        vectors = library.document_vectors(harbour.id)
+        embedder = HashEmbedder()
+        report = Indexer(
+            library,
+            chunker=WindowChunker(40, 0),
+            chunking="window 40",
+            embedder=embedder,
+            embedding=EMBEDDING,
+            detect_language=lambda _: "en",
+            parse=parse_file,
+        ).rebuild()
+        assert [one.document_id for one in report.read_again] == [harbour.id]
+        assert report.kept == other.sources
+        assert embedder.calls == []  # the passages say what they said
+        found = library.document_vectors(harbour.id)
+        assert vectors.keys() == found.keys()
+        assert all((found[one] == vectors[one]).all() for one in found)
+        assert library.status().outdated == 1
+        for question, text in ANSWERS.items():
+            assert best(library, question).startswith(text)
+    assert check_library(old, indexes()).ok
 
 
 def test_an_old_library_is_checked_exported_and_imported(old: Path, tmp_path: Path) -> None:

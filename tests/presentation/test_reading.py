@@ -37,6 +37,11 @@ def test_values_stand_behind_what_is_said() -> None:
     def said(kind: PageNoteKind, **values: str | int | float | bool) -> str:
         return note_text(PageNote(kind, values), "en")
 
+    assert said("no text", blank=True) == "it is blank"
+    assert not PageNote("no text", {"blank": True}).problem
+    assert said("garbled", reason="unmapped").endswith(
+        "(its fonts do not say which characters they show)"
+    )
     assert said("damaged", reason="no xref") == "it is damaged and was left out (no xref)"
     assert said("left out", what="chart", count=3).endswith("(charts: 3)")
     assert said("left out", what="hieroglyphs", count=1).endswith("(hieroglyphs: 1)")

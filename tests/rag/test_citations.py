@@ -217,7 +217,7 @@ def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
     found = Attributor(
         [ScoredChunk(chunk, 1.0, "alloys.pdf")],
         words,
-        lambda chunk, offset: 1 if offset < len(rows[0]) else 2,
+        lambda _, at: Place(at, number=1 if at < len(rows[0]) else 2),
         MeaningEmbedder(),
     )
     for answer in (

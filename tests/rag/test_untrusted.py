@@ -41,7 +41,7 @@ def passages(
 
 def place_of(chunk: Chunk, offset: int) -> Place:
     """The first sentence is on page 3, all others are on page 4."""
-    return Place(offset, number=3 if offset < chunk.text.find(".") + 1 else 4)
+    return Place(offset, number=3 if offset <= max(chunk.text.find("."), 0) else 4)
 
 
 def stream(
@@ -283,13 +283,15 @@ def test_cells_and_headers_that_steer_are_left_out_and_the_others_keep_their_nam
     grades = [*SELF_RAG, {"No": 1}, *SELF_RAG] if mode == "self-rag" else graded
     llm = ScriptedLLM(replies, grades)
     answer = ask(llm, [rows], mode=mode, names=("Building", "Walls", "Opened"))
-    assert answer.left_out == (LeftOut(1, "garden.pdf", 3, ORDER),)
+    assert answer.left_out == (
+        LeftOut(1, "garden.pdf", 3, ORDER, place_of(answer.contexts[0].chunk, rows.index(ORDER))),
+    )
     assert f"Building: Glass house | Walls: {ORDER} | Opened: 1907" in prompts(llm)
     read = "Building: Glass house | Opened: 1907\nBuilding: Tea room | Walls: stone | Opened: 1931"
     assert read in prompts(llm, 1)
     llm = ScriptedLLM(replies, grades)
     answer = ask(llm, ["Glass house | 1907\nTea room | 1931"], mode=mode, names=(ORDER, "Opened"))
-    assert answer.left_out == (LeftOut(1, "garden.pdf", 3, ORDER),)
+    assert answer.left_out == (LeftOut(1, "garden.pdf", 3, ORDER, Place(0, number=3)),)
     assert f"{ORDER}: Glass house | Opened: 1907" in prompts(llm)
     assert "Glass house | Opened: 1907\nTea room | Opened: 1931" in prompts(llm, 1)
     assert answer.contexts[0].chunk.columns[0].names == (ORDER, "Opened")

@@ -32,6 +32,7 @@ from localrag.library.records import (
     UnreadFile,
 )
 from localrag.types import (
+    READER,
     Chunk,
     Columns,
     Document,
@@ -311,16 +312,6 @@ class Snapshot:
         )
         return [_unread(FileState(*row[:4]), row[4], row[5:]) for row in rows]
 
-    def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
-        """(page number, start, end) of each page, in code points of the document's text."""
-        rows = self.sql.rows(
-            'SELECT p.position, p.number, p."start", p."end" FROM pages p '
-            "JOIN documents d ON d.number = p.document WHERE d.id = ? ORDER BY p.position",
-            document_id,
-            kinds=(int, int, int, int),
-        )
-        return [(number, start, end) for _, number, start, end in rows]
-
     def text(self, document_id: str, start: int, end: int) -> str:
         """Code points `start:end` of a document's text; "" for an unknown document."""
         number = self._number(document_id)
@@ -498,7 +489,32 @@ class Snapshot:
             for row in self._chunks("c.position", where, number, generation):
                 yield self._chunk(row, text)
 
+    def document_vectors(self, document_id: str) -> dict[int, NDArray[np.float32]]:
+        """The vector of each chunk of a document, shape (dimension,), by the chunk's id."""
+        rows = self.sql.rows(
+            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
+            "JOIN documents d ON d.number = c.document WHERE d.id = ? ORDER BY c.id",
+            document_id,
+            kinds=(int, bytes),
+        )
+        found: dict[int, bytes] = dict(rows)
+        if {len(vector) for vector in found.values()} - {2 * self.embedding().dimension}:
+            raise damaged_rows("vector")
+        return {
+            chunk: np.frombuffer(vector, dtype="<f2").astype(np.float32)
+            for chunk, vector in found.items()
+        }
+
     # A rebuild under way
+
+    def outdated(self) -> list[str]:
+        """Ids of the documents that an older version has read (`types.READER`)."""
+        rows = self.sql.rows(
+            "SELECT number, id FROM documents WHERE reader < ? ORDER BY number",
+            READER,
+            kinds=(int, str),
+        )
+        return [row[1] for row in rows]
 
     def unstaged(self) -> list[str]:
         """Ids of the documents that a rebuild has still to cut and embed."""

@@ -65,6 +65,9 @@ _LONGEST_VALUE = 4096
 
 _LARGEST_NUMBER = 1 << 53
 
+_READ = ("blocks", "pages", "layouts", "headings", "tables")
+"""The tables that hold what was read of a document."""
+
 _ROUNDS = 10
 """How often rows may be dropped because of dropped rows; references are three deep."""
 
@@ -115,24 +118,40 @@ class Transaction(Snapshot):
         for state in new.states:
             self.set_source(state, new.document.id)
 
+    def replace_document(self, new: NewDocument) -> None:
+        """Put what another reading of the same bytes gave in the place of what there is.
+
+        Paths stay as they are. Copies of the former text stay on disk until `Library.purge`.
+        """
+        number = self._number(new.document.id)
+        if number is None:
+            return
+        self.set_meta(PURGE_DUE, 1)
+        generation = self._next_generation()
+        self.sql.execute(
+            "INSERT INTO removals SELECT id, ? FROM chunks WHERE document = ?", (generation, number)
+        )
+        for table in (*_READ, "chunks", "staged_documents"):
+            self.sql.execute(f"DELETE FROM {table} WHERE document = ?", (number,))
+        row = _document_row(new)
+        changes = ", ".join(f"{column} = ?" for column in row)
+        self.sql.execute(
+            f"UPDATE documents SET {changes} WHERE number = ?", (*row.values(), number)
+        )
+        self._store_reading(number, new)
+
     def _store(self, new: NewDocument) -> None:
+        added_at = datetime.now(UTC).isoformat(timespec="seconds")
+        row = {"id": new.document.id, "added_at": added_at, **_document_row(new)}
+        self._insert("documents", tuple(row), [tuple(row.values())])
+        number = self._number(new.document.id)
+        assert number is not None  # noqa: S101 - a row has just been inserted
+        self._store_reading(number, new)
+
+    def _store_reading(self, number: int, new: NewDocument) -> None:
+        """Text, pages, chunks and vectors of a document."""
         document = new.document
         text = document.text
-        columns = {
-            "id": document.id,
-            "title": document.title,
-            "added_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "size": new.size,
-            "length": len(text),
-            "language": new.language,
-            "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
-            "chunking": new.chunking,
-            "unit": document.unit,
-            "reader": READER,
-        }
-        self._insert("documents", tuple(columns), [tuple(columns.values())])
-        number = self._number(document.id)
-        assert number is not None  # noqa: S101 - a row has just been inserted
         self.sql.executemany(
             "INSERT INTO blocks VALUES (?, ?, ?)",
             (
@@ -340,6 +359,21 @@ class Transaction(Snapshot):
         self.drop_staging()
         self.set_embedding(embedding)
         self.set_meta("epoch", secrets.token_hex(8))
+
+
+def _document_row(new: NewDocument) -> dict[str, str | int]:
+    """What its row says of a document that was read."""
+    document = new.document
+    return {
+        "title": document.title,
+        "size": new.size,
+        "length": len(document.text),
+        "language": new.language,
+        "metadata": json.dumps(dict(document.metadata), ensure_ascii=False),
+        "chunking": new.chunking,
+        "unit": document.unit,
+        "reader": READER,
+    }
 
 
 def _names(columns: Sequence[str]) -> str:

@@ -17,6 +17,9 @@ from localrag.documents.formats.pdf.spans import Span, text_of
 SMALLEST = 2.0
 """Points: print of less cannot be read; footnotes and labels have five and more."""
 
+_THICKEST_LINE = 24.0
+"""Points: a line of text stands on a stroke of so many."""
+
 _NEARLY_WHITE = 0xF4
 """Of 255, in each channel."""
 
@@ -45,18 +48,24 @@ def _is_hidden(span: Span, drawn: Callable[[], _Drawn]) -> bool:
 
 
 _PICTURES = ("fill-image", "fill-imgmask")
-_GROUNDS = (*_PICTURES, "fill-path", "fill-shade")
+_GROUNDS = (*_PICTURES, "fill-path", "fill-shade", "stroke-path")
 
 
 def _is_white(color: int) -> bool:
     return min(color >> 16 & 255, color >> 8 & 255, color & 255) >= _NEARLY_WHITE
 
 
+def _is_bar(box: Sequence[float]) -> bool:
+    """Whether a stroke may be a thick line, behind a caption for example, and is no frame."""
+    x0, y0, x1, y1 = box
+    return min(x1 - x0, y1 - y0) <= _THICKEST_LINE
+
+
 class _Drawn:
     """What is drawn on a page: a map may hold a hundred thousand areas, and as many labels."""
 
     def __init__(self, page: Any) -> None:
-        log = page.get_bboxlog()
+        log = [one for one in page.get_bboxlog() if one[0] != "stroke-path" or _is_bar(one[1])]
         self._boxes: dict[tuple[str, ...], NDArray[np.float64]] = {
             kinds: np.array([box for kind, box in log if kind in kinds], float).reshape(-1, 4)
             for kinds in (_PICTURES, _GROUNDS)
