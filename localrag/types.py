@@ -31,7 +31,8 @@ PageNoteKind = Literal[
     "no text",  # nothing was found on it, by text recognition neither; blank: nothing is drawn
     "damaged",  # reason
     "not recognised",  # reason: a picture of text that was not read
-    "garbled",  # reason: the text layer cannot be trusted; the page was read by recognition
+    "garbled",  # reason, share: the text layer was not to be trusted, and was read by recognition
+    "untrusted",  # reason, share: the same, but recognition could not read it
     "doubtful",  # confidence: mean of the recognition
     "turned",  # degrees: clockwise, before it was read
     "hidden text",  # count, what: text that readers do not see was left out

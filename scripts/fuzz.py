@@ -73,7 +73,8 @@ def samples(target: str, state: Path) -> list[bytes]:
 def make(target: str, seed: int, number: int, seeds: list[bytes]) -> tuple[bytes, random.Random]:
     """One input, and what draws further lots for it."""
     draw = random.Random(f"{target} {seed} {number}")
-    return mutate(draw, seeds, fixed=TARGETS[target].fixed), draw
+    wanted = TARGETS[target]
+    return mutate(draw, seeds, fixed=wanted.fixed, zipped=wanted.zipped), draw
 
 
 def results(path: Path) -> list[Line]:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fuzz_office
+
 from localrag.errors import LocalragError
 from localrag.types import Document
 
@@ -133,12 +135,18 @@ class Target:
     """What the product reads in a process of its own has one."""
     fixed: bool = False
     """Whether bytes keep their places mostly: files with offsets and tables."""
+    zipped: bool = False
+    """Whether it is a ZIP file, whose parts are mutated mostly."""
     patience: float = 300.0
     """Seconds without a result and without work, after which a process is given up."""
 
 
-def mutate(draw: random.Random, seeds: Sequence[bytes], *, fixed: bool = False) -> bytes:
+def mutate(
+    draw: random.Random, seeds: Sequence[bytes], *, fixed: bool = False, zipped: bool = False
+) -> bytes:
     """One to eight changes to a sample."""
+    if zipped and draw.random() < 0.85:
+        return fuzz_office.inside(draw, seeds, lambda parts: mutate(draw, parts))
     data = bytearray(draw.choice(seeds))
     for _ in range(draw.choice((1, 1, 2, 3, 8))):
         at = draw.randrange(len(data) + 1)
@@ -590,10 +598,17 @@ TARGETS: dict[str, Target] = {
     "markdown": Target(encoded(MARKDOWN), parse(".md"), ".md"),
     "html": Target(encoded(HTML), parse(".html"), ".html"),
     "text": Target(encoded(TEXT), parse(".txt"), ".txt"),
+    "word": Target(fuzz_office.words, parse(".docx"), ".docx", zipped=True),
+    "sheets": Target(fuzz_office.workbooks, parse(".xlsx"), ".xlsx", zipped=True),
+    "slides": Target(fuzz_office.decks, parse(".pptx"), ".pptx", zipped=True),
+    "odt": Target(fuzz_office.texts, parse(".odt"), ".odt", zipped=True),
+    "ods": Target(fuzz_office.opensheets, parse(".ods"), ".ods", zipped=True),
+    "epub": Target(fuzz_office.books, parse(".epub"), ".epub", zipped=True),
+    "rtf": Target(lambda: [fuzz_office.RTF], parse(".rtf"), ".rtf"),
+    "csv": Target(encoded(CSV), parse(".csv"), ".csv"),
     "eml": Target(mails, parse(".eml"), ".eml"),
     "msg": Target(outlook_mails, parse(".msg"), ".msg", fixed=True),
-    "csv": Target(encoded(CSV), parse(".csv"), ".csv"),
-    "json": Target(encoded(JSON), parse(".json"), ".json"),
+    "json": Target(encoded(f"[{CORPUS}, {QUERIES}]"), parse(".json"), ".json"),
     "settings": Target(lambda: [SETTINGS.encode()], read_settings),
     "dataset": Target(lambda: [JSON.encode(), JSONL.encode(), CSV.encode()], read_dataset_file),
     "retrieval-set": Target(

@@ -2,7 +2,7 @@
 
     python scripts/text_statistics.py
 
-Prints how often one letter follows another in words, and one kind of ASCII character another, as
+Prints how often one letter follows another in words, and one kind of character another, as
 bits of surprise: a digit or letter a half bit each, `0` to `9` and then `A` to `V`.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.documents.formats.pdf.trust import KINDS, kinds, letters
+from localrag.documents.formats.pdf.trust import KINDS, follows, letters
 
 ROOT = Path(__file__).parent.parent
 PLACES = ("*.md", "docs/*.md", "data/*.md", "benchmarks/*.md", "localrag/**/*.py")
@@ -25,11 +25,10 @@ def main() -> None:
     texts = [path.read_text("utf-8") for place in PLACES for path in sorted(ROOT.glob(place))]
     pairs = sum((letters(text) for text in texts), np.zeros((26, 26)))
     show(-np.log2((pairs + 0.5) / (pairs + 0.5).sum()))
-    follows = np.zeros((KINDS, KINDS))
+    counts = np.zeros((KINDS, KINDS))
     for text in texts:
-        found = kinds(text)
-        np.add.at(follows, (found[:-1], found[1:]), 1)
-    show(-np.log2((follows + 0.2) / (follows + 0.2).sum(axis=1, keepdims=True)))
+        np.add.at(counts, follows(text), 1)
+    show(-np.log2((counts + 0.2) / (counts + 0.2).sum(axis=1, keepdims=True)))
 
 
 def show(bits: NDArray[np.float64]) -> None:

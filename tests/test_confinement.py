@@ -16,7 +16,7 @@ import pytest
 from localrag.cli import doctor
 from localrag.documents.worker import PROGRAM, ParsingProcess
 from localrag.errors import ParsingError
-from localrag.system import confinement
+from localrag.system import confinement, processes
 
 ATTACKING = """
 import ctypes, os, socket, subprocess, sys, threading
@@ -249,3 +249,33 @@ def test_doctor_says_whether_it_is_in_force(monkeypatch: pytest.MonkeyPatch) -> 
         assert ("files" in finding.text) or not state
     monkeypatch.setattr(sys, "platform", "darwin")
     assert doctor._reading().state == "ok"
+
+
+def test_a_folder_for_work_is_the_only_place_to_write(tmp_path: Path) -> None:
+    if {"files", "system calls"} - confinement.in_force():
+        pytest.skip("only where the kernel has Landlock and seccomp")
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    (other / "secret").write_text("secret")
+    program = (
+        "import os, pathlib, sys\n"
+        "from localrag.system.confinement import confine\n"
+        "work, other = map(pathlib.Path, sys.argv[1:])\n"
+        "confine(work=work)\n"
+        "(work / 'below').mkdir()\n"
+        "(work / 'below' / 'a').write_text('made')\n"
+        "(work / 'a').write_text('made')\n"
+        "(work / 'a').rename(work / 'b')\n"
+        "for action in ((other / 'secret').read_text, lambda: (other / 'c').write_text('x'),\n"
+        "               (other / 'secret').unlink, lambda: (work / 'b').rename(other / 'b'),\n"
+        "               lambda: os.symlink('/', work / 'link'), lambda: os.mkfifo(work / 'p')):\n"
+        "    try:\n"
+        "        action()\n"
+        "    except OSError:\n"
+        "        print('refused')\n"
+    )
+    done = processes.run(processes.python(program, str(work), str(other)), processes.PLAIN)
+    assert done.stdout.split() == [b"refused"] * 6
+    assert (work / "b").read_text() == "made"
+    assert [path.name for path in other.iterdir()] == ["secret"]

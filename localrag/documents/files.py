@@ -1,7 +1,7 @@
 """Files on disk: which of them can be read, and reading one.
 
-The format is chosen by suffix, and text of any other suffix is read as text
-(`content`); a file whose first bytes say something else is refused by name
+The format is chosen by suffix, and among those of Office by content; text of any other suffix is
+read as text (`content`). Another file whose first bytes say something else is refused by name
 rather than read as rubbish.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localrag.documents.content import SAMPLE, refusal
+from localrag.documents.formats.recognise import actual
 from localrag.documents.formats.table import (
     DEFAULTS,
     TEXT,
@@ -73,7 +74,8 @@ def parse_file(
         expected = TEXT
     if not data:
         raise empty(str(path))
-    if kind := contradiction(data, expected):
+    found = actual(data, expected, str(path))
+    if found is expected and (kind := contradiction(data, expected)):
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
             hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
@@ -81,7 +83,7 @@ def parse_file(
             suffix=path.suffix.lower(),
             kind=kind,
         )
-    return expected.read(SourceFile(str(path), data, options, page_done, attach))
+    return found.read(SourceFile(str(path), data, options, page_done, attach))
 
 
 def read_bytes(path: Path) -> bytes:

@@ -7,6 +7,7 @@ back is data, never code: MessagePack, checked against the records.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from typing import IO, Any
 
 import msgspec
 
+from localrag.documents import legacy
 from localrag.documents.formats.table import (
     DEFAULTS,
     Attach,
@@ -100,9 +102,10 @@ class ParsingProcess:
         Also where the file takes more time or memory than allowed, or ends the process. `attach`
         is called with each file inside that is a document of its own.
         """
+        made = legacy.modern(path, data)
         with self._lock:
             try:
-                reply = self._ask(path, data)
+                reply = self._ask(path, data if made is None else made)
             except ParsingError as given_up:
                 self._end()
                 given_up.values["source"] = str(path)
@@ -112,7 +115,8 @@ class ParsingProcess:
             raise _raised(reply.outcome)
         for one in reply.attached:
             attach(one)
-        return replace(reply.outcome, source=str(path))
+        id_ = reply.outcome.id if made is None else hashlib.sha256(data).hexdigest()
+        return replace(reply.outcome, id=id_, source=str(path))
 
     def close(self) -> None:
         """End the process; the next call starts another."""

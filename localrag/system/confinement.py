@@ -34,6 +34,8 @@ Held = Literal["files", "system calls"]
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH_BENEATH = 1
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
+_WORK = _WRITE_FILE | _READ_FILE | _READ_DIR | 0b11 << 4 | 0b11 << 7 | 1 << 14
+"""To read, write, remove, make and cut plain files and folders."""
 _FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """How many rights about files each version knows; later ones know those of 5."""
 _TCP, _SCOPES = 0b11, 0b11
@@ -89,10 +91,10 @@ _ABOUT_A_PROCESS = {"x86_64": (62, 234, 302), "aarch64": (129, 131, 261)}
 """kill, tgkill and prlimit64, whose first argument is a process: this one only."""
 
 
-def confine(*also: Path) -> set[Held]:
+def confine(*also: Path, work: Path | None = None) -> set[Held]:
     """Give up what the kernel lets this process give up; says what that is, nothing elsewhere.
 
-    `also` are files that it goes on reading.
+    `also` are files that it goes on reading, `work` is a folder where it may make and change some.
     """
     if sys.platform != "linux" or sys.maxsize < 2**32:
         return set()
@@ -101,7 +103,7 @@ def confine(*also: Path) -> set[Held]:
         return set()
     _statm()
     held: set[Held] = set()
-    if _landlock(libc, [*readable(), *also]):
+    if _landlock(libc, [*readable(), *also], work):
         held.add("files")
     if _seccomp(libc):
         held.add("system calls")
@@ -148,6 +150,14 @@ def limit_time(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (end, end))
 
 
+def limit_files(size: int) -> None:
+    """Let no file that this process writes become larger, where the system can."""
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
 def in_force() -> set[Held]:
     """What `confine` can give up on this machine: a process tries."""
     program = (
@@ -185,7 +195,7 @@ def _statm() -> int:
     return os.open("/proc/self/statm", os.O_RDONLY)
 
 
-def _landlock(libc: ctypes.CDLL, paths: list[Path]) -> bool:
+def _landlock(libc: ctypes.CDLL, paths: list[Path], work: Path | None) -> bool:
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
         return False
@@ -204,12 +214,14 @@ def _landlock(libc: ctypes.CDLL, paths: list[Path]) -> bool:
         for path in paths:
             if not _allow(libc, ruleset, path):
                 return False
+        if work is not None and not _allow(libc, ruleset, work, _WORK & rights):
+            return False
         return not libc.syscall(_RESTRICT_SELF, ruleset, ctypes.c_uint(0))
     finally:
         os.close(ruleset)
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: Path) -> bool:
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, more: int = 0) -> bool:
     try:
         place = os.open(path, os.O_RDONLY)
     except OSError:
@@ -218,6 +230,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path) -> bool:
         allowed = _READ_FILE | _READ_DIR if path.is_dir() else _READ_FILE
         if path == Path(os.devnull):
             allowed |= _WRITE_FILE
+        allowed |= more
         rule = struct.pack("=Qi", allowed, place)
         return not libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, ctypes.c_uint(0))
     finally:

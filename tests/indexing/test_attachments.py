@@ -91,6 +91,25 @@ def test_an_unchanged_mail_is_not_read_and_a_changed_one_says_what_it_holds(room
     assert not report.vanished
 
 
+def test_what_could_not_be_read_is_remembered_and_tried_again_when_asked_for(room: Room) -> None:
+    inner = mail("the inner one", y_txt=b"")
+    path = write(room, "m.eml", mail(a_txt="apples", x_txt=b"", b_bin=b"\0", fwd_eml=inner))
+    failed = ["m.eml/x.txt", "m.eml/fwd.eml/y.txt"]
+    for added, tried in ((room.files, True), (room.files, False), (path, True)):
+        report = room.add(added)
+        assert {one.source: one.tried for one in report.failed} == {
+            str(room.files / name): tried for name in failed
+        }
+        assert {file.state.path for file in room.library.unread()} == {
+            *(str(room.files / name) for name in failed),
+            str(room.files / "m.eml" / "*.bin"),
+        }
+    assert len(report.unchanged) == 3
+    write(room, "m.eml", mail("fewer"))
+    room.add()
+    assert room.library.unread() == []
+
+
 def test_what_cannot_be_read_any_more_leaves_what_was_there(room: Room) -> None:
     write(room, "m.eml", mail(a_txt="apples"))
     room.add()

@@ -7,8 +7,11 @@ before a byte is unpacked; a member never yields more than the directory says of
 from __future__ import annotations
 
 import io
+import posixpath
+import re
 import zipfile
 import zlib
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import defusedxml.ElementTree
@@ -25,7 +28,21 @@ SUSPICIOUS = 64 << 20
 HIGHEST_RATE = 60
 """Honest sheets and texts in XML shrink to a tenth or a thirtieth; what is made to harm, to a
 thousandth."""
+LARGEST_PART = 256 << 20
+"""Bytes of XML that are held in memory as one tree."""
+MOST_TAGS = 6_000_000
+"""Marks of a tag in such a part; a book of 1000 pages has a tenth."""
+DEEPEST = 250
+"""Levels of nesting; a table in a table in a text box takes 40."""
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
+"""How the strict form of Office files begins the names that the usual one begins otherwise."""
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
+
+
+_NO_XML = (ElementTree.ParseError, DefusedXmlException, ValueError, LookupError)
+_MADE_TO_HARM = (
+    "It may be designed to exhaust memory. If you trust it, save it as PDF and add that file."
+)
 
 
 class Archive:
@@ -40,7 +57,8 @@ class Archive:
             raise self.damaged(error) from error
         members = self._zip.infolist()
         unpacked = sum(each.file_size for each in members)
-        packed = sum(each.compress_size for each in members) or 1
+        # Members that overlap, or lie, do not make the file any larger.
+        packed = min(sum(each.compress_size for each in members), len(file.data)) or 1
         if (
             len(members) > MOST_MEMBERS
             or unpacked > LARGEST
@@ -48,8 +66,7 @@ class Archive:
         ):
             raise UnsupportedFileError(
                 "{source} would unpack to {size} MB, far more than its {packed} MB explain.",
-                hint="It may be designed to exhaust memory. If you trust it, save it as PDF and "
-                "add that file.",
+                hint=_MADE_TO_HARM,
                 source=file.source,
                 size=unpacked >> 20,
                 packed=-(-len(file.data) // 2**20),
@@ -65,6 +82,9 @@ class Archive:
         """All members."""
         return self._zip.namelist()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._zip.NameToInfo
+
     def read(self, name: str) -> bytes | None:
         """A member's content, None where there is none."""
         try:
@@ -75,24 +95,67 @@ class Archive:
             raise self.damaged(error) from error
 
     def xml(self, name: str) -> ElementTree.Element | None:
-        """A member's XML, None where there is none. Entities are never looked up elsewhere."""
+        """A member's XML, None where there is none. Entities are never looked up elsewhere.
+
+        Raises UnsupportedFileError for more than any document takes, or nests.
+        """
         data = self.read(name)
         if data is None:
             return None
+        if len(data) > LARGEST_PART or data.count(b"<") > MOST_TAGS:
+            raise UnsupportedFileError(
+                "{source} holds a part of {size} MB of XML, more than can be read.",
+                hint=_MADE_TO_HARM,
+                source=self.source,
+                size=-(-len(data) // 2**20),
+            )
+        data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data)
         try:
             root: ElementTree.Element = defusedxml.ElementTree.fromstring(data)
-        except (ElementTree.ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        except _NO_XML as error:
             raise self.damaged(error) from error
+        self._refuse_depth(root)
         return root
 
-    def replaced(self, members: dict[str, bytes]) -> io.BytesIO:
-        """The archive again, with other content for some members."""
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as copy:
-            for name in dict.fromkeys(self._zip.namelist()):
-                copy.writestr(name, members[name] if name in members else self.read(name) or b"")
-        stream.seek(0)
-        return stream
+    def stream(self, name: str) -> Iterator[ElementTree.Element]:
+        """The elements of a member's XML as they end; who does not clear them holds them all."""
+        try:
+            with self._zip.open(name) as part:
+                for _, element in defusedxml.ElementTree.iterparse(part):
+                    yield element
+        except (KeyError, *_NO_XML, *_UNREADABLE) as error:
+            raise self.damaged(error) from error
+
+    def related(self, part: str) -> dict[str, tuple[str, str]]:
+        """The parts that one refers to: by id, the last word of the kind, and the name.
+
+        What lies outside the file, such as a template or a picture on a server, is not among them.
+        """
+        folder, name = posixpath.split(part)
+        root = self.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
+        found = {}
+        for each in () if root is None else root:
+            if each.get("TargetMode", "").lower() != "external":
+                target = posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))
+                kind = each.get("Type", "").rpartition("/")[2]
+                found[each.get("Id", "")] = (kind, target.lstrip("/"))
+        return found
+
+    def _refuse_depth(self, root: ElementTree.Element) -> None:
+        level = [root]
+        for _ in range(DEEPEST):
+            level = [child for each in level for child in each]
+            if not level:
+                return
+        raise self.too_deep()
+
+    def too_deep(self) -> UnsupportedFileError:
+        """The error for what is nested in one another without end."""
+        return UnsupportedFileError(
+            "{source} nests its parts deeper than can be read.",
+            hint=_MADE_TO_HARM,
+            source=self.source,
+        )
 
     def damaged(self, error: Exception) -> CorruptFileError:
         """The error for what cannot be read."""
@@ -104,9 +167,24 @@ class Archive:
         )
 
 
+def packed(members: dict[str, bytes]) -> io.BytesIO:
+    """An archive of such members."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    stream.seek(0)
+    return stream
+
+
 def local(tag: str) -> str:
     """A tag without its namespace."""
     return tag.rpartition("}")[2]
+
+
+def is_true(value: str | None) -> bool:
+    """Whether an attribute of Office says yes."""
+    return (value or "").lower() in ("1", "true", "on")
 
 
 def core_title(archive: Archive) -> str:

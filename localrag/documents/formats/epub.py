@@ -10,7 +10,7 @@ from localrag.documents.decoding import decode
 from localrag.documents.formats.archive import Archive, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, build, empty
+from localrag.documents.lines import PageLines, build, empty, squeeze
 from localrag.errors import EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
@@ -33,24 +33,55 @@ def read(file: SourceFile) -> Document:
     package = archive.xml(package_path)
     if package is None:
         raise archive.damaged(ValueError("META-INF/container.xml"))
-    pages: list[list[Line]] = []
-    for name in _chapters(package, posixpath.dirname(package_path)):
+    pages: list[PageLines] = []
+    folder = posixpath.dirname(package_path)
+    labels = _labels(archive, package, folder)
+    for name in _chapters(package, folder):
         data = archive.read(name)
         if data is not None:
             text = decode(SourceFile(file.source, data)) if data else ""
-            pages.append(html_lines(clean(text)))
+            lines = html_lines(clean(text))
+            first = next((line.text for line in lines if line.level), "")
+            pages.append(PageLines(lines, labels.get(name, first)))
             file.page_done()
-    if not any(pages):
+    if not any(page.lines for page in pages):
         raise empty(file.source)
     title = next((e.text or "" for e in package.iter() if local(e.tag) == "title"), "")
     return build(file, pages, clean(title), unit="chapter")
 
 
 def _chapters(package: ElementTree.Element, folder: str) -> list[str]:
-    items = {e.get("id"): e.get("href", "") for e in package.iter() if local(e.tag) == "item"}
+    items = {
+        e.get("id"): e.get("href", "")
+        for e in package.iter()
+        if local(e.tag) == "item" and "nav" not in e.get("properties", "").split()
+    }
     spine = [e.get("idref") for e in package.iter() if local(e.tag) == "itemref"]
     hrefs = (items[each] for each in spine if each in items)
     return [posixpath.normpath(posixpath.join(folder, unquote(href))) for href in hrefs]
+
+
+def _labels(archive: Archive, package: ElementTree.Element, folder: str) -> dict[str, str]:
+    """What the table of contents calls the chapters, of EPUB 3 (nav) or 2 (ncx)."""
+    labels: dict[str, str] = {}
+    for item in (e for e in package.iter() if local(e.tag) == "item"):
+        is_nav = "nav" in item.get("properties", "").split()
+        if not is_nav and item.get("media-type") != "application/x-dtbncx+xml":
+            continue
+        name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+        root = archive.xml(name)
+        for each in () if root is None else root.iter():
+            if local(each.tag) == "a":
+                target, text = each.get("href", ""), "".join(each.itertext())
+            elif local(each.tag) == "navPoint":
+                sources = (e.get("src", "") for e in each if local(e.tag) == "content")
+                target = next(sources, "")
+                text = "".join("".join(e.itertext()) for e in each if local(e.tag) == "navLabel")
+            else:
+                continue
+            place = posixpath.join(posixpath.dirname(name), unquote(target.partition("#")[0]))
+            labels.setdefault(posixpath.normpath(place), squeeze(clean(text)))
+    return labels
 
 
 def _is_protected(archive: Archive) -> bool:

@@ -1,27 +1,51 @@
-"""Texts and presentations of OpenDocument (odt, odp): a slide is a page, a text has one."""
+"""OpenDocument: texts (odt) with one page, presentations (odp) by slide, and sheets (ods)."""
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from xml.etree import ElementTree
 
 from localrag.documents.formats.archive import Archive, local
-from localrag.documents.formats.sheets import row_text
+from localrag.documents.formats.cells import (
+    MOST_CELLS,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    Range,
+    Sheet,
+    filled,
+    leave_out,
+    repeat_merged,
+    row_text,
+    tables,
+)
+from localrag.documents.formats.comments import comment
+from localrag.documents.formats.numbering import counted
+from localrag.documents.formats.numbers import plain
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, build, empty, squeeze
+from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
+_XLINK = "{http://www.w3.org/1999/xlink}"
 _LEFT_OUT = frozenset(
     f"{_TEXT}{name}"
     for name in ("tracked-changes", "table-of-content", "sequence-decls", "note-citation")
-) | {f"{_OFFICE}annotation", f"{_OFFICE}forms", f"{_DRAW}image"}
+) | {f"{_OFFICE}forms", f"{_DRAW}image", f"{_OFFICE}annotation"}
+_HIDDEN = frozenset(f"{_TEXT}{name}" for name in ("hidden-text", "hidden-paragraph"))
 _DEEPEST = 60
+_MOST_REPEATED = 1000
+"""Times that a row or a cell which is said to be there often is taken."""
+_TICK = 2000
 
 
 def read(file: SourceFile) -> Document:
@@ -29,71 +53,410 @@ def read(file: SourceFile) -> Document:
     archive = Archive(file)
     root = archive.xml("content.xml")
     body = None if root is None else root.find(f"{_OFFICE}body")
-    if body is None:
+    if root is None or body is None:
         raise archive.damaged(ValueError("content.xml"))
+    styles = _Styles(root, archive.xml("styles.xml"), file.options.hidden_text)
     slides = list(body.iter(f"{_DRAW}page"))
-    pages: list[list[Line]] = []
+    pages: list[PageLines] = []
     for page in slides or [body]:
-        pages.append(list(_blocks(page)))
+        walk = _Walk(archive, styles)
+        if styles.hides(page):
+            # A hidden slide keeps its number, as in the program that shows it.
+            note = PageNote("hidden text", {"what": "slide", "count": 1})
+            pages.append(PageLines([], notes=(note,)))
+            continue
+        lines = list(walk.blocks(page))
+        if not slides:
+            lines = [*walk.running("header"), *lines, *walk.running("footer")]
+        label = next((line.text for line in lines if line.level), "") if slides else ""
+        note = PageNote("hidden text", {"what": "text", "count": walk.hidden})
+        notes = (note,) if walk.hidden else ()
+        pages.append(PageLines(lines, label, notes=notes))
         file.page_done()
-    if not any(pages):
+    if not any(page.lines for page in pages):
         raise empty(file.source)
+    return build(file, pages, _title(archive), unit="slide" if slides else "text")
+
+
+def _title(archive: Archive) -> str:
     meta = archive.xml("meta.xml")
     titles = () if meta is None else (e.text or "" for e in meta.iter() if local(e.tag) == "title")
-    return build(file, pages, clean(next(iter(titles), "")))
+    return clean(next(iter(titles), ""))
 
 
-def _blocks(node: ElementTree.Element, depth: int = 0, marker: str = "") -> Iterator[Line]:
-    for child in node:
-        if child.tag in _LEFT_OUT or depth > _DEEPEST:
-            continue
-        if child.tag in (f"{_TEXT}h", f"{_TEXT}p"):
-            text = squeeze(clean(_inline(child)))
-            level = child.get(f"{_TEXT}outline-level", "1") if child.tag == f"{_TEXT}h" else "0"
-            if node.get(f"{_PRESENTATION}class") == "title" or (
-                depth and node.tag == f"{_DRAW}text-box" and marker == "title"
-            ):
-                level = "1"
-            if text:
-                is_item = marker not in ("", "title")
-                yield Line((marker if is_item else "") + text, int(level) if level.isdigit() else 1)
+class _Styles:
+    """What styles say of lists, and of what is not shown."""
+
+    def __init__(
+        self, content: ElementTree.Element, styles: ElementTree.Element | None, hidden_too: bool
+    ) -> None:
+        self.master = styles
+        self.lists: dict[str, dict[int, ElementTree.Element]] = {}
+        self.outline: dict[int, ElementTree.Element] = {}
+        self._hidden: set[str] = set()
+        self._white: set[str] = set()
+        self.hidden_too = hidden_too
+        for root in (styles, content):
+            for each in () if root is None else root.iter():
+                self.add(each)
+
+    def add(self, style: ElementTree.Element) -> None:
+        """Take in a style's element."""
+        name = style.get(f"{_STYLE}name", "")
+        if style.tag == f"{_TEXT}list-style":
+            self.lists[name] = _levels(style)
+        elif style.tag == f"{_TEXT}outline-style":
+            self.outline = _levels(style)
+        elif style.tag == f"{_STYLE}style":
+            for each in style:
+                if (
+                    each.get(f"{_TEXT}display") == "none"
+                    or each.get(f"{_TABLE}display") == "false"
+                    or each.get(f"{_PRESENTATION}visibility") == "hidden"
+                ):
+                    self._hidden.add(name)
+                behind = each.get(f"{_FO}background-color", "transparent")
+                white = each.get(f"{_FO}color", "").lower() in ("#ffffff", "#fffffe", "#fefefe")
+                if white and behind in ("transparent", "#ffffff"):
+                    self._white.add(name)
+
+    def hides(self, node: ElementTree.Element, on_white: bool = False) -> bool:
+        """Whether a node is not shown: by its style, or as white text where the page is white."""
+        if self.hidden_too:
+            return False
+        name = next((v for key, v in node.attrib.items() if local(key) == "style-name"), "")
+        return (
+            node.tag in _HIDDEN
+            or node.get(f"{_TEXT}display") == "none"
+            or name in self._hidden
+            or (on_white and name in self._white)
+        )
+
+
+def _levels(style: ElementTree.Element) -> dict[int, ElementTree.Element]:
+    found = {}
+    for each in style:
+        level = each.get(f"{_TEXT}level", "")
+        if level.isdecimal() and len(level) < 3:
+            found[int(level)] = each
+    return found
+
+
+class _Walk:
+    """One pass over a page that keeps count of lists, and of what it left out."""
+
+    def __init__(self, archive: Archive, styles: _Styles) -> None:
+        self.hidden = 0
+        self._archive, self._styles = archive, styles
+        self._counts: dict[tuple[str, int], int] = {}
+        self._remarks: list[Line] = []
+
+    def running(self, kind: str) -> Iterator[Line]:
+        """What stands above or below each page, once."""
+        said: set[str] = set()
+        for each in () if self._styles.master is None else self._styles.master.iter():
+            if each.tag in (f"{_STYLE}{kind}", f"{_STYLE}{kind}-first", f"{_STYLE}{kind}-left"):
+                for line in self.blocks(each):
+                    if line.text not in said and any(map(str.isalpha, line.text)):
+                        said.add(line.text)
+                        yield line
+
+    def blocks(
+        self,
+        node: ElementTree.Element,
+        depth: int = 0,
+        marker: str = "",
+        list_style: str = "",
+        level: int = 0,
+    ) -> Iterator[Line]:
+        """The lines below a node; `marker` begins the first, or says that it is a title."""
+        for child in node:
+            if child.tag in _LEFT_OUT or depth > _DEEPEST:
+                continue
+            if self._hides(child, depth):
+                continue
+            if child.tag in (f"{_TEXT}h", f"{_TEXT}p"):
+                yield from self._paragraph(child, depth, marker)
                 marker = marker if marker == "title" else ""
-            for frame in child.iter():
-                if frame is not child and frame.tag in (f"{_DRAW}text-box", f"{_TEXT}note-body"):
-                    yield from _blocks(frame, depth + 1)
-        elif child.tag == f"{_TABLE}table-row":
-            if text := row_text(list(_cells(child, depth))):
-                repeated = child.get(f"{_TABLE}number-rows-repeated", "1")
-                yield from [Line(text)] * min(int(repeated) if repeated.isdigit() else 1, 100)
-        elif child.tag == f"{_TEXT}list-item":
-            yield from _blocks(child, depth + 1, "- ")
-        elif child.get(f"{_PRESENTATION}class") == "title":
-            yield from _blocks(child, depth + 1, "title")
-        else:
-            yield from _blocks(child, depth + 1, marker if marker == "title" else "")
+            elif child.tag == f"{_TABLE}table":
+                yield from self._table(child, depth)
+            elif child.tag == f"{_TEXT}list":
+                style = child.get(f"{_TEXT}style-name", list_style)
+                if child.get(f"{_TEXT}continue-numbering") != "true" and not child.get(
+                    f"{_TEXT}continue-list"
+                ):
+                    self._counts.pop((style, level + 1), None)
+                yield from self.blocks(child, depth + 1, "", style, level + 1)
+            elif child.tag in (f"{_TEXT}list-item", f"{_TEXT}list-header"):
+                number = ""
+                if child.tag == f"{_TEXT}list-item":
+                    levels = self._styles.lists.get(list_style, {})
+                    start = child.get(f"{_TEXT}start-value", "")
+                    number = self._number(levels, list_style, level, start) or "- "
+                yield from self.blocks(child, depth + 1, number, list_style, level)
+            elif child.get(f"{_PRESENTATION}class") == "title":
+                yield from self.blocks(child, depth + 1, "title")
+            elif child.tag == f"{_DRAW}object":
+                yield from self._object(child)
+            else:
+                yield from self.blocks(child, depth + 1, marker if marker == "title" else "")
+
+    def _hides(self, node: ElementTree.Element, depth: int) -> bool:
+        # In a table or a frame, what lies behind the text need not be white.
+        hides = self._styles.hides(node, on_white=depth == 0 or node.tag == f"{_TEXT}span")
+        self.hidden += hides
+        return hides
+
+    def _paragraph(self, node: ElementTree.Element, depth: int, marker: str) -> Iterator[Line]:
+        level = 0
+        if node.tag == f"{_TEXT}h":
+            given = node.get(f"{_TEXT}outline-level", "1")
+            level = int(given) if given.isdecimal() and len(given) < 3 else 1
+            marker = marker or self._number(self._styles.outline, "", level, "")
+        elif marker == "title":
+            level = 1
+        text = squeeze(clean(self._inline(node)))
+        if text:
+            yield Line(("" if marker == "title" else marker) + text, level)
+        for frame in node.iter():
+            if frame is not node and frame.tag in (f"{_DRAW}text-box", f"{_TEXT}note-body"):
+                yield from self.blocks(frame, depth + 1)
+            elif frame.tag == f"{_DRAW}object":
+                yield from self._object(frame)
+        yield from self._remarks
+        self._remarks.clear()
+
+    def _number(
+        self, levels: dict[int, ElementTree.Element], style: str, level: int, start: str
+    ) -> str:
+        """The number of the next item, with the space behind it; "" for a bullet."""
+        form = levels.get(level)
+        code = "" if form is None else form.get(f"{_STYLE}num-format", "")
+        if form is None or not code:
+            return ""
+        first = start or form.get(f"{_TEXT}start-value", "1")
+        begins = int(first) if first.isdecimal() and len(first) < 7 else 1
+        key = (style, level)
+        self._counts[key] = begins if start or key not in self._counts else self._counts[key] + 1
+        for other in [each for each in self._counts if each[0] == style and each[1] > level]:
+            del self._counts[other]
+        many = form.get(f"{_TEXT}display-levels", "1")
+        least = level - (int(many) if many.isdecimal() and len(many) < 3 else 1) + 1
+        numbers = []
+        for each in range(max(1, least), level + 1):
+            of = levels.get(each)
+            kind = "" if of is None else of.get(f"{_STYLE}num-format", "")
+            if kind:
+                numbers.append(counted(self._counts.get((style, each), 1), kind))
+        before, after = (form.get(f"{_STYLE}num-{each}", "") for each in ("prefix", "suffix"))
+        return f"{clean(before)}{'.'.join(numbers)}{clean(after)} "
+
+    def _table(self, node: ElementTree.Element, depth: int) -> list[Line]:
+        rows: list[list[str]] = []
+        merged: list[Range] = []
+        taken = 0
+        for row in _rows(node):
+            cells: list[str] = []
+            for cell in row:
+                if local(cell.tag) not in ("table-cell", "covered-table-cell"):
+                    continue
+                text = " ".join(line.text for line in self.blocks(cell, depth + 1))
+                wide = _times(cell, "columns", MOST_COLUMNS, "spanned")
+                high = _times(cell, "rows", MOST_ROWS, "spanned")
+                if wide * high > 1:
+                    end = (len(rows) + high - 1, len(cells) + wide - 1)
+                    merged.append((len(rows), len(cells), *end))
+                cells += [text] * _times(cell, "columns", _MOST_REPEATED)
+            repeated = _times(row, "rows", _MOST_REPEATED) if any(cells) else 1
+            rows += [list(cells) for _ in range(repeated)]
+            taken += repeated * len(cells)
+            if taken > MOST_CELLS:
+                break
+        return table_lines(filled(rows, merged))
+
+    def _inline(self, node: ElementTree.Element, depth: int = 0) -> str:
+        parts = [node.text or ""]
+        for child in node:
+            if child.tag == f"{_TEXT}s":
+                count = child.get(f"{_TEXT}c", "1")
+                parts.append(" " * min(int(count) if count.isdigit() else 1, 100))
+            elif child.tag in (f"{_TEXT}tab", f"{_TEXT}line-break"):
+                parts.append(" ")
+            elif child.tag == f"{_OFFICE}annotation":
+                self._remarks += [Line(text) for text in [_annotation(child)] if text]
+            elif (
+                child.tag not in _LEFT_OUT
+                and child.tag
+                not in (
+                    f"{_TEXT}note",
+                    f"{_DRAW}frame",
+                    f"{_DRAW}text-box",
+                )
+                and not self._hides(child, 1)
+            ):
+                parts.append(self._inline(child, depth + 1))
+            parts.append(child.tail or "")
+        return "".join(parts)
+
+    def _object(self, node: ElementTree.Element) -> Iterator[Line]:
+        """A formula as it was typed, or the data of a chart, which lie in a part of their own."""
+        name = posixpath.normpath(posixpath.join(node.get(f"{_XLINK}href", ""), "content.xml"))
+        root = self._archive.xml(name)
+        if root is None or name == "content.xml":
+            return
+        if local(root.tag) == "math":
+            typed = next((e.text for e in root.iter() if local(e.tag) == "annotation"), "")
+            if text := squeeze(clean(typed or " ".join(root.itertext()))):
+                yield Line(text)
+            return
+        for row in root.iter(f"{_TABLE}table-row"):
+            if text := row_text([_paragraphs(cell) for cell in row]):
+                yield Line(text)
 
 
-def _cells(row: ElementTree.Element, depth: int) -> Iterator[str]:
-    for cell in row:
-        if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-            text = " ".join(line.text for line in _blocks(cell, depth + 1))
-            times = cell.get(f"{_TABLE}number-columns-repeated", "1")
-            yield from [text] * min(int(times) if times.isdigit() else 1, 1000)
-
-
-def _inline(node: ElementTree.Element) -> str:
-    parts = [node.text or ""]
+def _rows(node: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The rows of a table, also of its head and of groups, but not of a table in a cell."""
     for child in node:
-        if child.tag == f"{_TEXT}s":
-            count = child.get(f"{_TEXT}c", "1")
-            parts.append(" " * min(int(count) if count.isdigit() else 1, 100))
-        elif child.tag in (f"{_TEXT}tab", f"{_TEXT}line-break"):
-            parts.append(" ")
-        elif child.tag not in _LEFT_OUT and child.tag not in (
-            f"{_TEXT}note",
-            f"{_DRAW}frame",
-            f"{_DRAW}text-box",
-        ):
-            parts.append(_inline(child))
-        parts.append(child.tail or "")
-    return "".join(parts)
+        if child.tag == f"{_TABLE}table-row":
+            yield child
+        elif child.tag.startswith(f"{_TABLE}table-") and child.tag.endswith(("rows", "group")):
+            yield from _rows(child)
+
+
+def _annotation(node: ElementTree.Element, where: str = "") -> str:
+    parts = {local(each.tag): each.text or "" for each in node}
+    return comment(_paragraphs(node), parts.get("creator", ""), parts.get("date", ""), where)
+
+
+def _paragraphs(node: ElementTree.Element) -> str:
+    """The paragraphs right below a node, on one line; a drawing or a comment in it is none."""
+    texts = ("".join(each.itertext()) for each in node if each.tag == f"{_TEXT}p")
+    return squeeze(clean(" ".join(texts)))
+
+
+# Sheets
+
+
+def sheets(archive: Archive, file: SourceFile) -> Iterator[Sheet]:
+    """The sheets of an ods, in the order of their tabs."""
+    styles = _Styles(ElementTree.Element("none"), None, file.options.hidden_text)
+    left = MOST_CELLS
+    sheet = _OpenSheet(styles)
+    rows = 0
+    for each in archive.stream("content.xml"):
+        if each.tag == f"{_STYLE}style":
+            styles.add(each)
+        elif each.tag == f"{_TABLE}table-column":
+            sheet.add_column(each)
+        elif each.tag == f"{_TABLE}table-row":
+            left -= sheet.add_row(each, left)
+            each.clear()
+            rows += 1
+            if not rows % _TICK:
+                file.page_done()
+        elif each.tag == f"{_TABLE}table":
+            yield sheet.done(each)
+            each.clear()
+            sheet = _OpenSheet(styles)
+
+
+class _OpenSheet:
+    """A sheet while it is read."""
+
+    def __init__(self, styles: _Styles) -> None:
+        self._styles = styles
+        self._rows: dict[int, dict[int, str]] = {}
+        self._merged: list[Range] = []
+        self._hidden_rows: set[int] = set()
+        self._hidden_columns: list[tuple[int, int]] = []
+        self._row = self._column = 0
+        self._remarks: list[str] = []
+        self._cut_short = False
+
+    def add_column(self, node: ElementTree.Element) -> None:
+        """Note whether columns are shown."""
+        end = self._column + _times(node, "columns", MOST_COLUMNS)
+        if node.get(f"{_TABLE}visibility", "visible") != "visible":
+            self._hidden_columns.append((self._column, end - 1))
+        self._column = end
+
+    def add_row(self, node: ElementTree.Element, left: int) -> int:
+        """Take a row in, as often as it is there; how many cells that were."""
+        cells: dict[int, str] = {}
+        column = 0
+        for each in node:
+            if local(each.tag) not in ("table-cell", "covered-table-cell"):
+                continue
+            times = _times(each, "columns", MOST_COLUMNS)
+            if text := _value(each):
+                taken = min(times, _MOST_REPEATED)
+                self._cut_short |= taken < times
+                cells |= dict.fromkeys(range(column, column + taken), text)
+            wide, high = (
+                _times(each, "columns", MOST_COLUMNS, "spanned"),
+                _times(each, "rows", MOST_ROWS, "spanned"),
+            )
+            if text and wide * high > 1:
+                last = (self._row + high - 1, column + wide - 1)
+                self._merged.append((self._row, column, *last))
+            for remark in each.iter(f"{_OFFICE}annotation"):
+                if said := _annotation(remark, _name(self._row, column)):
+                    self._remarks.append(said)
+            column += times
+        times = _times(node, "rows", MOST_ROWS)
+        taken = min(times, _MOST_REPEATED, left // len(cells)) if cells else 0
+        self._cut_short |= bool(cells) and taken < times
+        for number in range(self._row, self._row + taken):
+            self._rows[number] = dict(cells)
+            if node.get(f"{_TABLE}visibility", "visible") != "visible":
+                self._hidden_rows.add(number)
+        self._row += times
+        return taken * len(cells)
+
+    def done(self, table: ElementTree.Element) -> Sheet:
+        """The sheet, when its end is reached."""
+        sheet = Sheet(squeeze(clean(table.get(f"{_TABLE}name", ""))))
+        if self._styles.hides(table):
+            sheet.hidden["sheet"] = 1
+            return sheet
+        repeat_merged(self._rows, self._merged)
+        if not self._styles.hidden_too:
+            sheet.hidden = leave_out(self._rows, self._hidden_rows, self._hidden_columns)
+        sheet.tables = tables(self._rows, self._hidden_rows)
+        sheet.remarks = self._remarks
+        sheet.cut_short = self._cut_short
+        return sheet
+
+
+def _times(node: ElementTree.Element, what: str, most: int, how: str = "repeated") -> int:
+    given = node.get(f"{_TABLE}number-{what}-{how}", "1")
+    return min(max(1, int(given)), most) if given.isdecimal() and len(given) < 9 else 1
+
+
+def _name(row: int, column: int) -> str:
+    letters = ""
+    column += 1
+    while column:
+        column, letter = divmod(column - 1, 26)
+        letters = chr(65 + letter) + letters
+    return f"{letters}{row + 1}"
+
+
+def _value(cell: ElementTree.Element) -> str:
+    """What the cell shows, where it shows all of its number."""
+    text = _paragraphs(cell)
+    kind = cell.get(f"{_OFFICE}value-type", "")
+    if kind == "date":
+        date = squeeze(clean(cell.get(f"{_OFFICE}date-value", "")))
+        return date.replace("T", " ").removesuffix(" 00:00:00") or text
+    if kind not in ("float", "percentage", "currency"):
+        return text
+    try:
+        value = float(cell.get(f"{_OFFICE}value", ""))
+        exact = Decimal(plain(value)) * (100 if kind == "percentage" else 1)
+        seen = Decimal(re.sub(r"[^\d.-]", "", text))
+    except (ValueError, InvalidOperation):
+        return text
+    if seen == exact:
+        return text
+    return f"{exact.normalize():f}%" if kind == "percentage" else plain(value)

@@ -1,41 +1,96 @@
-"""Spreadsheets (xlsx, xlsm, xls, ods), read with calamine: a sheet is a page, a row is a line."""
+"""Spreadsheets (xlsx, xlsm, xls, ods): a sheet is a page, a row is a line.
+
+Files of Excel's and OpenDocument's XML are read by `xlsx` and `opendocument`, which know what a
+sheet hides; the older binary one by calamine, which does not tell of hidden rows.
+"""
 
 from __future__ import annotations
 
-import datetime
 import io
-from itertools import count
+from collections.abc import Iterator
+from dataclasses import replace
 
-from localrag.documents.formats.archive import Archive
+from localrag.documents.formats import opendocument
+from localrag.documents.formats.archive import Archive, core_title
+from localrag.documents.formats.cells import MOST_CELLS, Sheet, cell_text, repeat_merged, tables
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import CELL_BREAK, Line, PageLines, build, squeeze, table_lines
+from localrag.documents.formats.xlsx import Workbook
+from localrag.documents.lines import Line, PageLines, build, squeeze, table_lines
 from localrag.errors import CorruptFileError, EncryptedFileError
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 
 def read(file: SourceFile) -> Document:
     """Raises what `Archive` raises, EmptyFileError if no shown sheet has a value."""
+    title = ""
+    if file.data.startswith(b"PK"):
+        archive = Archive(file)
+        kinds = archive.related("").values()
+        main = next((part for kind, part in kinds if kind == "officeDocument"), "xl/workbook.xml")
+        if main.endswith(".xml") and main in archive:
+            title = core_title(archive)
+            hidden_too = file.options.hidden_text
+            sheets = Workbook(archive, hidden_too, file.page_done, main).sheets()
+        elif "content.xml" in archive:
+            sheets = opendocument.sheets(archive, file)
+        else:
+            sheets = _calamine(file)
+    else:
+        sheets = _calamine(file)
+    pages = []
+    for sheet in sheets:
+        pages.append(_page(sheet))
+        file.page_done()
+    return build(file, pages, clean(title), unit="sheet")
+
+
+def _page(sheet: Sheet) -> PageLines:
+    lines = []
+    for table in sheet.tables:
+        rows = table_lines([row for _, row in table], numbers=[number for number, _ in table])
+        alone = len(table) == 1 and len(table[0][1]) == 1
+        lines += [replace(rows[0], table=None)] if alone else rows
+    lines += map(Line, sheet.remarks)
+    notes = [
+        PageNote("hidden text", {"what": what, "count": n}) for what, n in sheet.hidden.items()
+    ]
+    if sheet.cut_short:
+        notes.append(PageNote("cut short", {"limit": MOST_CELLS}))
+    named = [Line(sheet.name, 1), *lines] if lines else []
+    return PageLines(named, sheet.name, notes=tuple(notes))
+
+
+def _calamine(file: SourceFile) -> Iterator[Sheet]:
     import python_calamine as calamine
 
-    if file.data.startswith(b"PK"):
-        Archive(file)
+    left = MOST_CELLS
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(file.data))
-        shown = [
-            each.name
-            for each in book.sheets_metadata
-            if file.options.hidden_text or each.visible == calamine.SheetVisibleEnum.Visible
-        ]
-        pages: list[PageLines] = []
-        for name in shown:
-            sheet = book.get_sheet_by_name(name)
-            rows = sheet.to_python(skip_empty_area=True)
-            numbers = count((sheet.start or (0, 0))[0])
-            lines = table_lines(([cell_text(cell) for cell in row] for row in rows), 1, numbers)
-            label = squeeze(clean(name))
-            pages.append(PageLines([Line(label, 1), *lines] if lines else [], label))
-            file.page_done()
+        for each in book.sheets_metadata:
+            sheet = Sheet(squeeze(clean(each.name)))
+            shown = each.visible == calamine.SheetVisibleEnum.Visible
+            if not shown and not file.options.hidden_text:
+                sheet.hidden["sheet"] = 1
+            elif each.typ == calamine.SheetTypeEnum.WorkSheet:
+                found = book.get_sheet_by_name(each.name)
+                rows: dict[int, dict[int, str]] = {}
+                for number, row in enumerate(found.iter_rows(), (found.start or (0, 0))[0]):
+                    texts = ((column, cell_text(cell)) for column, cell in enumerate(row))
+                    if cells := {column: text for column, text in texts if text}:
+                        rows[number] = cells
+                        left -= len(cells)
+                    if left < 0:
+                        sheet.cut_short = True
+                        break
+                merged = found.merged_cell_ranges or []
+                # Its rows begin with the first that has a value, and so do its columns.
+                first = (found.start or (0, 0))[1]
+                repeat_merged(
+                    rows, [(a, max(0, b - first), c, d - first) for (a, b), (c, d) in merged]
+                )
+                sheet.tables = tables(rows)
+            yield sheet
     except calamine.PasswordError as error:
         raise EncryptedFileError(
             "{source} is password-protected, so its text cannot be read.",
@@ -49,23 +104,3 @@ def read(file: SourceFile) -> Document:
             source=file.source,
             reason=f"{type(error).__name__}: {error}",
         ) from error
-    hidden = len(book.sheets_metadata) - len(shown)
-    return build(file, pages, "", {"hidden_text": "1"} if hidden else {}, "sheet")
-
-
-def cell_text(value: object) -> str:
-    """A cell as a reader of the sheet sees it: whole numbers without a point, dates as ISO."""
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, datetime.datetime):
-        return value.strftime(
-            "%Y-%m-%d" if value.time() == datetime.time() else "%Y-%m-%d %H:%M:%S"
-        )
-    return squeeze(clean(str(value)).replace("\n", " "))
-
-
-def row_text(cells: list[str]) -> str:
-    """A row on one line; empty cells hold their place, those at the end do not."""
-    while cells and not cells[-1]:
-        cells.pop()
-    return CELL_BREAK.join(cells) if any(cells) else ""

@@ -1,19 +1,27 @@
-"""Presentations (pptx), read with python-pptx: a slide is a page, its notes stand below it."""
+"""Presentations (pptx, pptm), read with python-pptx: a slide is a page, its notes stand below it.
+
+Pictures are not opened, so that none can spoil a slide.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
 from typing import Any
+from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import Archive, core_title
-from localrag.documents.formats.sheets import cell_text, row_text
+from localrag.documents.formats.archive import Archive, core_title, local
+from localrag.documents.formats.cells import Range, cell_text, filled
+from localrag.documents.formats.comments import comment
+from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, build, empty, squeeze
+from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 _DEEPEST = 20
+_FAR = 1 << 62
+"""Where a shape stands whose place is not known."""
 
 
 def read(file: SourceFile) -> Document:
@@ -21,50 +29,127 @@ def read(file: SourceFile) -> Document:
     import pptx
 
     archive = Archive(file)
-    pages: list[list[Line]] = []
-    hidden = 0
+    pages: list[PageLines] = []
+    kinds = archive.related("").values()
+    main = next((part for kind, part in kinds if kind == "officeDocument"), "")
+    authors = _authors(archive, main)
     try:
         for slide in pptx.Presentation(io.BytesIO(file.data)).slides:
             # A hidden slide keeps its number, as in the program that shows it.
             if slide._element.get("show") in ("0", "false") and not file.options.hidden_text:
-                hidden += 1
-                pages.append([])
+                note = PageNote("hidden text", {"what": "slide", "count": 1})
+                pages.append(PageLines([], notes=(note,)))
                 continue
-            title = slide.shapes.title
-            lines = list(_shapes(slide.shapes, None if title is None else title.shape_id))
-            if slide.has_notes_slide and slide.notes_slide.notes_text_frame is not None:
-                lines += _paragraphs(slide.notes_slide.notes_text_frame)
-            pages.append(lines)
+            reader = _Slide(archive, slide, file.options.hidden_text)
+            lines = list(reader.lines())
+            lines += _comments(archive, reader.related, authors)
+            label = next((line.text for line in lines if line.level), "")
+            notes = [PageNote("damaged", {"reason": each}) for each in reader.damaged]
+            if reader.hidden:
+                notes.append(PageNote("hidden text", {"what": "text", "count": reader.hidden}))
+            pages.append(PageLines(lines, label, notes=tuple(notes)))
             file.page_done()
+    except RecursionError as error:
+        raise archive.too_deep() from error
     except Exception as error:  # whatever a damaged file leads python-pptx to
         raise archive.damaged(error) from error
-    if not any(pages):
+    if not any(page.lines for page in pages):
         raise empty(file.source)
-    return build(
-        file, pages, clean(core_title(archive)), {"hidden_text": "1"} if hidden else {}, "slide"
-    )
+    return build(file, pages, clean(core_title(archive)), unit="slide")
 
 
-def _shapes(shapes: Iterable[Any], title: int | None, depth: int = 0) -> Iterator[Line]:
-    """The title first, then from top to bottom and left to right."""
-    placed = sorted(
-        shapes, key=lambda each: (each.shape_id != title, each.top or 0, each.left or 0)
-    )
-    for shape in placed:
-        if shape.shape_id == title:
-            if text := squeeze(clean(shape.text_frame.text).replace("\n", " ").replace("\v", " ")):
+class _Slide:
+    """One slide, and what could not be read of it."""
+
+    def __init__(self, archive: Archive, slide: Any, hidden_too: bool) -> None:
+        self.damaged: list[str] = []
+        self.hidden = 0
+        """Shapes that are not shown and have text."""
+        self._archive, self._slide, self._hidden_too = archive, slide, hidden_too
+        self.related = archive.related(str(slide.part.partname).lstrip("/"))
+
+    def lines(self) -> Iterator[Line]:
+        """The title first, the other shapes from top to bottom, then the notes."""
+        title = self._slide.shapes.title
+        yield from self._shapes(self._slide.shapes, None if title is None else title.shape_id)
+        if self._slide.has_notes_slide:
+            frame = self._slide.notes_slide.notes_text_frame
+            yield from () if frame is None else _paragraphs(frame)
+
+    def _shapes(self, shapes: Iterable[Any], title: int | None, depth: int = 0) -> Iterator[Line]:
+        for shape in sorted(shapes, key=lambda each: (each.shape_id != title, *_place(each))):
+            try:
+                lines = list(self._shape(shape, title, depth))
+            except RecursionError:
+                raise
+            except Exception as error:  # one shape that is damaged does not cost the slide
+                self.damaged.append(f"{type(error).__name__}: {error}"[:200])
+            else:
+                if _is_hidden(shape) and not self._hidden_too:
+                    self.hidden += bool(lines)
+                else:
+                    yield from lines
+
+    def _shape(self, shape: Any, title: int | None, depth: int) -> Iterator[Line]:
+        if shape.shape_id == title and shape.has_text_frame:
+            if text := squeeze(clean(shape.text_frame.text).replace("\v", " ")):
                 yield Line(text, 1)
         elif hasattr(shape, "shapes"):
             if depth < _DEEPEST:
-                yield from _shapes(shape.shapes, None, depth + 1)
+                yield from self._shapes(shape.shapes, None, depth + 1)
         elif getattr(shape, "has_table", False):
-            for row in shape.table.rows:
-                if text := row_text([cell_text(cell.text) for cell in row.cells]):
-                    yield Line(text)
-        elif getattr(shape, "has_chart", False):
-            yield from _chart(shape.chart)
+            yield from _table(shape.table)
         elif shape.has_text_frame:
             yield from _paragraphs(shape.text_frame)
+        else:
+            yield from self._graphic(shape)
+
+    def _graphic(self, shape: Any) -> Iterator[Line]:
+        """A chart as the table behind it, a diagram as its texts."""
+        for each in shape._element.iter():
+            if not isinstance(each.tag, str) or local(each.tag) not in ("chart", "relIds"):
+                continue
+            for name, value in each.attrib.items():
+                kind, part = self.related.get(value, ("", ""))
+                wanted = local(name) in ("id", "dm") and kind in ("chart", "diagramData")
+                root = self._archive.xml(part) if wanted else None
+                if root is not None:
+                    yield from _drawn(root, kind)
+
+
+def _table(table: Any) -> list[Line]:
+    rows: list[list[str]] = []
+    merged: list[Range] = []
+    for top, row in enumerate(table.rows):
+        rows.append([])
+        for left, cell in enumerate(row.cells):
+            rows[-1].append("" if cell.is_spanned else cell_text(cell.text))
+            if cell.is_merge_origin:
+                end = (top + cell.span_height - 1, left + cell.span_width - 1)
+                merged.append((top, left, *end))
+    return table_lines(filled(rows, merged))
+
+
+def _drawn(root: ElementTree.Element, kind: str) -> list[Line]:
+    if kind == "diagramData":
+        return [Line(each) for each in paragraphs(root)]
+    title = chart_title(root)
+    return [*([Line(title)] if title else []), *table_lines(chart_rows(root))]
+
+
+def _place(shape: Any) -> tuple[int, int]:
+    try:
+        return (shape.top or 0, shape.left or 0)
+    except Exception:
+        return (_FAR, _FAR)  # its place is damaged: then it comes last
+
+
+def _is_hidden(shape: Any) -> bool:
+    return any(
+        each.get("hidden") in ("1", "true")
+        for each in shape._element.iter("{*}cNvPr")
+        if each.getparent().getparent() is shape._element
+    )
 
 
 def _paragraphs(frame: Any) -> Iterator[Line]:
@@ -74,12 +159,31 @@ def _paragraphs(frame: Any) -> Iterator[Line]:
                 yield Line(text)
 
 
-def _chart(chart: Any) -> Iterator[Line]:
-    """A chart as the table behind it."""
-    if chart.has_title and (text := squeeze(clean(chart.chart_title.text_frame.text))):
-        yield Line(text)
-    for plot in chart.plots:
-        yield Line(row_text(["", *(cell_text(each) for each in plot.categories)]))
-        for series in plot.series:
-            values = ["" if each is None else cell_text(each) for each in series.values]
-            yield Line(row_text([cell_text(series.name), *values]))
+def _authors(archive: Archive, main: str) -> dict[str, str]:
+    """Who comments, by the number or the name that comments of the old and the new form give."""
+    found = {}
+    for kind, part in archive.related(main).values():
+        root = archive.xml(part) if kind in ("commentAuthors", "authors") else None
+        for each in () if root is None else root:
+            found[each.get("id", "")] = each.get("name", "")
+    return found
+
+
+def _comments(
+    archive: Archive, related: dict[str, tuple[str, str]], authors: dict[str, str]
+) -> Iterator[Line]:
+    for kind, part in related.values():
+        root = archive.xml(part) if kind == "comments" else None
+        for each in () if root is None else root.iter():
+            if local(each.tag) not in ("cm", "reply"):
+                continue
+            inside = [one for one in each if local(one.tag) in ("text", "txBody")]
+            texts = ("".join(t.text or "" for t in one.iter() if _is_text(t)) for one in inside)
+            by = authors.get(each.get("authorId", ""), "")
+            when = each.get("dt", "") or each.get("created", "")
+            if said := comment(" ".join(texts), by, when):
+                yield Line(said)
+
+
+def _is_text(node: ElementTree.Element) -> bool:
+    return local(node.tag) in ("text", "t")

@@ -116,9 +116,11 @@ FORMATS: tuple[FileFormat, ...] = (
         re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE),
         is_text=True,
     ),
-    FileFormat("word", (".docx", ".docm"), f"{_READERS}.word", _ZIP),
+    FileFormat("word", (".docx", ".docm", ".dotx", ".doc", ".dot"), f"{_READERS}.word", _OFFICE),
     FileFormat("sheets", (".xlsx", ".xlsm", ".ods", ".xls"), f"{_READERS}.sheets", _OFFICE),
-    FileFormat("slides", (".pptx", ".pptm"), f"{_READERS}.slides", _ZIP),
+    FileFormat(
+        "slides", (".pptx", ".pptm", ".ppsx", ".ppt", ".pps"), f"{_READERS}.slides", _OFFICE
+    ),
     FileFormat("opendocument", (".odt", ".odp"), f"{_READERS}.opendocument", _ZIP),
     FileFormat("epub", (".epub",), f"{_READERS}.epub", _ZIP),
     FileFormat("rtf", (".rtf",), f"{_READERS}.rtf", re.compile(rb"\s*\{\\rtf")),

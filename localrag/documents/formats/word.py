@@ -1,31 +1,46 @@
-"""Word documents (docx): mammoth makes HTML of them, which is read as any other page.
+"""Word documents (docx, docm): mammoth makes HTML of them, which is read as any other page.
 
-Tracked insertions, text boxes, notes and lists are kept; what was deleted is not. Before that,
-formulas become text in one line, and text that Word does not show is taken out.
+Tracked insertions and notes are kept; what was deleted is not. Before that, what mammoth passes
+over is written into the text: numbers of lists and headings, check boxes, formulas, text boxes,
+charts and diagrams, comments, headers and footers; and text that Word does not show is taken out.
+mammoth gets nothing but XML that has been read here: no pictures, macros or embedded files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import Archive, core_title, local
+from localrag.documents.formats.archive import Archive, core_title, is_true, local, packed
+from localrag.documents.formats.comments import comment
+from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.html import html_lines
+from localrag.documents.formats.numbering import WordNumbering
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import build, empty
+from localrag.documents.lines import PageLines, build, empty, squeeze
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => h2:fresh
 p[style-name='标题'] => h1:fresh
-comment-reference =>
 """
-_OFF = ("0", "false", "off", "none")
 _WHITE = ("ffffff", "fffffe", "fefefe")
+_BARE_TABLES = ("", "TableNormal", "TableGrid")
+"""Styles of tables that have no colour behind the text."""
+_SMALLEST = 4
+"""Half points; what is smaller cannot be seen."""
+_IGNORED = f"{_W}annotationRef"
+"""An element that mammoth passes over."""
+_DRAWN = ("drawing", "pict", "object", "AlternateContent")
+_PAGE_FIELD = re.compile(r"\b(?:NUM)?PAGES?\b|SECTIONPAGES")
+_LONGEST_PAGE_NUMBER = 24
+"""Characters of a line such as "Page 1 of 3", in all languages that were looked at."""
 
 
 def read(file: SourceFile) -> Document:
@@ -33,67 +48,345 @@ def read(file: SourceFile) -> Document:
     import mammoth
 
     archive = Archive(file)
-    members = {}
-    hidden = 0
-    for name in archive.names():
-        if name.startswith("word/") and name.endswith(".xml") and name.count("/") == 1:
-            root = archive.xml(name)
-            if root is None or local(root.tag) not in ("document", "footnotes", "endnotes"):
-                continue
-            if not file.options.hidden_text:
-                hidden += _drop_hidden(root)
-            _write_formulas(root)
-            members[name] = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    package = _Package(archive, file.options.hidden_text)
+    members = package.members()
+    file.page_done()
     try:
         html = mammoth.convert_to_html(
-            archive.replaced(members),
+            packed(members),
             style_map=_STYLES,
             convert_image=lambda _: [],
             include_embedded_style_map=False,
             external_file_access=False,
         ).value
+    except RecursionError as error:
+        raise archive.too_deep() from error
     except Exception as error:  # whatever a damaged file leads mammoth to
         raise archive.damaged(error) from error
+    file.page_done()
     lines = html_lines(clean(html))
     if not lines:
         raise empty(file.source)
-    metadata = {"hidden_text": "1"} if hidden else {}
-    return build(file, [lines], clean(core_title(archive)), metadata)
+    note = PageNote("hidden text", {"what": "text", "count": package.hidden})
+    notes = (note,) if package.hidden else ()
+    return build(file, [PageLines(lines, notes=notes)], clean(core_title(archive)), unit="text")
 
 
-def _drop_hidden(root: ElementTree.Element) -> int:
-    """Take out what Word does not show: hidden and white text. How many runs these were."""
-    gone = 0
-    for parent in root.iter():
-        for run in [each for each in parent if each.tag == f"{_W}r"]:
-            style = run.find(f"{_W}rPr")
-            if style is not None and _is_hidden(style):
-                parent.remove(run)
-                gone += 1
-    return gone
+class _Package:
+    """The parts of a document, made ready for mammoth."""
+
+    def __init__(self, archive: Archive, hidden_too: bool) -> None:
+        self.hidden = 0
+        """Runs of text that were left out because Word does not show them."""
+        self._archive, self._hidden_too = archive, hidden_too
+        kinds = archive.related("").values()
+        self._main = next((part for kind, part in kinds if kind == "officeDocument"), "")
+        self._related = archive.related(self._main)
+        styles = self._one("styles")
+        self._headings, self._vanished = _styles(styles)
+        self._numbering = WordNumbering(self._one("numbering"), styles)
+
+    def members(self) -> dict[str, bytes]:
+        """What mammoth reads, by name."""
+        root = self._archive.xml(self._main)
+        body = None if root is None else root.find(f"{_W}body")
+        if root is None or body is None:
+            raise self._archive.damaged(ValueError("word/document.xml"))
+        self._prepare(root, self._main)
+        self._add_comments(body)
+        self._add_running(body)
+        parts = {"document": root}
+        for kind in ("footnotes", "endnotes"):
+            notes = self._one(kind)
+            if notes is not None:
+                self._prepare(notes, self._part(kind))
+                parts[kind] = notes
+            _drop_references(parts.values(), kind.removesuffix("s"), notes)
+        made = {f"word/{name}.xml": _written(part) for name, part in parts.items()}
+        return made | {"word/styles.xml": _written(self._heading_styles())}
+
+    def _part(self, kind: str) -> str:
+        return next((part for known, part in self._related.values() if known == kind), "")
+
+    def _one(self, kind: str) -> ElementTree.Element | None:
+        return self._archive.xml(self._part(kind))
+
+    def _prepare(self, root: ElementTree.Element, part: str) -> None:
+        related = self._archive.related(part)
+        if not self._hidden_too:
+            self._drop_hidden(root, shaded=root.find(f"{_W}background") is not None)
+        self._draw(root, related)
+        _write_formulas(root)
+        _tick_boxes(root)
+        for each in root.iter():
+            if each.tag == f"{_W}hyperlink":
+                each.attrib.clear()  # where it leads is not read
+            elif each.tag == f"{_W}p":
+                self._write_number(each)
+
+    def _write_number(self, paragraph: ElementTree.Element) -> None:
+        properties = paragraph.find(f"{_W}pPr")
+        marker = self._numbering.number(properties)
+        level = "" if properties is None else _value(properties, "outlineLvl")
+        if properties is not None:
+            for each in properties.findall(f"{_W}numPr"):
+                properties.remove(each)
+            if level.isdecimal() and int(level[:2]) < 6:
+                style = properties.find(f"{_W}pStyle")
+                if style is None:
+                    style = ElementTree.SubElement(properties, f"{_W}pStyle")
+                style.set(f"{_W}val", f"outline{level}")
+        if marker and any(each.text for each in paragraph.iter(f"{_W}t")):
+            paragraph.insert(0 if properties is None else 1, _run(f"{marker} "))
+
+    def _heading_styles(self) -> ElementTree.Element:
+        """The styles that are headings, under the names by which mammoth knows them."""
+        root = ElementTree.Element(f"{_W}styles")
+        known = self._headings | {f"outline{n}": f"heading {n + 1}" for n in range(6)}
+        for id_, name in known.items():
+            given = {f"{_W}type": "paragraph", f"{_W}styleId": id_}
+            style = ElementTree.SubElement(root, f"{_W}style", given)
+            ElementTree.SubElement(style, f"{_W}name", {f"{_W}val": name})
+        return root
+
+    # What is not shown
+
+    def _drop_hidden(self, node: ElementTree.Element, shaded: bool) -> None:
+        """Take out hidden, white and tiny text; `shaded` is what may lie on a colour."""
+        for child in list(node):
+            on_colour = shaded or _is_shaded(child)
+            if child.tag == f"{_W}r" and self._is_hidden(child, node, on_colour):
+                node.remove(child)
+                self.hidden += any(each.text for each in child.iter(f"{_W}t"))
+            else:
+                self._drop_hidden(child, on_colour)
+
+    def _is_hidden(
+        self, run: ElementTree.Element, parent: ElementTree.Element, shaded: bool
+    ) -> bool:
+        above = parent.find(f"{_W}pPr")
+        if above is not None and _value(above, "pStyle") in self._vanished:
+            return True
+        style = run.find(f"{_W}rPr")
+        if style is None:
+            return False
+        vanish = style.find(f"{_W}vanish")
+        if vanish is not None and is_true(vanish.get(f"{_W}val", "1")):
+            return True
+        size = _value(style, "sz")
+        if _value(style, "rStyle") in self._vanished or (
+            size.isdecimal() and int(size[:4]) < _SMALLEST
+        ):
+            return True
+        white = _value(style, "color").lower() in _WHITE
+        return white and not shaded and style.find(f"{_W}highlight") is None
+
+    # What mammoth passes over
+
+    def _draw(self, node: ElementTree.Element, related: dict[str, tuple[str, str]]) -> None:
+        """Leave of drawings their texts, and the data of charts, each as blocks of their own."""
+        for place, child in enumerate(list(node)):
+            if local(child.tag) in _DRAWN:
+                drawn = ElementTree.Element(f"{_W}pict")
+                drawn.extend(self._drawn(child, related))
+                other = child.find(f"{_MC}Choice")
+                if len(drawn) or other is None or local(node.tag) == "r":
+                    drawn.tail = child.tail
+                    node[place] = child = drawn
+                else:
+                    # Not a drawing, but text in two forms.
+                    form = child.find(f"{_MC}Fallback")
+                    child.tag = f"{_W}smartTag"
+                    child[:] = list(other if form is None else form)
+            self._draw(child, related)
+
+    def _drawn(
+        self, node: ElementTree.Element, related: dict[str, tuple[str, str]]
+    ) -> Iterator[ElementTree.Element]:
+        if node.tag == f"{_MC}AlternateContent":
+            forms = [each for each in node if local(each.tag) in ("Choice", "Fallback")]
+            found = (list(self._drawn(each, related)) for each in forms)
+            yield from next(filter(None, found), [])
+            return
+        for child in node:
+            if local(child.tag) == "txbxContent":
+                child.tag = f"{_W}txbxContent"
+                yield child
+            elif local(child.tag) in ("chart", "relIds"):
+                for name, value in child.attrib.items():
+                    if local(name) in ("id", "dm"):
+                        yield from self._graphic(*related.get(value, ("", "")))
+            else:
+                yield from self._drawn(child, related)
+
+    def _graphic(self, kind: str, part: str) -> Iterator[ElementTree.Element]:
+        root = self._archive.xml(part) if kind in ("chart", "diagramData") else None
+        if root is None:
+            return
+        if kind == "diagramData":
+            yield from map(_paragraph, paragraphs(root))
+            return
+        if title := chart_title(root):
+            yield _paragraph(title)
+        if rows := chart_rows(root):
+            table = ElementTree.Element(f"{_W}tbl")
+            for row in rows:
+                line = ElementTree.SubElement(table, f"{_W}tr")
+                for cell in row:
+                    ElementTree.SubElement(line, f"{_W}tc").append(_paragraph(cell))
+            yield table
+
+    def _add_comments(self, body: ElementTree.Element) -> None:
+        """Each comment behind the paragraph or the table that it is on."""
+        root = self._one("comments")
+        said = {}
+        for each in () if root is None else root:
+            text = " ".join(t.text or "" for t in each.iter(f"{_W}t"))
+            author, date = each.get(f"{_W}author", ""), each.get(f"{_W}date", "")
+            said[each.get(f"{_W}id", "")] = comment(text, author, date)
+        blocks = []
+        for block in list(body):
+            blocks.append(block)
+            for each in block.iter(f"{_W}commentReference"):
+                each.tag = _IGNORED
+                if text := said.pop(each.get(f"{_W}id", ""), ""):
+                    blocks.append(_paragraph(text))
+        body[:] = blocks
+
+    def _add_running(self, body: ElementTree.Element) -> None:
+        """Headers above the text and footers below it, each line of them once."""
+        running: dict[str, list[ElementTree.Element]] = {"header": [], "footer": []}
+        seen: set[str] = set()
+        for kind, part in self._related.values():
+            root = self._archive.xml(part) if kind in running else None
+            if root is None:
+                continue
+            self._prepare(root, part)
+            for block in root:
+                text = "".join(each.text or "" for each in block.iter(f"{_W}t"))
+                fields = "".join(
+                    [each.text or "" for each in block.iter(f"{_W}instrText")]
+                    + [each.get(f"{_W}instr", "") for each in block.iter(f"{_W}fldSimple")]
+                )
+                number = _PAGE_FIELD.search(fields) and len(squeeze(text)) < _LONGEST_PAGE_NUMBER
+                if text not in seen and any(map(str.isalpha, text)) and not number:
+                    seen.add(text)
+                    running[kind].append(block)
+        body[:] = [*running["header"], *body, *running["footer"]]
 
 
-def _is_hidden(style: ElementTree.Element) -> bool:
-    vanish = style.find(f"{_W}vanish")
-    if vanish is not None and vanish.get(f"{_W}val", "1") not in _OFF:
+def _written(root: ElementTree.Element) -> bytes:
+    written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written
+
+
+def _value(node: ElementTree.Element, tag: str) -> str:
+    child = node.find(f"{_W}{tag}")
+    return "" if child is None else child.get(f"{_W}val", "")
+
+
+def _run(text: str) -> ElementTree.Element:
+    run = ElementTree.Element(f"{_W}r")
+    ElementTree.SubElement(run, f"{_W}t", {_SPACE: "preserve"}).text = text
+    return run
+
+
+def _paragraph(text: str) -> ElementTree.Element:
+    paragraph = ElementTree.Element(f"{_W}p")
+    paragraph.append(_run(text))
+    return paragraph
+
+
+def _styles(root: ElementTree.Element | None) -> tuple[dict[str, str], set[str]]:
+    """The names of the styles that are headings, by id; and the ids of those that hide text."""
+    names: dict[str, str] = {}
+    parents: dict[str, str] = {}
+    levels: dict[str, str] = {}
+    vanished = set()
+    for each in () if root is None else root.findall(f"{_W}style"):
+        id_ = each.get(f"{_W}styleId", "")
+        names[id_], parents[id_] = _value(each, "name"), _value(each, "basedOn")
+        properties, run = each.find(f"{_W}pPr"), each.find(f"{_W}rPr")
+        if properties is not None and (level := _value(properties, "outlineLvl")):
+            levels[id_] = level
+        vanish = None if run is None else run.find(f"{_W}vanish")
+        if vanish is not None and is_true(vanish.get(f"{_W}val", "1")):
+            vanished.add(id_)
+    headings = {}
+    for id_, name in names.items():
+        chain = [id_]
+        while chain[-1] not in levels and len(chain) < 20 and parents.get(chain[-1]):
+            chain.append(parents[chain[-1]])
+        level = levels.get(chain[-1], "")
+        if level.isdecimal() and int(level[:2]) < 6:
+            headings[id_] = f"heading {int(level) + 1}"
+        elif name.lower() in ("title", "subtitle", "标题") or name.lower().startswith("heading "):
+            headings[id_] = name
+    return headings, vanished
+
+
+def _is_shaded(node: ElementTree.Element) -> bool:
+    """Whether a colour other than white may lie behind what is in it."""
+    if local(node.tag) == "txbxContent":
         return True
-    colour, behind = style.find(f"{_W}color"), style.find(f"{_W}shd")
-    on_colour = behind is not None and behind.get(f"{_W}fill", "auto").lower() not in (
-        "auto",
-        *_WHITE,
-    )
-    highlighted = style.find(f"{_W}highlight") is not None
-    white = colour is not None and colour.get(f"{_W}val", "").lower() in _WHITE
-    return white and not on_colour and not highlighted
+    properties = next((each for each in node if local(each.tag).endswith("Pr")), None)
+    if properties is None:
+        return False
+    if node.tag == f"{_W}tbl" and _value(properties, "tblStyle") not in _BARE_TABLES:
+        return True
+    behind = properties.find(f"{_W}shd")
+    if behind is None:
+        return False
+    fill = behind.get(f"{_W}fill", "auto").lower()
+    pattern = behind.get(f"{_W}val", "clear")
+    return fill not in ("auto", *_WHITE) or pattern not in ("clear", "nil")
+
+
+def _drop_references(
+    parts: Iterable[ElementTree.Element], kind: str, notes: ElementTree.Element | None
+) -> None:
+    """Take out marks of notes that are not there, as after a program has cut a file."""
+    known = {each.get(f"{_W}id") for each in (() if notes is None else notes)}
+    for part in parts:
+        for each in part.iter(f"{_W}{kind}Reference"):
+            if each.get(f"{_W}id") not in known:
+                each.tag = _IGNORED
+
+
+def _tick_boxes(root: ElementTree.Element) -> None:
+    """Write the state of check boxes, new (content controls) and old (fields), as [x] and [ ]."""
+    for control in root.iter(f"{_W}sdt"):
+        properties, content = control.find(f"{_W}sdtPr"), control.find(f"{_W}sdtContent")
+        for box in () if properties is None else list(properties):
+            if local(box.tag) == "checkbox" and content is not None:
+                state = next((each for each in box if local(each.tag) == "checked"), None)
+                value = "0" if state is None else next(iter(state.attrib.values()), "1")
+                signs = [e for e in content.iter() if e.tag in (f"{_W}t", f"{_W}sym")]
+                for sign in signs:
+                    sign.tag, sign.text = f"{_W}t", ""
+                if signs:
+                    signs[0].text = _box(is_true(value))
+                box.tag = _IGNORED
+    for run in list(root.iter(f"{_W}r")):
+        for field in run.findall(f"{_W}fldChar"):
+            old = field.find(f"{_W}ffData/{_W}checkBox")
+            if old is not None:
+                given = (old.find(f"{_W}{name}") for name in ("checked", "default"))
+                state = next((each for each in given if each is not None), None)
+                ticked = state is not None and is_true(state.get(f"{_W}val", "1"))
+                field[:] = []
+                ElementTree.SubElement(run, f"{_W}t").text = _box(ticked)
+
+
+def _box(ticked: bool) -> str:
+    return "[x]" if ticked else "[ ]"
 
 
 def _write_formulas(root: ElementTree.Element) -> None:
     for parent in list(root.iter()):
         for index, child in enumerate(list(parent)):
             if local(child.tag) == "oMath":
-                run = ElementTree.Element(f"{_W}r")
-                text = ElementTree.SubElement(run, f"{_W}t", {_SPACE: "preserve"})
-                text.text = f" {' '.join(_formula(child).split())} "
+                run = _run(f" {' '.join(_formula(child).split())} ")
                 run.tail = child.tail
                 parent[index] = run
             elif local(child.tag) == "oMathPara":

@@ -26,7 +26,7 @@ from localrag.documents.formats.pdf.layout import (
     paragraphs,
     reading_order,
 )
-from localrag.documents.formats.pdf.page import page_blocks
+from localrag.documents.formats.pdf.page import PageText, page_text
 from localrag.documents.formats.table import SourceFile, suffixes
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
 from localrag.documents.positions import Piece, place, turned
@@ -130,9 +130,10 @@ def _read(document: Any, file: SourceFile) -> Document:
         try:
             page = document[number]
             shown.append((page.rotation // 90, page.rect.width, page.rect.height))
-            blocks, hides = page_blocks(page, keep_hidden=file.options.hidden_text)
-            if hides:
-                said.append(PageNote("hidden text"))
+            text = page_text(page, keep_hidden=file.options.hidden_text)
+            said += _notes(text)
+            # What stands for no characters is no text to keep.
+            blocks = [] if text.doubt is not None and text.doubt.certain else text.blocks
         except Exception as error:
             blocks, reason = [], error
             shown[number:] = [(0, 0.0, 0.0)]
@@ -147,7 +148,8 @@ def _read(document: Any, file: SourceFile) -> Document:
     if not any(kept) and not _has_pictures(document):
         kept = pages
     if not any(kept):
-        raise _no_text(document, file.source)
+        garbled = sum(1 for said in notes if any(note.kind == "untrusted" for note in said))
+        raise _no_text(document, file.source, mostly_garbled=2 * garbled > count)
     vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
     found = [paragraphs(reading_order(blocks), vocabulary) for blocks in kept]
     levels = outline_levels(found, toc) or font_levels(found)
@@ -156,7 +158,7 @@ def _read(document: Any, file: SourceFile) -> Document:
         for page, sheet in zip(found, shown, strict=True)
     ]
     for page, said in zip(lines, notes, strict=True):
-        if not page and not any(note.kind == "damaged" for note in said):
+        if not page and not any(note.kind in ("damaged", "untrusted") for note in said):
             said.append(PageNote("no text"))
     author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
     metadata = {"author": author} if author else {}
@@ -165,6 +167,17 @@ def _read(document: Any, file: SourceFile) -> Document:
         for page, said, sheet in zip(lines, notes, shown, strict=True)
     ]
     return build(file, read, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
+
+
+def _notes(text: PageText) -> list[PageNote]:
+    """What there is to say of how the text of a page was read."""
+    notes = [PageNote("hidden text")] if text.hides else []
+    if text.doubt is not None:
+        share = round(text.doubt.share, 2)
+        notes.append(PageNote("untrusted", {"reason": text.doubt.reason, "share": share}))
+    if text.turn and text.blocks:
+        notes.append(PageNote("turned", {"degrees": text.turn}))
+    return notes
 
 
 def _line(
@@ -189,7 +202,15 @@ def _has_pictures(document: Any) -> bool:
         return False  # a damaged list of pictures is as good as none
 
 
-def _no_text(document: Any, source: str) -> EmptyFileError | ImageOnlyFileError:
+def _no_text(
+    document: Any, source: str, *, mostly_garbled: bool
+) -> EmptyFileError | ImageOnlyFileError | UnsupportedFileError:
+    if mostly_garbled:
+        return UnsupportedFileError(
+            "{source} cannot be read: its fonts do not say which characters they show.",
+            hint="Open it, print it to a new PDF as images, and add that file.",
+            source=source,
+        )
     if _has_pictures(document):
         return ImageOnlyFileError(
             "{source} contains only images of text (a scan): none of its {pages} pages has text.",

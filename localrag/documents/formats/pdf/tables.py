@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -46,14 +46,17 @@ class Table:
             self._last = next(inside, None) or min(self._cells, key=away, default=(0, 0))
         return self._last
 
-    def block(self) -> Block | None:
-        """The table as a block, a row for each of its rows; None if it holds no text."""
+    def block(self, right: float, down: float) -> Block | None:
+        """The table as a block, a row for each of its rows; None if it holds no text.
+
+        `right` and `down` are the direction of its text, as in `row_of`.
+        """
         rows = []
         for i, width in enumerate(self._widths):
             cells = [self.spans.get((i, j), []) for j in range(width)]
-            row = row_of([span for cell in cells for span in cell])
+            row = row_of([span for cell in cells for span in cell], right, down)
             if row is not None:
-                texts = [_cell_text(cell) for cell in cells]
+                texts = [_cell_text(cell, right, down) for cell in cells]
                 while texts and not texts[-1]:
                     texts.pop()
                 row.text, row.tabular = CELL_BREAK.join(texts), True
@@ -61,15 +64,17 @@ class Table:
         return Block(rows, table=True) if rows else None
 
 
-def _cell_text(spans: Sequence[Span]) -> str:
+def _cell_text(spans: Sequence[Span], right: float, down: float) -> str:
     text, bottom = "", None
     for span in spans:
         piece = clean(text_of(span))
-        if bottom is None or span["bbox"][1] < bottom - 0.3 * span["size"]:
+        x0, y0, x1, y1 = span["bbox"]
+        top, end = sorted((y0 * right - x0 * down, y1 * right - x1 * down))
+        if bottom is None or top < bottom - 0.3 * span["size"]:
             text += piece
         else:
             text = join(text, piece)
-        bottom = span["bbox"][3]
+        bottom = end
     return squeeze(text)
 
 
@@ -97,26 +102,44 @@ def _place(box: Sequence[float], tables: Sequence[Table]) -> tuple[int, tuple[in
     return next(((number, cell) for number, cell in cells if cell is not None), None)
 
 
-def find_tables(page: Any) -> list[Table]:
-    """Tables with rules around their cells.
+def find_tables(page: Any, right: float, down: float) -> list[Table]:
+    """Tables with rules around their cells, whose text runs in this direction (cosine, sine).
 
     The finder takes 25 to 60 ms, the text of a page 2: it runs only where the
     page draws at least two rules each way. Its own text of the cells misplaces
     punctuation, so only the places of the cells are used.
     """
-    if page.rotation:
+    turned = _TURNS.get((right, down))
+    if turned is None:
         return []
     drawings = page.get_cdrawings()
-    if not 2 <= len(drawings) <= _MOST_DRAWINGS or not _suggest_grid(drawings):
+    sideways = right == 0
+    if not 2 <= len(drawings) <= _MOST_DRAWINGS or not _suggest_grid(drawings, sideways):
         return []
+    shown = page.rotation
+    page.set_rotation(0)  # text has its places on the page as it was drawn
+    try:
+        found = page.find_tables(use_layout=False).tables
+    finally:
+        page.set_rotation(shown)
     return [
-        Table(found.bbox, [row.cells for row in found.rows])
-        for found in page.find_tables(use_layout=False).tables
-        if found.row_count > 1 and found.col_count > 1
+        Table(table.bbox, turned([row.cells for row in table.rows]))
+        for table in found
+        if table.row_count > 1 and table.col_count > 1
     ]
 
 
-def _suggest_grid(drawings: Iterable[dict[str, Any]]) -> bool:
+_Cells = Sequence[Sequence[Sequence[float] | None]]
+_TURNS: dict[tuple[float, float], Callable[[_Cells], _Cells]] = {
+    (1.0, 0.0): lambda rows: rows,
+    (0.0, -1.0): lambda rows: list(zip(*reversed(rows), strict=True)),
+    (-1.0, 0.0): lambda rows: [row[::-1] for row in reversed(rows)],
+    (0.0, 1.0): lambda rows: list(zip(*rows, strict=True))[::-1],
+}
+"""What makes rows of the cells of a table whose text runs in this direction."""
+
+
+def _suggest_grid(drawings: Iterable[dict[str, Any]], sideways: bool) -> bool:
     across = along = 0
     for drawing in drawings:
         for item in drawing["items"]:
@@ -127,6 +150,8 @@ def _suggest_grid(drawings: Iterable[dict[str, Any]]) -> bool:
                 wide, high = abs(item[1][2] - item[1][0]), abs(item[1][3] - item[1][1])
             else:
                 continue
+            if sideways:
+                wide, high = high, wide
             # A rectangle that is no rule draws the four sides of a cell.
             box = wide > 10 and high > 8
             across += 2 if box else int(wide > 30 and high < 3)

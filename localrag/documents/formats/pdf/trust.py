@@ -5,7 +5,7 @@ first glyph used, to codes shifted by a constant, to private ones. Such text is 
 and no other honest text. What is asked of it, font by font:
 
 - unmapped: characters that stand for nothing (U+FFFD, private, unassigned, control).
-- signs: pairs of ASCII characters that prose, code, formulas and tables of numbers hardly have.
+- signs: pairs of characters that prose, code, formulas and tables of numbers hardly have.
 - letters: letters as unevenly frequent as in a language, whose pairs fit English no better than
   the same text does with its letters exchanged at random (a permutation test). All languages in
   Latin letters that were tried fit far better; codes, checksums and sequences are told apart by
@@ -15,7 +15,8 @@ and no other honest text. What is asked of it, font by font:
 - characters: Chinese characters or Korean syllables of which most are not in everyday use.
 - words: Chinese characters that hardly make words.
 
-Other scripts are judged by the first only. This is a suspicion: recognition settles it.
+Other scripts are judged by the first only. This is a suspicion: recognition settles it
+(`sample.py`), and it alone finds text under a picture that shows something else ("picture").
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.text.han import SIMPLIFIED
+from localrag.text.han import HAN, SIMPLIFIED
 
-Reason = Literal["unmapped", "signs", "letters", "accents", "scripts", "characters", "words"]
+Reason = Literal[
+    "unmapped", "signs", "letters", "accents", "scripts", "characters", "words", "picture"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ LEAST_SHARE = 0.1
 """Of a page's characters; a formula or a row of symbols is less."""
 LEAST = 20
 """Characters."""
+LEAST_PAIRS = 100
+"""Of characters or letters, for their statistics."""
 
 
 def judge(fonts: Mapping[str, str]) -> Doubt | None:
@@ -121,41 +126,52 @@ def _is_unmapped(character: str) -> bool:
     return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs")
 
 
-# Pairs of ASCII characters
+# Pairs of characters
 
 _SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-KINDS = 4 + len(_SIGNS)
-"""White space, small letters, capitals, digits, and each sign."""
-_KIND = np.zeros(128, np.intp)
-_KIND[ord("a") : ord("z") + 1] = 1
-_KIND[ord("A") : ord("Z") + 1] = 2
-_KIND[ord("0") : ord("9") + 1] = 3
-_KIND[[ord(sign) for sign in _SIGNS]] = range(4, KINDS)
-_OTHER = re.compile(r"[^\x21-\x7e]+")
+KINDS = 5 + len(_SIGNS)
+"""White space, small letters, capitals, digits, each sign of ASCII, and those of Latin-1."""
+
+
+def _kind(code: int) -> int:
+    character = chr(code)
+    if character.isspace():
+        return 0
+    if character.isalpha():
+        return 1 if character.islower() else 2
+    if "0" <= character <= "9":
+        return 3
+    return 4 + _SIGNS.index(character) if character in _SIGNS else KINDS - 1
+
+
+_KIND = np.array([KINDS, *map(_kind, range(1, 256))])
+_SPACE = re.compile(r"\s+")
+_OTHER = re.compile("[^\x01-\xff]")
 _REPEATED = re.compile(r"(.)\1+")
 
 MOST_SURPRISE = 6.0
-"""Bits a pair. Honest text of all kinds was below 6, and nearly all below 5; random characters of
-an encoding (base85) have 7, codes counted from the first glyph 6.5 to 10."""
+"""Bits a pair. Honest text of all kinds has less, and nearly all less than 5; random characters
+of an encoding (base85) have 6.8, codes counted from the first glyph 6.5 to 10."""
 
 
-def kinds(text: str) -> NDArray[np.intp]:
-    """The kinds of the ASCII characters; others are as white space, leaders count once."""
-    plain = _REPEATED.sub(r"\1", _OTHER.sub(" ", text))
-    return _KIND[np.frombuffer(plain.encode("ascii"), np.uint8)]
+def follows(text: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The kinds of neighbouring characters, none for other scripts; leaders count once."""
+    plain = _REPEATED.sub(r"\1", _OTHER.sub("\0", _SPACE.sub(" ", text)))
+    found = _KIND[np.frombuffer(plain.encode("latin-1"), np.uint8)]
+    before, after = found[:-1], found[1:]
+    known = (before < KINDS) & (after < KINDS)
+    return before[known], after[known]
 
 
 def _surprise(text: str) -> float:
-    """How unusual its pairs of ASCII characters are, in bits; 0 for too few."""
-    found = kinds(text)
-    if np.count_nonzero(found) < 50:
-        return 0.0
-    return float(_FOLLOWS[found[:-1], found[1:]].mean())
+    """How unusual its pairs of characters are, in bits; 0 for too few."""
+    before, after = follows(text)
+    return float(_FOLLOWS[before, after].mean()) if len(before) >= LEAST_PAIRS else 0.0
 
 
 # Pairs of letters
 
-_WORDS = re.compile(r"[a-z]{3,}")
+_WORDS = re.compile(r"(?<![a-z])[a-z]{3,20}(?![a-z])")
 
 
 def letters(text: str) -> NDArray[np.float64]:
@@ -168,9 +184,8 @@ def letters(text: str) -> NDArray[np.float64]:
     return pairs
 
 
-LEAST_PAIRS = 100
 LEAST_FIT = 1.7
-"""Standard deviations. 35 languages in Latin letters have 2.4 and more at 120 pairs, and 3 at
+"""Standard deviations. 30 languages in Latin letters have 2.4 and more at 120 pairs, and 3 at
 1000; English 4 and more; letters that were exchanged or shifted 0, give or take one."""
 
 
@@ -264,8 +279,8 @@ def _is_everyday(character: str, charset: str) -> bool:
 
 
 LEAST_IN_WORDS = 0.2
-"""Of at least 40 Chinese characters; running text has .6, lists of names .3, chance .05."""
-_HAN_RUN = re.compile(r"[\u2e80-\u2fdf\u3400-\u9fff\uf900-\ufaff]+")
+"""Of at least 40 Chinese characters; running text has .6, chance .05."""
+_HAN_RUN = re.compile(f"[{HAN}]{{5,}}")  # names in a list are shorter
 _KANA = re.compile(r"[\u3041-\u30ff]")
 
 
@@ -290,31 +305,31 @@ def _table(rows: str) -> NDArray[np.float64]:
 
 _LETTERS = _table(
     """
-    VHFGVNEVHVLDFDVJVEFCLMPNIV
-    JUOPHVUVNOVIVVJUVIPSJVVVLV
-    FVOVEVTELUHISVEOVKNGIVVVPV
-    ITPJCOLVGVVLSVHRVMHPOVVVOV
-    FOFDHFLQLVUDGCOHKBCETHLFJS
-    IVVUKLVVFVVKVVEVVGPLKVVVQV
-    LUVVEVPLJVVOPMNRVJJQIVVVVV
-    FVVVCSVVGVVOPVGVVMPLJVVVQV
-    LIHIHKIVRVRFFCFJVIFEVJVNVK
-    UVVVOVVVSVUVVVMVVVLVLVVVVV
+    VHFFVNEVHVLDFDVJVEFCLMPOIV
+    KUOPHVUVNOVIVVJUVIPRJVVVMV
+    FVOVEVUELUHISVEOVKNGIVVVPV
+    ITPJCOLVGVVLSVHSVMHPOTVVOV
+    FOFEHFLQLVUDGCOHKBCETHLFJS
+    IVVVKLVVFVVKVVEVVGPLKVVVQV
+    LUVVEVPLJVVNPMNRVJJQIVVVVV
+    FVVVCSVVGVVOPVGVVMPKJVVVQV
+    LIHIHKIVRVQFFCFJVIGEVJVNVK
+    UVVVOVVVSVUVVVMVVVLVMVVVVV
     NUVSFVVVJVVUVMSVVVKVRVVVVV
-    FUSGDFVVEVSGMQEOVHGKIQTVKV
-    FJVUEVVVJVTOLPGFVSKSNVVVVV
-    GVHDDLEUJUILPKEPVQEDKMSQKV
+    FTSGDFVVEVSGMQEOVHGKIQTVKV
+    FJVUEVVVKVTOLOGFVSKSNVVVVV
+    GVHDDLEUJUILPKEPVOEDKNTQKV
     KLFGNNJVKVJGFCIIRCIFFLGPVN
-    ESVOGQUOJVVGVVFJVHLHKVVRLV
+    ESVOGQUOJVVGVVFJVGLHKVVRLV
     RVVVVVVVVVVNVVVVVTVVHVVVVV
-    DSIIBPLVFVKMJGDOVHGEHMRVGV
-    GUJRCRPIHVKNPPGINVGCJRIVLV
-    EVKPCMTBEVVLOVGNVEFIGVMSIV
-    JNMLFOOVMVVJHFQIVFIGVVVQVV
+    DSIIBPLVFVKNJGDOVHGEHMRVGV
+    GUJRCRPIHVKNPPGINVGCJRJVLV
+    EVKPCMTBEVVMOVGNVEFIGVMSIV
+    JNNLFOOVMVVJHFQIVFIGVVVQVV
     HVVVFVVVLVVVVVPVVVVVVVVVSV
     JVVVHVVGHVVVVJJVVKLVVVVVVV
-    QVMTMUVVNVVVTVVMSUVGVVVVSV
-    VSVRNTVVMVVQSROJVSJKVVNVVV
+    RVMTMUVVNVVVTVVMSUVGVVVVTV
+    VTVSNTVVMVVQSROJVSJKVVOVVV
     VVVVJVVVOVVVVVVVVVVVVVVVVV
     """
 )
@@ -327,41 +342,42 @@ _EXCHANGED = np.stack(
 """The same with the letters exchanged at random."""
 _FOLLOWS = _table(
     """
-    V17BK9GUQONDFGHTCFHKVIAIMHFOKVCDECLO
-    61GJVFVVVVLCEQSCKBLDKVGTSVGPHVEISNJV
-    832GVEVVPVPJEOMDIFOGOOMVVNJNIVBHQPIV
-    4AF3FBVVHVMH8HM7C8HBGVIVVROH9VEHRQFV
-    49GLLCLLLLGLGLLGDLGLLG2GBLABLLLLGLLL
-    455GNVLLNVJG7IP6DCG9MKLSLNGDCLIGBHHQ
-    0BJEJJOJOOOJOOOOOJOOOOOOOOOOJOOOHJOO
-    788GG4GGBGG58GGGGGGGGGGGGBG9GGGGG6GG
-    296IDAIIIDIDBBIBIDIIIIDIIII7IIIIIB7B
-    1BBGGGGGGGBGGGGGGGGGGGBGG8GGGGGGGGGG
-    71CHJBOOOOOJAHOCJCGFOOJOJOEFBOHOEJEO
-    829BV7JSVVJV6FVVJHVVVVVVDVEJSSCFFVVS
-    1QSVVEVNVVSHVKO6N8P7HVVVHVEHCSPKNLDV
-    449BQ8QGKQJ7CQJ7J9EDGKKQGQEDKQ9FGEQQ
-    2CEDO9OJOOOC9OOHHAJOOO4OHOHEGOOHJDOO
-    0LVFVOVVVVSSGVVVSVSVOVVVVVSSPVVVVVPV
-    64A7TETTLTNGTJTTTGLKTTH2TOKDITKLH9TT
-    62A7R6VVVVPPLIPKTVKTTTVVRVOLEV7LKVVV
-    329AQAQQQQHGHCQFLBQLQJLJHQLEIQGCCHQQ
-    0DIEPIPVOVPMVVRMIFHVRPEOVVLIFOMVMNVR
-    0FPPPKPPPPPPPPPKPPPGPKPPPPPPIPPPPHPP
-    27HHAMMMMMMEHMMMMMBMMM3HMMMMMMMMFDMM
-    158CV9VVQVLFVVQVKQQPVVVMVVIKQVENHVVV
-    0GRMRGRRRRRMLRRRRLLMRRARMRHJJRRJIIRR
-    6B9MB6MEMMHA8FM7MFM4F9BMMHE8FMMEMBMM
-    C0GANENNNNNNNNFNNINNNNNNNNINNNDNINNN
-    A257T8TTTTHFOELMBBIATTTTOTTF8FCMETTM
-    G17AOAJFOOJEOEHOF8OOOOOOJODOBOOOGBJO
-    2KTTTDTOTTJB6GE6TAT6OTTTKTCHTOTGEFET
-    HBBHHBHHHHH5HHHHHH9HHHA9HH93HHBH88HH
-    B15FRJVVVOQDJIVFOLVGVVMVVVVRJVVOKQLV
-    338JOKTOITLOBIT8B9KBDLLTMMHLTTITIOTF
-    81BAR7RRIRFGRGRRMRRRRRRRRRRKRR9RRM8R
-    17GSNHNKNSNFNSSN8JKSLKGJNSFESKLNLSNS
-    2CKRR5RKRRIE8MJ8E7D9DIIIMMGCCRIFCHRM
-    I8IIIBIIIIICIIIIII1IIIIIIICICIIIICII
+    V17CK9GVQONDFGHVCFHKVIAIMHFQMVCDECLOP
+    61GJVFVVVVLCEQSCKBLDKVGTSVGPHVEISNJVV
+    832GVFVVPVPJEONDIFOGOOMVVNJNIVBHQPIVV
+    4AF3FBVVHVMH8HM7C8HBGVIVVRPH8VEHRPFVQ
+    48GLLCLLLLGLGLLGDLGLLG2GBLABLLLLGLLLL
+    555GNVLLNVJG7IP6DCG9MKLSLNGDCMIGBIHQQ
+    0BJEJJOJOOOJOOOOOJOOOOOOOOOOJOOOHJOOO
+    788GG4GGBGG57GGGGBGGGGGGGBGAGGGGG7GGG
+    296IDAIIIDDDCCICIDIIIIDIIII7IIIIIC7CI
+    1BBHHHHHHHBHHHHHHHHHHHAHH9HHHHHHHHHHH
+    81CHJBOOJOOJAHOCJCGFOOJOJOEFBOHOEJEOO
+    829BV7JSVVJV6FVVIHVVVVVVDVEJSSCFFVVSV
+    1QSVVEVNVVSHVKO6N8P7IVVVHVEHCSPKNLDVV
+    439CQ8QGLQJ7CQJ7J9EDGLLQGQEDLQ9FGEQLQ
+    2CEDO9OJOOOC9OOHHAJOOO4OHOHEGOOHJDOOO
+    0LVFVOVVVVTTGVVVTVTVOVVVVVTTPVVVVVPVV
+    64A7UEUULUNHUJUUUGLKUUH2UOKDIUKMH9UUU
+    62A7R6VVVVPOLIPKTVKTTTVVRVOLEV7LKVVVV
+    329AQAQQQQHGHCQFLBQLQJLJHQLEIQGCCHQQQ
+    0DIEQIQVOVQMVVROIFIVRQEOVVLIFOLVMNVRV
+    0FPPPKPPPPPPPPPKPPPGPKPPPPPPIPPPPHPPP
+    27HHAMMMMMMEHMMMMMBMMM3HMMMMMMMMGDMMM
+    158CV9VVQVLFVVQVKQQPVVVMVVIKQVEOHVVVV
+    0HSMSGSSSSSMLSSSSLLMSSASMSHJKSSJIISSS
+    6B9MB6MEMMHA8GM7MGM4G9BMMHE8GMMEMBMMM
+    C0GANENNNNNNNNFNNINNNNNNNNINNNDNINNNN
+    B257T8TTTTHEOELLBBIATTTTOTTF8FCNFTTNT
+    G17BOAJEOOJEOEHOF8OOOOOOJODOBOOOGBJOO
+    2LTTODTOTTJC6GE5T9T6OTTTKTCHTOTGEFETT
+    HBBHHBHHHHH5BHHHHH9HHHA9HH93HHBH88HHH
+    B15FRJVVVPQDJIVFPLVGVVMVVVVRJVVPKQLVV
+    338IOKTOITLOBIT8B9KBDLLTMMHLTTITIOTFT
+    81BAR7RRIRFFRGRRMRRRRRRRRRRKRR9RRM8RR
+    17GSLGNJNSNFNSSN8IKSLKFINSFDSJLNLSNNS
+    2CKRR5RKJRIE8MJ9E7D9DIIIMMGBCRIFDHRMM
+    I8IIIBIIIIIDIIIIII1IIIIIIIDDBIIIIBIII
+    2H7HHAHHHHHHHCHHHHHHHHHHHHHH9HHHCHHH3
     """
 )

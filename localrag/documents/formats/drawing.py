@@ -1,0 +1,65 @@
+"""What Office files draw (DrawingML): the text of shapes and diagrams, and the data of charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from localrag.documents.formats.archive import local
+from localrag.documents.lines import squeeze
+from localrag.text.normalize import clean
+
+_MOST_POINTS = 100_000
+
+
+def paragraphs(root: ElementTree.Element) -> Iterator[str]:
+    """The paragraphs of text below an element, in the order of the file."""
+    for node in root.iter():
+        if local(node.tag) == "p":
+            parts = (each.text or "" for each in node.iter() if local(each.tag) == "t")
+            if text := squeeze(clean("".join(parts))):
+                yield text
+
+
+def chart_title(root: ElementTree.Element) -> str:
+    """The title of a chart, "" where it has none of its own."""
+    title = next((each for each in root.iter() if local(each.tag) == "title"), None)
+    return " ".join(paragraphs(title)) if title is not None else ""
+
+
+def chart_rows(root: ElementTree.Element) -> list[list[str]]:
+    """The data that a chart draws: a row names the series, then each category has one."""
+    columns: list[tuple[str, dict[int, str]]] = []
+    categories: dict[int, str] = {}
+    for series in (each for each in root.iter() if local(each.tag) == "ser"):
+        parts = {local(each.tag): each for each in series}
+        name = " ".join(_points(parts["tx"]).values()) if "tx" in parts else ""
+        for key in ("cat", "xVal"):
+            if key in parts and not categories:
+                categories = _points(parts[key])
+        values = next((parts[key] for key in ("val", "yVal") if key in parts), None)
+        if values is not None:
+            columns.append((name, _points(values)))
+    numbers = sorted({*categories, *(number for _, points in columns for number in points)})
+    rows = [["", *(name for name, _ in columns)]] if columns else []
+    return rows + [
+        [categories.get(number, ""), *(points.get(number, "") for _, points in columns)]
+        for number in numbers[:_MOST_POINTS]
+    ]
+
+
+def _points(node: ElementTree.Element) -> dict[int, str]:
+    """The values by their number; of several levels of categories, one after another."""
+    points: dict[int, str] = {}
+    for each in node.iter():
+        if local(each.tag) == "pt":
+            number = each.get("idx", "")
+            value = " ".join(v.text or "" for v in each if local(v.tag) == "v")
+            if number.isdecimal():
+                text = squeeze(clean(value))
+                place = int(number[:9])
+                points[place] = squeeze(f"{text} {points[place]}") if place in points else text
+    if not points:
+        direct = [each.text or "" for each in node if local(each.tag) == "v"]
+        return {0: squeeze(clean(" ".join(direct)))} if direct else {}
+    return points
