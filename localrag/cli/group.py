@@ -18,6 +18,7 @@ COMMANDS = (
     "compare",
     "chat",
     "status",
+    "watch",
     "show",
     "remove",
     "rebuild",

@@ -155,7 +155,7 @@ def walk(
                 hint="Check the spelling, and that the drive is connected.",
                 source=str(path),
             )
-        if kept and _is_in(os.path.realpath(path), kept):
+        if kept and is_in(os.path.realpath(path), kept):
             raise UsageError(
                 "{source} belongs to the library itself.",
                 hint="Name the folder with your documents.",
@@ -192,7 +192,7 @@ def _walk(
         else:
             path = links.popleft()
             real, named, mode = os.path.realpath(path), False, 0
-        if real in seen or (library and _is_in(real, library)):
+        if real in seen or (library and is_in(real, library)):
             continue
         try:
             link, mode = not mode, mode or path.stat().st_mode
@@ -207,8 +207,9 @@ def _walk(
                 else:
                     yield path
                 continue
+            entries = _entries(path)
             folders.append(path)
-            for entry in _entries(path):
+            for entry in entries:
                 below = path / entry.name
                 if _is_link(entry):
                     links.append(below)
@@ -262,13 +263,14 @@ def _mode(entry: os.DirEntry[str]) -> int:
     return entry.stat(follow_symlinks=False).st_mode
 
 
-def _is_in(real: str, folder: str) -> bool:
+def is_in(real: str, folder: str) -> bool:
+    """Whether a real path is that folder or lies below it."""
     return real == folder or real.startswith(os.path.join(folder, ""))  # noqa: PTH118 - of "/" too
 
 
 def _lies_below(real: str, roots: Collection[str]) -> bool:
     """Whether a place is reached by walking the roots, which passes over what is hidden."""
-    below = (os.path.relpath(real, root) for root in roots if _is_in(real, root))
+    below = (os.path.relpath(real, root) for root in roots if is_in(real, root))
     return any(
         not any(part.startswith(".") and part != "." for part in Path(one).parts) for one in below
     )

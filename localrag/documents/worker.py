@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, LifoQueue, SimpleQueue
 from typing import IO, Any
 
 import msgspec
@@ -44,6 +45,10 @@ SLOWEST = 250_000
 
 LARGEST_REPLY = 2**29
 """Bytes of text and of attachments, as sent, that one file may give."""
+
+PROCESS_MEMORY, OWN_MEMORY, LEAST_MEMORY = 1300 * 2**20, 2**30, 4 * 2**30
+"""Bytes that a process takes which recognises text in pictures, that the one takes which embeds,
+and that all together may take on a machine with twice as much; on larger ones, half of it."""
 
 PROGRAM = "from localrag.documents.worker import main; main()"
 
@@ -181,6 +186,31 @@ class ParsingProcess:
         if self._running is not None:
             self._running.end()
             self._running = None
+
+
+class ParsingProcesses:
+    """Several such processes: may be called from as many threads, and each has one."""
+
+    def __init__(self, processes: Iterable[ParsingProcess]) -> None:
+        self._idle: LifoQueue[ParsingProcess] = LifoQueue()
+        for process in processes:
+            self._idle.put(process)
+
+    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+        """As `ParsingProcess`; waits where all are busy."""
+        process = self._idle.get()
+        try:
+            return process(path, data, attach=attach)
+        finally:
+            self._idle.put(process)
+
+
+def processes_at_once() -> int:
+    """How many processes this machine has the cores and the memory for."""
+    import psutil
+
+    memory = max(LEAST_MEMORY, psutil.virtual_memory().total // 2)
+    return max(1, min((os.cpu_count() or 1) - 1, (memory - OWN_MEMORY) // PROCESS_MEMORY))
 
 
 class _Running:
