@@ -196,11 +196,18 @@ class ParsingProcesses:
         for process in processes:
             self._idle.put(process)
 
-    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+    def __call__(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        page_done: PageDone = nothing,
+        attach: Attach = leave_out,
+    ) -> Document:
         """As `ParsingProcess`; waits where all are busy."""
         process = self._idle.get()
         try:
-            return process(path, data, attach=attach)
+            return process(path, data, page_done=page_done, attach=attach)
         finally:
             self._idle.put(process)
 

@@ -94,7 +94,7 @@ def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
     last = threading.Event()
     parsed: list[str] = []
 
-    def parse(path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+    def parse(path: Path, data: bytes, *, attach: Attach = leave_out, **_: object) -> Document:
         if path.name == "00.txt":
             assert last.wait(30)  # the first is ready last
         document = parse_file(path, data, attach=attach)
