@@ -51,7 +51,8 @@ _LONGEST_REASON = 200
 """Code points that are kept of what a library says of a damaged page."""
 
 _NOT_A_TITLE = re.compile(
-    r"untitled.*|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}|无标题.*|文档\s*\d*|document\d*",
+    r"untitled.*|\(?(?:anonymous|unspecified)\)?|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}"
+    r"|无标题.*|文档\s*\d*|document\d*",
     re.IGNORECASE,
 )
 
