@@ -15,10 +15,10 @@ from starlette.routing import Route
 from localrag import __version__
 from localrag.egress import network
 from localrag.errors import LocalragError
-from localrag.presentation.records import plain
 from localrag.server.access import Access, Gate, TooMuchError
 from localrag.server.libraries import Libraries
 from localrag.server.openai import Surface
+from localrag.server.own import Own
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
 from localrag.server.views import Views
@@ -30,7 +30,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
     """The ASGI application that serves these libraries to whom `access` lets in."""
     queue = ModelQueue()
     views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
-    status = _Status(libraries, access, queue)
+    status = _Status(access, queue)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -43,8 +43,8 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
         routes=[
             Route("/healthz", status.health),
             Route("/metrics", status.metrics),
-            Route("/libraries", status.libraries),
             Route("/session", status.session, methods=["POST"]),
+            *Own(libraries, queue, views.link).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
@@ -54,10 +54,9 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
 
 
 class _Status:
-    """What the server says of itself and of its libraries."""
+    """What the server says of itself, and its cookie."""
 
-    def __init__(self, libraries: Libraries, access: Access, queue: ModelQueue) -> None:
-        self._libraries = libraries
+    def __init__(self, access: Access, queue: ModelQueue) -> None:
         self._access = access
         registry = CollectorRegistry()
         waiting = Gauge("localrag_waiting", "Who waits for the language model", registry=registry)
@@ -75,17 +74,6 @@ class _Status:
     async def metrics(self, _: Request) -> Response:
         """In Prometheus' text format."""
         return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
-
-    async def libraries(self, _: Request) -> Response:
-        """What there is to ask."""
-
-        def counts() -> list[dict[str, object]]:
-            return [
-                {"name": name, **plain(self._libraries.engine(name).library.counts())}
-                for name in self._libraries.names
-            ]
-
-        return reply({"libraries": await anyio.to_thread.run_sync(counts)})
 
     async def session(self, _: Request) -> Response:
         """The cookie for a page that brought the token: a script cannot read it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -16,11 +16,11 @@ _FIRST_GUESS = 15.0
 _WEIGHT = 0.3
 """How much the newest answer counts in the mean."""
 
-OnWait = Callable[[int, float], object]
+OnWait = Callable[[int, float], Awaitable[object]]
 """Hears how many are before one, and the seconds that they are expected to take."""
 
 
-def unheard(_: int, __: float) -> None:
+async def unheard(_: int, __: float) -> None:
     """Tell nobody."""
 
 
@@ -67,7 +67,7 @@ class ModelQueue:
             while self._line[0] is not mine:
                 moved = self._moved
                 position = self._line.index(mine)
-                on_wait(position, self.expected(position))
+                await on_wait(position, self.expected(position))
                 await moved.wait()
             self._begun = time.monotonic()
             try:

@@ -20,8 +20,8 @@ HEADER = {"authorization": f"Bearer {TOKEN}"}
 def test_an_empty_page_and_health_need_no_token(served: Served) -> None:
     with served.client(authorization="") as client:
         assert client.get("/healthz").json()["status"] == "ok"
-        assert client.get("/libraries").status_code == 401
-        assert client.get("/libraries").headers["www-authenticate"] == "Bearer"
+        assert client.get("/api/status").status_code == 401
+        assert client.get("/api/status").headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_an_empty_page_and_health_need_no_token(served: Served) -> None:
 )
 def test_a_wrong_token_is_refused(served: Served, given: str | bytes) -> None:
     with served.client() as client:
-        assert client.get("/libraries", headers={"authorization": given}).status_code == 401
+        assert client.get("/api/status", headers={"authorization": given}).status_code == 401
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
 def test_names_of_this_machine_are_answered(served: Served, name: str) -> None:
     with served.client() as client:
-        response = client.get("/libraries", headers={"host": f"{name}:{served.port}"})
+        response = client.get("/api/status", headers={"host": f"{name}:{served.port}"})
     assert response.status_code == 200
 
 
@@ -54,7 +54,7 @@ def test_names_of_this_machine_are_answered(served: Served, name: str) -> None:
         "127.0.0.2:{port}",
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/healthz", "/libraries", "/static/x"])
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/status", "/static/x"])
 def test_other_hosts_are_refused(served: Served, host: str, path: str) -> None:
     with served.client() as client:
         response = client.get(path, headers={"host": host.format(port=served.port)})
@@ -66,11 +66,11 @@ def test_other_hosts_are_refused(served: Served, host: str, path: str) -> None:
 )
 def test_other_origins_are_refused_also_with_the_token(served: Served, origin: str) -> None:
     with served.client(origin=origin.format(port=served.port)) as client:
-        assert client.get("/libraries").status_code == 403
+        assert client.get("/api/status").status_code == 403
     with served.client(origin=served.url) as client:
-        assert client.get("/libraries").status_code == 200
+        assert client.get("/api/status").status_code == 200
     with served.client(**{"sec-fetch-site": "cross-site"}) as client:
-        assert client.get("/libraries").status_code == 403
+        assert client.get("/api/status").status_code == 403
 
 
 def test_two_hosts_or_none_are_refused(served: Served) -> None:
@@ -91,9 +91,9 @@ def test_the_token_is_changed_for_a_cookie_that_no_script_reads(served: Served) 
     assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
     name_value = cookie.split(";")[0]
     with served.client(authorization="") as client:
-        assert client.get("/libraries", headers={"cookie": name_value}).status_code == 200
+        assert client.get("/api/status", headers={"cookie": name_value}).status_code == 200
         other = name_value.replace(f"{served.port}", "1", 1)
-        assert client.get("/libraries", headers={"cookie": other}).status_code == 401
+        assert client.get("/api/status", headers={"cookie": other}).status_code == 401
 
 
 def test_too_much_is_refused_before_it_is_read(served: Served) -> None:
@@ -106,7 +106,7 @@ def test_too_much_is_refused_before_it_is_read(served: Served) -> None:
             headers={"content-type": "application/json"},
         )
         assert endless.status_code == 413
-        assert client.get("/libraries", headers={"x": "y" * 40_000}).status_code == 431
+        assert client.get("/api/status", headers={"x": "y" * 40_000}).status_code == 431
         assert client.get("/healthz").status_code == 200
 
 
@@ -126,11 +126,11 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 
 def test_every_response_says_what_a_page_may_do(served: Served) -> None:
     with served.client() as client:
-        for response in (client.get("/libraries"), client.get("/healthz"), client.get("/nothing")):
+        for response in (client.get("/api/status"), client.get("/healthz"), client.get("/nothing")):
             assert "default-src 'none'" in response.headers["content-security-policy"]
             assert response.headers["x-content-type-options"] == "nosniff"
             assert not any(name.startswith("access-control") for name in response.headers)
-        assert client.options("/libraries").status_code == 405
+        assert client.options("/api/status").status_code == 405
 
 
 def test_the_token_is_kept_for_this_user_alone(
