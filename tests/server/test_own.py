@@ -50,7 +50,12 @@ def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:
 
 def test_who_waits_is_told_where_in_the_line(served: Served) -> None:
     served.llm.pieces, served.llm.pause = ("It was opened ", "in 1907 [1]."), 0.5
-    first = threading.Thread(target=lambda: list(events(served.client())))
+
+    def ask_first() -> None:
+        with served.client() as http:
+            list(events(http))
+
+    first = threading.Thread(target=ask_first)
     first.start()
     time.sleep(0.3)
     with served.client() as http:
