@@ -43,13 +43,14 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
     )
     for name in libraries.names:
         libraries.engine(name)  # a folder that is no library is said now
-    access = Access(own_token(place), port)
+    token = own_token(place)
+    access = Access(token, port)
     listening = bind("127.0.0.1", port)
 
     def ready() -> None:
         say(tr("Serving {names} at {url}", names=", ".join(libraries.names), url=url))
         note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=place))
 
-    url = f"http://127.0.0.1:{port}/"
+    url = f"http://127.0.0.1:{port}/#token={token}"
     with listening:
         run(make_app(libraries, access), listening, ready)

@@ -12,7 +12,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -30,8 +30,10 @@ SHORTEST_TOKEN = 16
 """Characters of a token that somebody chose; those made here have 43."""
 LONGEST_TOKEN = 1024
 
-OPEN: Final = frozenset({("GET", "/"), ("HEAD", "/"), ("GET", "/healthz")})
-"""What is answered without a token: an empty page, and that the server runs."""
+SHELLS: Final = frozenset({"/", "/view"})
+"""Empty pages; whatever is in them is asked for with a token, a cookie or a view's key."""
+OPEN: Final = SHELLS | {"/healthz"}
+"""What may be read without a token."""
 
 LARGEST_BODY = 4 * 2**20
 """Bytes of a request, where its route does not allow more."""
@@ -63,6 +65,8 @@ class Access:
     hosts: frozenset[str] = frozenset()
     """Names by which it may be called beside those of this machine: `HOST:PORT`, lower case."""
     scheme: str = "http"
+    opens: Callable[[str, str], bool] = lambda path, query: False  # noqa: ARG005
+    """Whether a path with this query brings a key of its own."""
 
     @property
     def own_hosts(self) -> frozenset[str]:
@@ -79,17 +83,21 @@ class Access:
         """The cookie's value: follows from the token, which cannot be told from it."""
         return hmac.new(self.token.encode(), b"session", hashlib.sha256).hexdigest()
 
-    def refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
+    def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """Status and reason, None for a request that is to be answered."""
+        path, reads = scope["path"], scope["method"] in ("GET", "HEAD")
         named = [host.lower() for host in headers.getlist("host")]
         if named not in ([host] for host in self.own_hosts):
             return 421, "This server does not answer to that host name."
         origins = {f"{self.scheme}://{host}" for host in self.own_hosts}
         if any(origin not in origins for origin in headers.getlist("origin")):
             return 403, "Requests from other origins are refused."
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and path != "/":
+        foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        if foreign and not (path in SHELLS and headers.get("sec-fetch-mode") == "navigate"):
             return 403, "Requests from other sites are refused."
-        if (method, path) in OPEN or path.startswith("/static/"):
+        if reads and (path in OPEN or path.startswith("/static/")):
+            return None
+        if reads and self.opens(path, scope["query_string"].decode("ascii", "replace")):
             return None
         return None if self._is_known(headers) else (401, "A token is needed.")
 
@@ -140,7 +148,7 @@ class Gate:
                 ]
             await send(message)
 
-        refusal = self._access.refusal(scope["method"], scope["path"], headers)
+        refusal = self._access.refusal(scope, headers)
         refusal = refusal or self._too_large(scope["path"], headers)
         if refusal is not None:
             await _refuse(guarded, *refusal)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
-from urllib.parse import urlencode
+from dataclasses import asdict, dataclass, fields
+from urllib.parse import parse_qs, urlencode
 
-from localrag.types import Answer
+from localrag.types import Answer, Citation
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,10 @@ class View:
     document: str
     start: int
     end: int
+
+
+_FIELDS = tuple(field.name for field in fields(View))
+VIEW_PATHS = ("/api/view", "/api/view.png")
 
 
 class Views:
@@ -39,18 +43,25 @@ class Views:
         """Whether a key is that of the view."""
         return hmac.compare_digest(self.key(view).encode(), key.encode("utf-8", "replace"))
 
+    def opened(self, path: str, query: str) -> bool:
+        """Whether a request for a view brings the key to it."""
+        found = parse_qs(query)
+        given = [found.get(name, [""]) for name in (*_FIELDS, "key")]
+        if path not in VIEW_PATHS or any(len(values) != 1 for values in given):
+            return False
+        library, document, start, end, key = (values[0] for values in given)
+        if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit()):
+            return False
+        return self.opens(View(library, document, int(start), int(end)), key)
+
     def link(self, library: str, answer: Answer, number: int) -> str:
         """The address of what a citation of an answer quotes."""
-        citation = answer.citations[number]
-        passage = next(one for one in answer.contexts if one.chunk.id == citation.chunk_id).chunk
-        at = max(0, passage.text.find(citation.quote))
-        start = passage.start + at
-        view = View(library, passage.document_id, start, start + len(citation.quote))
-        fields = {
-            "library": view.library,
-            "document": view.document,
-            "start": view.start,
-            "end": view.end,
-            "key": self.key(view),
-        }
-        return f"{self._base}/view#{urlencode(fields)}"
+        view = quoted(library, answer, answer.citations[number])
+        return f"{self._base}/view#{urlencode(asdict(view) | {'key': self.key(view)})}"
+
+
+def quoted(library: str, answer: Answer, citation: Citation) -> View:
+    """Where the quotation of a citation stands."""
+    passage = next(one for one in answer.contexts if one.chunk.id == citation.chunk_id).chunk
+    start = passage.start + max(0, passage.text.find(citation.quote))
+    return View(library, passage.document_id, start, start + len(citation.quote))
