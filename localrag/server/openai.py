@@ -6,6 +6,7 @@ Shapes follow OpenAI's API reference; what an answer says beyond them stands in 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import time
 import uuid
@@ -75,6 +76,32 @@ class ChatRequest(msgspec.Struct):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: int | None = 1
+
+
+class Item(msgspec.Struct):
+    """An item of a response's input; only messages are read."""
+
+    role: str = ""
+    content: str | list[Part] | None = None
+    type: str = "message"
+
+
+class ResponseRequest(msgspec.Struct):
+    """`POST /v1/responses`."""
+
+    input: str | list[Item]
+    model: str = MODEL
+    stream: bool = False
+
+    @property
+    def messages(self) -> list[Message]:
+        """The input as messages."""
+        items = [Item("user", self.input)] if isinstance(self.input, str) else self.input
+        return [
+            Message("user" if item.role == "user" else "assistant", item.content)
+            for item in items
+            if item.type == "message" and item.role in ("user", "assistant")
+        ]
 
 
 class EmbeddingRequest(msgspec.Struct):
@@ -156,6 +183,7 @@ class Surface:
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/responses", self.responses, methods=["POST"]),
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
             Route("/v1/rerank", self.rerank, methods=["POST"]),
             Route("/v1/vector_stores/{name}/search", self.search, methods=["POST"]),
@@ -250,6 +278,61 @@ class Surface:
             yield _event(error_body(error)[1])
         yield ServerSentEvent("[DONE]")
 
+    async def responses(self, request: Request) -> Response:
+        """An answer with its search and its citations as OpenAI's Responses have them."""
+        asked = await decoded(request, ResponseRequest)
+        engine = self._engine(asked.model)
+        question, history = conversation(asked.messages)
+        mode = "self-rag" if asked.model.endswith(SELF_RAG) else None
+        options = AskOptions(mode=mode, history=history)
+        self.queue.expect_room()
+        if asked.stream:
+            events = self._response_events(engine, asked, question, options)
+            return EventSourceResponse(events, ping=_PING)
+        async with self.queue.turn(), asking(engine, question, options) as pieces:
+            answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
+        return reply(_response(asked.model, _identity("resp"), answer))
+
+    async def _response_events(
+        self, engine: Engine, asked: ResponseRequest, question: str, options: AskOptions
+    ) -> AsyncIterator[ServerSentEvent]:
+        number = itertools.count()
+        identity, search, message = (_identity(kind) for kind in ("resp", "fs", "msg"))
+
+        def event(kind: str, **values: Any) -> ServerSentEvent:
+            data = {"type": kind, "sequence_number": next(number), **values}
+            return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind)
+
+        place = {"item_id": message, "output_index": 1, "content_index": 0}
+        try:
+            yield event("response.created", response=_response(asked.model, identity, None))
+            empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            item = {"id": message, "type": "message", "role": "assistant", "status": "in_progress"}
+            searching = {**_search(None), "id": search}
+            yield event("response.output_item.added", output_index=0, item=searching)
+            begun_item = {**item, "content": []}
+            yield event("response.output_item.added", output_index=1, item=begun_item)
+            yield event("response.content_part.added", **place, part=empty)
+            async with self.queue.turn(), asking(engine, question, options) as pieces:
+                begun = False
+                async for piece in pieces:
+                    if isinstance(piece, Answer):
+                        answer = piece
+                    elif not isinstance(piece, Step):
+                        piece = piece if begun else piece.lstrip()
+                        begun = begun or bool(piece)
+                        if piece:
+                            kind = "response.output_text.delta"
+                            yield event(kind, **place, delta=piece, logprobs=[])
+            yield event("response.output_text.done", **place, text=answer.text, logprobs=[])
+            done = _response(asked.model, identity, answer, search, message)
+            for index, item in enumerate(done["output"]):
+                yield event("response.output_item.done", output_index=index, item=item)
+            yield event("response.completed", response=done)
+        except Exception as error:  # told in the stream: its status has been sent
+            said = error_body(error)[1]["error"]
+            yield event("error", code=said["type"], message=said["message"], param=None)
+
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the model that the library is embedded with; texts count as questions."""
         asked = await decoded(request, EmbeddingRequest)
@@ -331,6 +414,80 @@ def _head(model: str, kind: str) -> dict[str, Any]:
         "created": int(time.time()),
         "model": model,
     }
+
+
+def _identity(kind: str) -> str:
+    return f"{kind}_{uuid.uuid4().hex}"
+
+
+def _response(
+    model: str, identity: str, answer: Answer | None, search: str = "", message: str = ""
+) -> dict[str, Any]:
+    """A response; without an answer one that has begun."""
+    output: list[dict[str, Any]] = []
+    if answer is not None:
+        output = [
+            {**_search(answer), "id": search or _identity("fs")},
+            {
+                "id": message or _identity("msg"),
+                "type": "message",
+                "status": "completed",
+                "role": "assistant",
+                "content": [_written(answer)],
+            },
+        ]
+    return {
+        "id": identity,
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": model,
+        "status": "completed" if answer else "in_progress",
+        "output": output,
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        **({"localrag": plain(answer)} if answer else {}),
+    }
+
+
+def _search(answer: Answer | None) -> dict[str, Any]:
+    """The call of the search, without an answer one that has begun."""
+    if answer is None:
+        return {"type": "file_search_call", "status": "in_progress", "queries": []}
+    found = [
+        {
+            "file_id": hit.chunk.document_id,
+            "filename": hit.source,
+            "score": hit.score,
+            "text": hit.chunk.text,
+            "attributes": {"page": hit.chunk.first_page},
+        }
+        for hit in answer.contexts
+    ]
+    return {
+        "type": "file_search_call",
+        "status": "completed",
+        "queries": [answer.question],
+        "results": found,
+    }
+
+
+def _written(answer: Answer) -> dict[str, Any]:
+    documents = {hit.chunk.id: hit.chunk.document_id for hit in answer.contexts}
+    cited = [
+        {
+            "type": "file_citation",
+            "index": marker.end(),
+            "file_id": documents.get(citation.chunk_id, ""),
+            "filename": citation.source,
+        }
+        for marker in MARKER.finditer(answer.text)
+        for number in marked(marker.group())
+        for citation in answer.citations
+        if citation.marker == number
+    ]
+    return {"type": "output_text", "text": answer.text, "annotations": cited, "logprobs": []}
 
 
 def _event(data: Mapping[str, Any]) -> ServerSentEvent:

@@ -107,6 +107,24 @@ def test_what_cannot_be_asked_is_said(
     assert refused.value.status_code == status
 
 
+def test_responses_with_their_search_and_citations(client: openai.OpenAI) -> None:
+    done = client.responses.create(model="localrag", input=QUESTION)
+    assert done.output_text == "It was opened in 1907 [1]."
+    search, message = done.output
+    assert search.type == "file_search_call"
+    assert search.results is not None
+    assert search.results[0].text == GARDEN
+    assert message.type == "message"
+    (text,) = message.content
+    assert text.type == "output_text"
+    (cited,) = text.annotations
+    assert cited.type == "file_citation"
+    assert cited.filename == "garden.txt"
+    with client.responses.stream(model="localrag", input=QUESTION) as stream:
+        written = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        assert "".join(written) == stream.get_final_response().output_text == done.output_text
+
+
 def test_embeddings_as_numbers_and_as_bytes(client: openai.OpenAI, served: Served) -> None:
     plain = client.embeddings.create(
         model="localrag", input=["tea", "茶"], encoding_format="float"
