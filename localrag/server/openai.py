@@ -175,7 +175,7 @@ class Surface:
 
     libraries: Libraries
     queue: ModelQueue
-    link: Callable[[str, Answer, int], str]
+    address: Callable[[str, Answer, int], str]
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -211,7 +211,7 @@ class Surface:
         return self.libraries.engine(self._library(model))
 
     def _linker(self, model: str) -> Callable[[Answer, int], str]:
-        return partial(self.link, self._library(model))
+        return partial(self.address, self._library(model))
 
     async def chat(self, request: Request) -> Response:
         """An answer, at once or as it is written."""
