@@ -146,8 +146,8 @@ def conversation(messages: list[Message]) -> tuple[str, tuple[Turn, ...]]:
     return said[-1].text, tuple(turns)
 
 
-def url_citations(answer: Answer, link: Callable[[Answer, int], str]) -> list[dict[str, Any]]:
-    """One for each marker in the text that has a citation; `link` gives its address."""
+def url_citations(answer: Answer, address: Callable[[Answer, int], str]) -> list[dict[str, Any]]:
+    """One for each marker in the text that has a citation; `address` gives where it leads."""
     by_marker = {citation.marker: number for number, citation in enumerate(answer.citations)}
     found = []
     for marker in MARKER.finditer(answer.text):
@@ -159,7 +159,7 @@ def url_citations(answer: Answer, link: Callable[[Answer, int], str]) -> list[di
                     {
                         "type": "url_citation",
                         "url_citation": {
-                            "url": link(answer, by_marker[number]),
+                            "url": address(answer, by_marker[number]),
                             "title": f"{name}, p. {citation.page}",
                             "start_index": marker.start(),
                             "end_index": marker.end(),
