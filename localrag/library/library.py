@@ -173,6 +173,7 @@ class Library:
     document = _asked(Snapshot.document)
     text = _asked(Snapshot.text)
     place = _asked(place_of)
+    page = _asked(page_of)
     rectangles = _asked(rectangles_of)
     sources = _asked(Snapshot.sources)
     source = _asked(Snapshot.source)
