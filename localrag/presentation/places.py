@@ -5,8 +5,7 @@ Where the format of a document has none of them, as in a mail of one line, nothi
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
+from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
 from localrag.types import Citation, LeftOut, Place, ScoredChunk
 
@@ -48,7 +47,7 @@ def passage_place(found: ScoredChunk, *, heading: bool = True) -> str:
 
 def cited_as(cited: Citation | LeftOut | ScoredChunk) -> str:
     """The file and the place in it: `tea.pdf, p. 3`."""
-    name = PurePath(cited.source).name
+    name = shown_name(cited.source)
     if isinstance(cited, ScoredChunk):
         place = passage_place(cited)
     else:
