@@ -18,6 +18,7 @@ COMMANDS = (
     "compare",
     "chat",
     "serve",
+    "mcp",
     "status",
     "show",
     "remove",

@@ -23,10 +23,12 @@ from localrag.egress import network
 from localrag.errors import LocalragError
 from localrag.server.access import Access, Gate, TooMuchError
 from localrag.server.libraries import Libraries
+from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
 from localrag.server.own import Own
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
+from localrag.server.tools import Tools
 from localrag.server.views import Views
 
 
@@ -36,11 +38,13 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
     views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
     access = replace(access, opens=views.opened)
     status = _Status(access, queue)
+    assistants = Endpoint(Protocol(Tools(libraries, queue, views.address)).server)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         try:
-            yield
+            async with assistants.running():
+                yield
         finally:
             await anyio.to_thread.run_sync(libraries.close)
 
@@ -52,6 +56,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
             Mount("/static", StaticFiles(packages=[("localrag.server", "static")])),
             Route("/healthz", status.health),
             Route("/metrics", status.metrics),
+            Route(PATH, assistants),
             Route("/session", status.session, methods=["POST"]),
             *Own(libraries, queue).routes(),
             *Surface(libraries, queue, views.link).routes(),

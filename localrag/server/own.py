@@ -215,18 +215,17 @@ def _offset(asked: Mapping[str, str], name: str) -> int:
 def _page(library: Library, document: str, start: int, end: int) -> dict[str, Any] | None:
     """The text of a page around `start:end`, its code points counted as in the document."""
     record = library.document_record(document)
-    spans = library.page_spans(document)
-    if record is None or not spans:
+    span = library.page(document, offset=start)
+    if record is None or span is None:
         return None
-    at = next((span for span in spans if span[1] <= start <= span[2]), spans[-1])
-    number, first, last = at
+    first, last = span.start, span.end
     start, end = max(first, min(start, last)), max(first, min(end, last))
     text = library.text(document, first, last)
     return {
         "source": record.sources[0] if record.sources else record.title,
         "title": record.title,
-        "page": number,
-        "pages": len(spans),
+        "page": span.number,
+        "pages": record.pages,
         "before": text[: start - first],
         "quoted": text[start - first : end - first],
         "after": text[end - first :],

@@ -56,7 +56,10 @@ class Views:
 
     def link(self, library: str, answer: Answer, number: int) -> str:
         """The address of what a citation of an answer quotes."""
-        view = quoted(library, answer, answer.citations[number])
+        return self.address(quoted(library, answer, answer.citations[number]))
+
+    def address(self, view: View) -> str:
+        """The address of a view, with the key to it in the fragment."""
         return f"{self._base}/view#{urlencode(asdict(view) | {'key': self.key(view)})}"
 
 

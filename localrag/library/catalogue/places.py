@@ -62,16 +62,16 @@ def page_of(
     snapshot: Snapshot, document_id: str, *, number: int | None = None, offset: int = 0
 ) -> PageSpan | None:
     """The page of that number, else the one on which a code point stands; None for none."""
-    which, value = ('p."start" <= ?', offset) if number is None else ("p.number = ?", number)
     found = _first(
         snapshot,
         'SELECT p.position, p.number, p.label, p."start", p."end" FROM documents d '
-        f"JOIN pages p ON p.document = d.number WHERE d.id = ? AND {which} "
+        "JOIN pages p ON p.document = d.number WHERE d.id = ? "
+        'AND CASE WHEN ? THEN p.number = ? ELSE p."start" <= ? END '
         "ORDER BY p.position DESC LIMIT 1",
-        *(document_id, value),
+        *(document_id, number is not None, number, offset),
         kinds=(int, int, str, int, int),
     )
-    return found and PageSpan(*found[1:])
+    return PageSpan(*found[1:]) if found else None
 
 
 def rectangles_of(snapshot: Snapshot, document_id: str, start: int, end: int) -> tuple[OnPage, ...]:
