@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
-import mcp_types as types
 import msgspec
+from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -205,20 +207,40 @@ def _as_protocol_errors() -> Iterator[None]:
         raise MCPError(code, _reason(error)) from error
 
 
+class _Input(anyio.AsyncFile[str]):
+    """The lines of a pipe, read by a thread that keeps no process from ending, as by Ctrl-C."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        threading.Thread(target=self._read, args=(descriptor,), daemon=True).start()
+
+    def _read(self, descriptor: int) -> None:
+        # Nobody else holds the file: what closed it at exit would wait for this thread.
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as source:
+            for line in source:
+                self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, "")
+
+    async def readline(self) -> str:
+        """The next line; "" at the end."""
+        return await self._lines.get()
+
+
 def serve_on_pipes(server: Server[Any]) -> None:
     """Speak the protocol on standard input and output until the input ends.
 
     From then on nothing else reaches the client: what libraries print, in Python or C, now or when
     the process ends, goes to standard error.
     """
-    source = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
-    sink = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
+    source, sink = os.dup(0), os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
 
     async def serve() -> None:
-        async with stdio_server(anyio.wrap_file(source), anyio.wrap_file(sink)) as (reads, writes):
+        pipes = stdio_server(_Input(source), anyio.wrap_file(sink))
+        async with pipes as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
 
     anyio.run(serve)

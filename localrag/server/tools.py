@@ -8,7 +8,10 @@ out, and sentences that could steer a model are left out and counted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
@@ -30,7 +33,7 @@ from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.messages import spoken, tr
 from localrag.presentation.places import cited_as, place_text
-from localrag.presentation.steps import step_line, step_name
+from localrag.presentation.steps import step_line
 from localrag.printable import as_text
 from localrag.rag.untrusted import Screen
 from localrag.server.libraries import Libraries
@@ -44,8 +47,8 @@ LONGEST = 20_000
 """Code points of a page that are given at once."""
 MOST_LISTED = 100
 _SHORT_ID = 12
-_TOLD_EVERY = 16
-"""Pieces of an answer after which a client hears that it is still being written."""
+_BEAT = 10.0
+"""Seconds after which a client hears again that work goes on: many give up after a minute."""
 
 Tell = Callable[[str], Awaitable[object]]
 """Hears what is being done."""
@@ -417,8 +420,9 @@ class Tools:
             text = "{count} before this one; about {seconds:.0f} s."
             await tell(tr(text, count=position, seconds=seconds))
 
-        answer, written = None, 0
+        answer = None
         async with (
+            _beating(tell),
             self._queue.turn(wait),
             asking(shown.engine, asked.question, options) as pieces,
         ):
@@ -427,10 +431,6 @@ class Tools:
                     answer = piece
                 elif isinstance(piece, Step):
                     await tell(step_line(piece))
-                else:
-                    if written % _TOLD_EVERY == 0:
-                        await tell(step_name("write"))
-                    written += 1
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
         return Answered(
             library,
@@ -726,6 +726,23 @@ def _parts(uri: str) -> tuple[str, str, int]:
             uri=uri,
         )
     return unquote(library), document, int(number[:9])
+
+
+@asynccontextmanager
+async def _beating(tell: Tell) -> AsyncIterator[None]:
+    """Tell from time to time how long it has taken so far."""
+
+    async def beat() -> None:
+        started = time.monotonic()
+        while True:
+            await asyncio.sleep(_BEAT)
+            await tell(tr("{seconds:.0f} s so far", seconds=time.monotonic() - started))
+
+    beats = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beats.cancel()
 
 
 async def _unheard(_: str) -> None:
