@@ -26,7 +26,8 @@ from localrag.errors import LocalragError, UsageError
 from localrag.messages import interface_language
 from localrag.server.queue import FullError
 from localrag.server.replies import error_body
-from localrag.server.tools import SCHEME, Tool, Tools, schema
+from localrag.server.tool_records import schema
+from localrag.server.tools import SCHEME, Tool, Tools
 
 PATH = "/mcp"
 _GONE = "localrag.gone"

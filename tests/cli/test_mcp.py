@@ -1,4 +1,4 @@
-"""`localrag mcp`: a process that speaks the Model Context Protocol on its pipes, and nothing else."""
+"""`localrag mcp`: the Model Context Protocol on the pipes of a process, and nothing else there."""
 
 from __future__ import annotations
 
@@ -211,9 +211,9 @@ def test_the_sdk_s_client_asks_two_libraries(
             "LOCALRAG_LLM_BASE_URL": f"{running.url}/v1",
         }
         for name, file in (("ai", "ai-overview.en.pdf"), ("园", "garden-handbook.zh.md")):
+            folder, path = str(tmp_path / name), str(ROOT / "data" / file)
             subprocess.run(
-                [sys.executable, "-m", "localrag", "--library", str(tmp_path / name), "add"]
-                + [str(ROOT / "data" / file)],
+                [sys.executable, "-m", "localrag", "--library", folder, "add", path],
                 env=os.environ | environment,
                 check=True,
                 capture_output=True,
