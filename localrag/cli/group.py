@@ -20,6 +20,7 @@ COMMANDS = (
     "serve",
     "mcp",
     "status",
+    "watch",
     "show",
     "remove",
     "rebuild",
