@@ -17,6 +17,8 @@ COMMANDS = (
     "search",
     "compare",
     "chat",
+    "serve",
+    "mcp",
     "status",
     "watch",
     "show",

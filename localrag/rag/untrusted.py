@@ -32,6 +32,10 @@ ANSWERS = 0.6
 for where a contract says "保证金". Orders came to .58 at most (`benchmarks/injections.md`)."""
 
 
+GAP = "[…]"
+"""Where a `Screen` took something out."""
+
+
 class UntrustedPassages:
     """The passages of one question, and the sentences in them that could steer a model."""
 
@@ -137,7 +141,7 @@ class UntrustedPassages:
             return
 
         def note(place: Place, text: str, *spans: Span) -> None:
-            if len(asked & self._terms(text)) < SHARED * max(1, len(asked)):
+            if not _touches(asked, self._terms(text)):
                 each = LeftOut(chunk.id, found.source, place.number, text, place)
                 self._steering.setdefault(each, []).extend(spans)
 
@@ -172,6 +176,44 @@ class UntrustedPassages:
 
     def _terms(self, text: str) -> frozenset[str]:
         return frozenset(self._tools.tokenize(text))
+
+
+class Screen:
+    """Takes what could steer a model out of texts whose reader is not checked: another's model.
+
+    A sentence that touches the question stays, as it does for the model of this machine; without
+    a question, none does. Knows no model: what may hold the answer in other words goes, too.
+    """
+
+    def __init__(self, question: str, tokenize: Callable[[str], Sequence[str]]) -> None:
+        self._tokenize = tokenize
+        self._asked = frozenset(tokenize(question))
+        self._out: set[str] = set()
+
+    @property
+    def left_out(self) -> int:
+        """How many sentences were taken out, of all texts."""
+        return len(self._out)
+
+    def shown(self, text: str, start: int = 0, end: int | None = None) -> str:
+        """Code points `start:end`, judged in their sentences, with `GAP` for what goes."""
+        begin, end = start, len(text) if end is None else end
+        parts: list[str] = []
+        for first, last in may_steer(text):
+            sentence = text[first:last]
+            if last <= start or end <= first:
+                continue
+            if _touches(self._asked, frozenset(self._tokenize(sentence))):
+                continue
+            self._out.add(sentence)
+            if text[begin:first].strip() or not parts:
+                parts += [text[begin:first], GAP]
+            begin = last
+        return "".join([*parts, text[begin:end]])
+
+
+def _touches(asked: frozenset[str], terms: frozenset[str]) -> bool:
+    return len(asked & terms) >= SHARED * max(1, len(asked))
 
 
 def _moved(offset: int, stays: Sequence[Span]) -> int:

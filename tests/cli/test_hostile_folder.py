@@ -59,6 +59,7 @@ RUNS = (
     ("search", "lamp"),
     ("ask", "What lamp?"),
     ("chat",),
+    ("mcp",),
     ("compare", "lamp"),
     ("check",),
     ("export", "library.export"),

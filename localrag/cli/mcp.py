@@ -1,0 +1,41 @@
+"""`localrag mcp`: libraries for assistants that speak the Model Context Protocol, on pipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import library_option, no_empty_path, note_rebuilding
+from localrag.messages import tr
+
+
+@click.command(
+    help=tr("Offer libraries to an assistant that starts this command (Model Context Protocol).")
+)
+@click.argument("folders", nargs=-1, metavar=tr("[DIR...]"), callback=no_empty_path)
+@click.option(
+    "--allow-add", is_flag=True, help=tr("Let the assistant add files of yours to the libraries.")
+)
+@library_option
+def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
+    """Serve until standard input ends."""
+    from contextlib import closing
+
+    from localrag.config.settings import load_settings
+    from localrag.engine import open_engine
+    from localrag.server.libraries import Libraries
+    from localrag.server.mcp import Protocol, serve_on_pipes
+    from localrag.server.queue import ModelQueue
+    from localrag.server.tools import Tools
+
+    settings = load_settings()
+    libraries = Libraries(
+        [library, *(Path(folder).expanduser() for folder in folders)],
+        lambda folder: open_engine(folder, settings, create=False, on_damage=note_rebuilding),
+    )
+    with closing(libraries):
+        for name in libraries.names:
+            libraries.engine(name)  # a folder that is no library is said now
+        tools = Tools(libraries, ModelQueue(), allow_add=allow_add)
+        serve_on_pipes(Protocol(tools).server)

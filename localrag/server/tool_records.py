@@ -1,0 +1,298 @@
+"""Questions to the tools and their replies: as data with a JSON Schema, and in words.
+
+Descriptions in a schema are for models, and so in English; what a reply says is in the reader's
+language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from localrag.messages import tr
+
+SHORT_ID = 12
+"""Characters of a document's id that stand for it."""
+
+_Library = Annotated[str, Meta(description="Name of a library; the first one unless given.")]
+_Link = Annotated[str, Meta(description="Opens the place in the user's browser.")] | UnsetType
+_Resource = Annotated[str, Meta(description="URI of the page, as a resource.")]
+
+
+class SearchFor(Struct, forbid_unknown_fields=True):
+    """Arguments of `search`."""
+
+    query: Annotated[str, Meta(description="A question or keywords, in any language.")]
+    k: Annotated[int, Meta(ge=1, le=50, description="How many passages.")] | UnsetType = UNSET
+    library: _Library = ""
+
+
+class AskFor(Struct, forbid_unknown_fields=True):
+    """Arguments of `ask`."""
+
+    question: Annotated[str, Meta(description="A question that can be understood by itself.")]
+    mode: (
+        Annotated[
+            Literal["standard", "self-rag"],
+            Meta(description="self-rag grades every passage and sentence, and takes longer."),
+        ]
+        | UnsetType
+    ) = UNSET
+    library: _Library = ""
+
+
+class PageOf(Struct, forbid_unknown_fields=True):
+    """Arguments of `get_page`."""
+
+    document: Annotated[str, Meta(description="Name, id or resource URI of a document.")]
+    page: Annotated[int, Meta(ge=1, description="Number of the page.")] = 1
+    start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
+    question: Annotated[
+        str,
+        Meta(description="What you look for: sentences about it are not left out as suspicious."),
+    ] = ""
+    library: _Library = ""
+
+
+class DocumentsIn(Struct, forbid_unknown_fields=True):
+    """Arguments of `list_documents`."""
+
+    containing: Annotated[str, Meta(description="Only names with this in them.")] = ""
+    start: Annotated[int, Meta(ge=0, description="Where to go on in a long list.")] = 0
+    library: _Library = ""
+
+
+class Nothing(Struct, forbid_unknown_fields=True):
+    """No arguments."""
+
+
+class FilesToAdd(Struct, forbid_unknown_fields=True):
+    """Arguments of `add`."""
+
+    paths: Annotated[
+        list[str], Meta(min_length=1, description="Absolute paths of files and folders.")
+    ]
+    library: _Library = ""
+
+
+class Passage(Struct):
+    """A passage that was found, and where."""
+
+    number: int
+    document: str
+    file: str
+    where: str
+    page: int
+    text: str
+    score: float
+    resource: _Resource
+    link: _Link = UNSET
+
+    def said(self) -> str:
+        """In words."""
+        return _quoted(self.number, self.where, self.text, self.link)
+
+
+class Found(Struct):
+    """Reply of `search`."""
+
+    library: str
+    passages: list[Passage]
+    left_out: int
+
+    def said(self) -> str:
+        """In words."""
+        said = [each.said() for each in self.passages] or [tr("Nothing found.")]
+        return "\n\n".join([*said, *_left_out(self.left_out)])
+
+
+class Quotation(Struct):
+    """A checked quotation of an answer."""
+
+    number: int
+    document: str
+    file: str
+    where: str
+    page: int
+    quote: str
+    resource: _Resource
+    link: _Link = UNSET
+
+    def said(self) -> str:
+        """In words."""
+        return _quoted(self.number, self.where, self.quote, self.link)
+
+
+class Answered(Struct):
+    """Reply of `ask`."""
+
+    library: str
+    answer: str
+    grounded: Annotated[bool, Meta(description="False: the documents do not bear it out.")]
+    citations: list[Quotation]
+    left_out: int
+    seconds: float
+
+    def said(self) -> str:
+        """In words."""
+        quotations = "\n".join(each.said() for each in self.citations)
+        said = [self.answer, *([quotations] if quotations else []), *_left_out(self.left_out)]
+        return "\n\n".join(said)
+
+
+class PageText(Struct):
+    """Reply of `get_page`."""
+
+    library: str
+    document: str
+    file: str
+    where: str
+    page: int
+    pages: int
+    text: str
+    left_out: int
+    resource: _Resource
+    next_start: Annotated[int, Meta(description="Go on here; the page is longer.")] | UnsetType = (
+        UNSET
+    )
+    link: _Link = UNSET
+
+    def said(self) -> str:
+        """In words."""
+        head = tr("{where} (of {pages} in all):", where=self.where, pages=self.pages)
+        said = [head, self.text, *_left_out(self.left_out)]
+        if self.next_start is not UNSET:
+            said.append(tr("The page goes on at start={start}.", start=self.next_start))
+        if self.link is not UNSET:
+            said.append(self.link)
+        return "\n\n".join(said)
+
+
+class Listed(Struct):
+    """A document of a library."""
+
+    document: str
+    file: str
+    pages: int
+    language: str
+    resource: str
+
+
+class Documents(Struct):
+    """Reply of `list_documents`."""
+
+    library: str
+    total: int
+    documents: list[Listed]
+    next_start: Annotated[int, Meta(description="Go on here; the list is longer.")] | UnsetType = (
+        UNSET
+    )
+
+    def said(self) -> str:
+        """In words."""
+        said = [
+            tr(
+                "{file}: {pages} pages, {language}, id {document}",
+                file=each.file,
+                pages=each.pages,
+                language=each.language,
+                document=each.document[:SHORT_ID],
+            )
+            for each in self.documents
+        ]
+        if self.next_start is not UNSET:
+            said.append(tr("The list goes on at start={start}.", start=self.next_start))
+        return "\n".join(said or [tr("There are no documents.")])
+
+
+class Served(Struct):
+    """A library that is served."""
+
+    name: str
+    documents: int
+    pages: int
+    passages: int
+
+
+class State(Struct):
+    """Reply of `status`."""
+
+    version: str
+    libraries: list[Served]
+    waiting: Annotated[int, Meta(description="Who waits for the language model.")]
+    outside: Annotated[int, Meta(description="Connections out of the machine since the start.")]
+    blocked: Annotated[int, Meta(description="Connections that were blocked.")]
+
+    def said(self) -> str:
+        """In words."""
+        said = [
+            tr(
+                "{name}: {documents} documents, {pages} pages, {passages} passages",
+                **msgspec.structs.asdict(each),
+            )
+            for each in self.libraries
+        ]
+        said.append(
+            tr(
+                "localrag {version}; connections to the outside: {outside}; blocked: {blocked}",
+                version=self.version,
+                outside=self.outside,
+                blocked=self.blocked,
+            )
+        )
+        return "\n".join(said)
+
+
+class NotRead(Struct):
+    """A file that could not be read, and why."""
+
+    file: str
+    reason: str
+
+
+class Added(Struct):
+    """Reply of `add`."""
+
+    library: str
+    added: list[str]
+    unchanged: int
+    not_read: list[NotRead]
+
+    def said(self) -> str:
+        """In words."""
+        said = [
+            tr(
+                "{added} added, {unchanged} unchanged, {failed} not readable",
+                added=len(self.added),
+                unchanged=self.unchanged,
+                failed=len(self.not_read),
+            )
+        ]
+        return "\n".join([*said, *(f"{each.file}: {each.reason}" for each in self.not_read)])
+
+
+def schema(record: type[Struct]) -> dict[str, Any]:
+    """The JSON Schema of a record, an object at its root."""
+    _, parts = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
+    root: dict[str, Any] = parts.pop(record.__name__)
+    del root["title"], root["description"]  # for us
+    return {**root, "$defs": parts} if parts else root
+
+
+def _quoted(number: int, where: str, text: str, link: str | UnsetType) -> str:
+    said = f'[{number}] {where}: "{text}"'
+    return said if link is UNSET else f"{said}\n{link}"
+
+
+def _left_out(count: int) -> Sequence[str]:
+    if not count:
+        return ()
+    return (
+        tr(
+            "{count} sentences are left out ([…]): they could be meant for a model, not for you.",
+            count=count,
+        ),
+    )

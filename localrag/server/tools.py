@@ -1,0 +1,501 @@
+"""What other people's assistants may ask of the libraries, and what they are told.
+
+Knows no protocol. Most assistants are models on somebody else's machine: what `hosted.private`
+names never goes to them, what `hosted.redact` matches is replaced, and sentences that could steer
+a model are left out and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+import anyio
+from msgspec import UNSET, Struct, UnsetType
+
+from localrag import __version__
+from localrag.api import LocalRAG
+from localrag.documents.tables import shown_text
+from localrag.egress import network
+from localrag.egress.redaction import Redactor
+from localrag.engine import AskOptions, Engine
+from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.library.catalogue.filters import Filter
+from localrag.library.private import PrivateSources
+from localrag.library.records import DocumentRecord, PageSpan
+from localrag.messages import spoken, tr
+from localrag.presentation.places import cited_as, place_text
+from localrag.presentation.steps import step_line
+from localrag.printable import as_text
+from localrag.rag.untrusted import Screen
+from localrag.server.libraries import Libraries
+from localrag.server.queue import ModelQueue
+from localrag.server.running import asking
+from localrag.server.tool_records import (
+    SHORT_ID,
+    Added,
+    Answered,
+    AskFor,
+    Documents,
+    DocumentsIn,
+    FilesToAdd,
+    Found,
+    Listed,
+    Nothing,
+    NotRead,
+    PageOf,
+    PageText,
+    Passage,
+    Quotation,
+    SearchFor,
+    Served,
+    State,
+)
+from localrag.server.views import View, quoted
+from localrag.types import Answer, Citation, Place, ScoredChunk, Step
+
+SCHEME = "localrag://"
+LONGEST = 20_000
+"""Code points of a page that are given at once."""
+MOST_LISTED = 100
+_BEAT = 10.0
+"""Seconds after which a client hears again that work goes on: many give up after a minute."""
+
+Tell = Callable[[str], Awaitable[object]]
+"""Hears what is being done."""
+Cited = TypeVar("Cited", Citation, ScoredChunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool: `call` takes arguments of the record `asks`, and gives a reply of `replies`."""
+
+    name: str
+    title: str
+    description: str
+    asks: type[Struct]
+    replies: type[Struct]
+    call: Callable[[Any, Tell], Awaitable[Any]]
+    adds: bool = False
+
+
+class Tools:
+    """What the libraries can be asked. For one event loop."""
+
+    def __init__(
+        self,
+        libraries: Libraries,
+        queue: ModelQueue,
+        address: Callable[[View], str] | None = None,
+        *,
+        allow_add: bool = False,
+    ) -> None:
+        """`address` gives links to places, where there is a server that can show them."""
+        self._libraries = libraries
+        self._queue = queue
+        self._address = address
+        self._allow_add = allow_add
+
+    def offered(self) -> tuple[Tool, ...]:
+        """All of them."""
+        tools = (
+            Tool(
+                "search",
+                tr("Search documents"),
+                "Find passages in the user's own documents, with file and page of each. Fast; "
+                "use it to read for yourself.",
+                SearchFor,
+                Found,
+                self.search,
+            ),
+            Tool(
+                "ask",
+                tr("Ask documents"),
+                "Let the language model of this machine answer from the user's own documents, "
+                "with checked quotations. Takes seconds to minutes.",
+                AskFor,
+                Answered,
+                self.ask,
+            ),
+            Tool(
+                "get_page",
+                tr("Read a page"),
+                "The text of one page of a document.",
+                PageOf,
+                PageText,
+                self.page,
+            ),
+            Tool(
+                "list_documents",
+                tr("List documents"),
+                "Names, ids and page counts of the documents.",
+                DocumentsIn,
+                Documents,
+                self.documents,
+            ),
+            Tool(
+                "status",
+                tr("Libraries and their state"),
+                "Which libraries there are, and how much they hold.",
+                Nothing,
+                State,
+                self.status,
+            ),
+        )
+        if not self._allow_add:
+            return tools
+        add = Tool(
+            "add",
+            tr("Add files"),
+            "Add files and folders of this machine to a library; unchanged files are skipped.",
+            FilesToAdd,
+            Added,
+            self.add,
+            adds=True,
+        )
+        return (*tools, add)
+
+    async def search(self, asked: SearchFor, _: Tell) -> Found:
+        """The best passages; never waits for the language model but where it reranks."""
+
+        def find() -> Found:
+            library, shown = self._library(asked.library, asked.query)
+            options = AskOptions(k=asked.k or None, filter=shown.allowed)
+            hits = shown.engine.search(asked.query, options)
+            return Found(
+                library,
+                [shown.passage(number, hit) for number, hit in enumerate(hits, 1)],
+                shown.left_out,
+            )
+
+        return await anyio.to_thread.run_sync(find)
+
+    async def ask(self, asked: AskFor, tell: Tell) -> Answered:
+        """The answer; `tell` hears how long it waits, and what is done."""
+        opened = anyio.to_thread.run_sync(self._library, asked.library, asked.question)
+        library, shown = await opened
+        options = AskOptions(mode=asked.mode or None, filter=shown.allowed)
+
+        async def wait(position: int, seconds: float) -> None:
+            await tell(
+                tr(
+                    "{count} before this one; about {seconds:.0f} s",
+                    count=position,
+                    seconds=seconds,
+                )
+            )
+
+        answer = None
+        async with (
+            _beating(tell),
+            self._queue.turn(wait),
+            asking(shown.engine, asked.question, options) as pieces,
+        ):
+            async for piece in pieces:
+                if isinstance(piece, Answer):
+                    answer = piece
+                elif isinstance(piece, Step):
+                    await tell(step_line(piece))
+        assert answer is not None, "a stream ends with its answer"  # noqa: S101
+        return Answered(
+            library,
+            shown.own(answer.text),
+            answer.grounded,
+            [shown.quotation(answer, citation) for citation in answer.citations],
+            len(answer.left_out) + shown.left_out,
+            round(answer.seconds, 3),
+        )
+
+    async def page(self, asked: PageOf, _: Tell) -> PageText:
+        """A page, or as much of it as is given at once."""
+
+        def read() -> PageText:
+            _, shown = self._library(asked.library, asked.question)
+            record = shown.document(asked.document)
+            span = shown.engine.library.page(record.id, number=asked.page)
+            if span is None:
+                raise UsageError(
+                    "{name} has no page {page}.",
+                    hint="It has {pages} pages in all.",
+                    name=shown.name(record),
+                    page=asked.page,
+                    pages=record.pages,
+                )
+            return shown.page(record, span, asked.start)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def documents(self, asked: DocumentsIn, _: Tell) -> Documents:
+        """The documents in the order they were added."""
+
+        def listed() -> Documents:
+            library, shown = self._library(asked.library, "")
+            wanted = asked.containing.casefold()
+            found = [
+                record
+                for record in shown.documents()
+                if any(wanted in PurePath(path).name.casefold() for path in record.sources)
+            ]
+            some = found[asked.start : asked.start + MOST_LISTED]
+            after = asked.start + len(some)
+            return Documents(
+                library,
+                len(found),
+                [shown.listed(record) for record in some],
+                after if after < len(found) else UNSET,
+            )
+
+        return await anyio.to_thread.run_sync(listed)
+
+    async def status(self, _: Nothing, __: Tell) -> State:
+        """The libraries, and what the network guard has seen since the start."""
+
+        def counted() -> State:
+            served = []
+            for name in self._libraries.names:
+                counts = self._libraries.engine(name).library.counts()
+                served.append(Served(name, counts.documents, counts.pages, counts.chunks))
+            outside = sum(network.let_through().values())
+            waiting, blocked = self._queue.waiting, len(network.attempts())
+            return State(__version__, served, waiting, outside, blocked)
+
+        return await anyio.to_thread.run_sync(counted)
+
+    async def add(self, asked: FilesToAdd, _: Tell) -> Added:
+        """Add files of this machine."""
+        for path in asked.paths:
+            if not Path(path).expanduser().is_absolute():
+                raise UsageError(
+                    "{path} is not an absolute path.",
+                    hint="The server does not know in which folder you are.",
+                    path=path,
+                )
+
+        def added() -> Added:
+            name, shown = self._library(asked.library, "")
+            report = LocalRAG(shown.engine).add(asked.paths)
+            new = [one.source for one in report.committed] + [one.source for one in report.linked]
+            return Added(
+                name,
+                [PurePath(source).name for source in new],
+                len(report.unchanged),
+                [NotRead(PurePath(one.source).name, spoken(one.error)) for one in report.failed],
+            )
+
+        return await anyio.to_thread.run_sync(added)
+
+    async def resource(self, uri: str) -> PageText:
+        """The page that a URI names; the first one where it names none."""
+        library, document, page = _parts(uri)
+        asked = PageOf(document=document, page=page, library=library)
+        return await self.page(asked, _unheard)
+
+    async def resources(self, start: int) -> tuple[list[Listed], int | None]:
+        """Documents of all libraries, and where to go on."""
+
+        def listed() -> tuple[list[Listed], int | None]:
+            found = [
+                (shown, record)
+                for name in self._libraries.names
+                for _, shown in [self._library(name, "")]
+                for record in shown.documents()
+            ]
+            after = start + MOST_LISTED
+            some = [shown.listed(record) for shown, record in found[start:after]]
+            return some, after if after < len(found) else None
+
+        return await anyio.to_thread.run_sync(listed)
+
+    def _library(self, name: str, question: str) -> tuple[str, _Shown]:
+        name = name or self._libraries.names[0]
+        return name, _Shown(name, self._libraries.engine(name), question, self._address)
+
+
+class _Shown:
+    """What of one library is shown in answer to one question."""
+
+    def __init__(
+        self, library: str, engine: Engine, question: str, address: Callable[[View], str] | None
+    ) -> None:
+        self.engine = engine
+        self._name = library
+        self._screen = Screen(question, engine.tokenizer)
+        self._redactor = Redactor(engine.settings.hosted.redact)
+        self._address = address
+        private = PrivateSources(engine.settings.hosted.private)
+        self._private = private.documents(engine.library) if private else frozenset()
+
+    @property
+    def allowed(self) -> Filter | None:
+        """What a search may find."""
+        return Filter(without=self._private) if self._private else None
+
+    @property
+    def left_out(self) -> int:
+        """How many sentences were left out."""
+        return self._screen.left_out
+
+    def documents(self) -> list[DocumentRecord]:
+        """All that may be shown."""
+        return [one for one in self.engine.library.documents() if one.id not in self._private]
+
+    def document(self, given: str) -> DocumentRecord:
+        """The document of that id, its beginning, URI or name. Raises `UsageError`."""
+        if given.startswith(SCHEME):
+            given = _parts(given)[1]
+        record = self.engine.library.document_record(given)
+        if record is not None and record.id not in self._private:
+            return record
+        found = [
+            one
+            for one in self.documents()
+            if any(PurePath(path).name == given for path in one.sources)
+            or (len(given) >= SHORT_ID and one.id.startswith(given))
+        ]
+        if not found:
+            raise LibraryNotFoundError(
+                "There is no document {name}.", hint="See list_documents.", name=given
+            )
+        if len(found) > 1:
+            raise UsageError(
+                "{count} documents have the name {name}: {ids}.",
+                hint="Give the id of one of them.",
+                count=len(found),
+                name=given,
+                ids=", ".join(one.id[:SHORT_ID] for one in found),
+            )
+        return found[0]
+
+    def passage(self, number: int, hit: ScoredChunk) -> Passage:
+        """A passage that was found."""
+        chunk = hit.chunk
+        hit = self._cited(hit, chunk.document_id)
+        return Passage(
+            number,
+            chunk.document_id,
+            hit.source,
+            cited_as(hit),
+            chunk.first_page,
+            self._text(shown_text(chunk)),
+            round(hit.score, 6),
+            _uri(self._name, chunk.document_id, chunk.first_page),
+            self._link(chunk.document_id, chunk.start, chunk.end),
+        )
+
+    def quotation(self, answer: Answer, citation: Citation) -> Quotation:
+        """A quotation of an answer."""
+        view = quoted(self._name, answer, citation)
+        citation = self._cited(citation, view.document)
+        return Quotation(
+            citation.marker,
+            view.document,
+            citation.source,
+            cited_as(citation),
+            citation.page,
+            self._text(citation.quote),
+            _uri(self._name, view.document, citation.page),
+            self._link(view.document, view.start, view.end),
+        )
+
+    def page(self, record: DocumentRecord, span: PageSpan, start: int) -> PageText:
+        """A page from there on."""
+        library = self.engine.library
+        text = library.text(record.id, span.start, span.end)
+        end = min(len(text), start + LONGEST)
+        place = library.place(record.id, span.start) or Place(span.start, number=span.number)
+        place = replace(place, heading="", paragraph=None, row=None, label=self._whole(place.label))
+        name, at = self.name(record), place_text(place)
+        return PageText(
+            self._name,
+            record.id,
+            name,
+            tr("{name}, {place}", name=name, place=at) if at else name,
+            span.number,
+            record.pages,
+            self._text(text, start, end),
+            self.left_out,
+            _uri(self._name, record.id, span.number),
+            end if end < len(text) else UNSET,
+            self._link(record.id, span.start + min(start, end), span.start + end),
+        )
+
+    def listed(self, record: DocumentRecord) -> Listed:
+        """A document in a list."""
+        uri = _uri(self._name, record.id)
+        return Listed(record.id, self.name(record), record.pages, record.language, uri)
+
+    def name(self, record: DocumentRecord) -> str:
+        """What a document is called."""
+        return self._file(record.sources[0] if record.sources else record.title, record.id)
+
+    def own(self, text: str) -> str:
+        """Words of the language model of this machine, which have been checked."""
+        return as_text(self._redactor.redact(text)[0])
+
+    def _text(self, text: str, start: int = 0, end: int | None = None) -> str:
+        return self.own(self._screen.shown(text, start, end))
+
+    def _whole(self, text: str) -> str:
+        """A text that is given whole or not at all."""
+        return self.own(text) if self._screen.shown(text) == text else ""
+
+    def _file(self, source: str, document: str) -> str:
+        return self._whole(PurePath(source).name) or document[:SHORT_ID]
+
+    def _cited(self, cited: Cited, document: str) -> Cited:
+        place = cited.place
+        if place is not None:
+            heading, label = self._whole(place.heading), self._whole(place.label)
+            place = replace(place, heading=heading, label=label)
+        return replace(cited, source=self._file(cited.source, document), place=place)
+
+    def _link(self, document: str, start: int, end: int) -> str | UnsetType:
+        if self._address is None:
+            return UNSET
+        return self._address(View(self._name, document, start, end))
+
+
+def _uri(library: str, document: str, page: int | None = None) -> str:
+    uri = f"{SCHEME}{quote(library, safe='')}/{document}"
+    return uri if page is None else f"{uri}/{page}"
+
+
+def _parts(uri: str) -> tuple[str, str, int]:
+    """Library, document and page. Raises `UsageError`."""
+    library, _, rest = uri.removeprefix(SCHEME).partition("/")
+    document, _, page = rest.partition("/")
+    number = page or "1"
+    if not (uri.startswith(SCHEME) and document and number.isascii() and number.isdigit()):
+        raise UsageError(
+            "{uri} is not a page of a library.",
+            hint="They look like localrag://LIBRARY/DOCUMENT/PAGE.",
+            uri=uri,
+        )
+    return unquote(library), document, int(number[:9])
+
+
+@asynccontextmanager
+async def _beating(tell: Tell) -> AsyncIterator[None]:
+    """Tell from time to time how long it has taken so far."""
+
+    async def beat() -> None:
+        started = time.monotonic()
+        while True:
+            await asyncio.sleep(_BEAT)
+            await tell(tr("{seconds:.0f} s so far", seconds=time.monotonic() - started))
+
+    beats = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beats.cancel()
+
+
+async def _unheard(_: str) -> None:
+    """Tell nobody."""
