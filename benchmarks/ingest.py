@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from localrag.documents.chunking import SentenceChunker
+from localrag.documents.files import parse_file
 from localrag.factory import indexes_of
 from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
@@ -134,6 +135,7 @@ def main() -> None:
                 embedder=embedder,
                 embedding=embedding,
                 detect_language=detect,
+                parse=parse_file,
             )
             started = time.perf_counter()
             report = indexer.add([files])

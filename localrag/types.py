@@ -41,6 +41,7 @@ PageNoteKind = Literal[
     "encrypted",  # how: "PGP" or "S/MIME", a mail whose text only its receiver can read
     "small pictures",  # count: such as logos in the signature of a mail, which were left out
     "tables",  # count
+    "misnamed",  # suffix, content: the file was read as what it is
 ]
 
 
@@ -54,7 +55,7 @@ class PageNote:
     @property
     def problem(self) -> bool:
         """Whether something of the page was left out or may be wrong."""
-        unharmed = ("turned", "tables", "small pictures")
+        unharmed = ("turned", "tables", "small pictures", "misnamed")
         return self.kind not in unharmed and not self.values.get("blank")
 
 

@@ -8,7 +8,7 @@ import re
 import tomllib
 import venv
 import zipfile
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,8 @@ from bundle.fake_wheels import make_wheel
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from localrag.bundle.wheel import licence_of
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "scripts" / "locks"
@@ -300,6 +302,25 @@ def test_a_scan_that_finds_nothing_says_against_what(
 def test_a_scan_knows_every_locked_package() -> None:
     names = {name for name, _ in scan.locked(LOCKS)}
     assert {"torch", "llama-cpp-python", "pip", "cmake", "cyclonedx-python-lib", "uv"} <= names
+
+
+# Licences
+
+FITS = re.compile(r"\b(?:MIT|BSD|Apache|MPL-2\.0|PSF|ISC|AFFERO GPL 3\.0)", re.IGNORECASE)
+"""What may be part of a work under AGPL-3.0-or-later."""
+
+
+def test_what_is_needed_to_run_has_a_licence_that_fits() -> None:
+    said = {}
+    for name in entries("run"):
+        try:
+            said[name] = licence_of(metadata(name))
+        except PackageNotFoundError:
+            continue  # of another system
+    assert {"rapidocr", "opencv-python-headless", "lxml", "watchfiles"} <= said.keys()
+    unclear = {name for name, licence in said.items() if not FITS.search(licence)}
+    # Empty packages of PyMuPDF's, without a word.
+    assert unclear <= {"pymupdf-layout", "pymupdf4llm"}
 
 
 # The SBOM

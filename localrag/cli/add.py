@@ -38,7 +38,12 @@ MOST = 20
 """Problems that are shown; `localrag status --problems` shows all."""
 
 
-@click.command(help=tr("Add files and folders; unchanged files are skipped."))
+@click.command(
+    help=tr(
+        "Add files and folders: PDF, scans, Office files, mail, web pages, text. Unchanged files "
+        "are skipped; what was not read, or not read well, is listed at the end."
+    )
+)
 @click.argument(
     "paths",
     nargs=-1,

@@ -399,11 +399,11 @@ def _docx(text: str) -> bytes:
             'Target="https://template.invalid/letter.dotm"',
         ),
     }
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
         for name, part in parts.items():
             archive.writestr(name, part)
-    return packed.getvalue()
+    return stream.getvalue()
 
 
 def _links(package: str, link: str) -> str:

@@ -1,8 +1,8 @@
 """Files on disk: which of them can be read, and reading one.
 
-The format is chosen by suffix, and among those of Office by content; text of any other suffix is
-read as text (`content`). Another file whose first bytes say something else is refused by name
-rather than read as rubbish.
+The format is chosen by suffix, and among those of Office by content, as it is for a PDF or a
+picture behind another suffix; text of a suffix that no format has is read as text (`content`). Any
+other file whose first bytes say something else is refused by name rather than read as rubbish.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import re
 import stat
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from localrag.documents.content import SAMPLE, refusal
-from localrag.documents.formats.recognise import actual
+from localrag.documents.formats.recognise import actual, disguised
 from localrag.documents.formats.table import (
     DEFAULTS,
     TEXT,
@@ -36,7 +38,7 @@ from localrag.errors import (
     UnsupportedFileError,
     UsageError,
 )
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 SIZE_LIMIT = 512 * 1024 * 1024
 """Bytes of the largest file that is read."""
@@ -76,7 +78,13 @@ def parse_file(
     if not data:
         raise empty(str(path))
     found = actual(data, expected, str(path))
-    if found is expected and (kind := contradiction(data, expected)):
+    file = SourceFile(str(path), data, options, page_done, attach)
+    kind = contradiction(data, expected) if found is expected else ""
+    if kind and (another := disguised(data)):
+        # What only begins like that is refused below.
+        with suppress(CorruptFileError):
+            return _misnamed(another.read(file), path.suffix.lower(), kind)
+    if kind:
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
             hint="Rename it so that its suffix says what it is, or save it as PDF.",
@@ -84,7 +92,13 @@ def parse_file(
             suffix=path.suffix.lower(),
             kind=kind,
         )
-    return found.read(SourceFile(str(path), data, options, page_done, attach))
+    return found.read(file)
+
+
+def _misnamed(document: Document, suffix: str, content: str) -> Document:
+    first, *others = document.pages
+    note = PageNote("misnamed", {"suffix": suffix, "content": content})
+    return replace(document, pages=(replace(first, notes=(*first.notes, note)), *others))
 
 
 def read_bytes(path: Path) -> bytes:

@@ -32,6 +32,7 @@ _NOTES = {
     "tables": "it has tables",
     "encrypted": "its text is encrypted: only its receiver can read it",
     "small pictures": "small pictures, such as logos, were left out",
+    "misnamed": "the file was read as what it is, in spite of its name",
 }
 _ADVICE = {
     "no text": "Look at it. If it shows text, scan it again more clearly.",
@@ -94,6 +95,8 @@ def note_text(note: PageNote, language: InterfaceLanguage | None = None) -> str:
         details.append(say("{what}: {count}", what=what, count=count))
     elif what or isinstance(count, int):
         details.append(what or str(count))
+    if content := str(values.get("content", "")):
+        details.append(f"{values.get('suffix', '')}: {content}"[:LONGEST])
     if isinstance(sure := values.get("confidence"), int | float):
         details.append(say("{percent}% sure on average", percent=_percent(sure)))
     if isinstance(degrees := values.get("degrees"), int | float):

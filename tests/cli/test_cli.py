@@ -135,7 +135,9 @@ def test_search_imports_neither_torch_nor_parsers(library: tuple[str, str]) -> N
     imported = {line.split("|")[-1].strip() for line in result.err.splitlines()}
     assert "faiss" in imported, "the check sees what is imported"
     heavy = {"torch", "sentence_transformers", "transformers", "pymupdf", "llama_cpp", "httpx"}
-    heavy |= {"PIL", "cv2", "rapidocr", "mammoth", "pptx", "python_calamine", "lxml"}
+    heavy |= {"PIL", "cv2", "rapidocr", "pyclipper", "shapely", "omegaconf", "requests"}
+    heavy |= {"mammoth", "pptx", "python_calamine", "oxmsg", "olefile", "lxml", "defusedxml"}
+    heavy |= {"watchfiles"}
     assert imported & heavy == set()
 
 

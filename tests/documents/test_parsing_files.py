@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import docx
+import pymupdf
 import pytest
 
 from localrag.documents import files
@@ -20,6 +23,7 @@ from localrag.errors import (
     UnsupportedFileError,
     UsageError,
 )
+from localrag.presentation.reading import note_text
 
 
 def write(path: Path, data: bytes = b"text") -> Path:
@@ -51,6 +55,22 @@ def test_the_suffix_chooses_the_parser(tmp_path: Path) -> None:
 def test_content_of_another_kind_is_named(name: str, data: bytes, kind: str) -> None:
     with pytest.raises(CorruptFileError, match=rf"{name} is named \.\w+ but its content is {kind}"):
         parse_file(Path(name), data)
+
+
+def test_what_is_behind_a_wrong_suffix_is_read() -> None:
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 72), "The marmot sleeps.")
+    book = io.BytesIO()
+    docx.Document().save(book)
+    with pytest.raises(EmptyFileError):
+        parse_file(Path("a.pdf"), book.getvalue())
+    for name in ("a.docx", "a.txt", "a.png", "a.html"):
+        page = parse_file(Path(name), document.tobytes()).pages[0]
+        assert page.text == "The marmot sleeps."
+        [note] = page.notes
+        assert not note.problem
+        assert note.values == {"suffix": Path(name).suffix, "content": "PDF"}
+        assert f"({Path(name).suffix}: PDF)" in note_text(note, "en")
 
 
 def test_refusals_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,16 @@ def actual(data: bytes, expected: FileFormat, source: str) -> FileFormat:
     return next((each for each in FORMATS if each.name == name), expected)
 
 
+def disguised(data: bytes) -> FileFormat | None:
+    """The format that is surely behind a wrong suffix: PDF, a picture, or one of Office."""
+    name = _zipped(data, "") if data.startswith(b"PK\3\4") else ""
+    for each in FORMATS:
+        plain = each.name in ("pdf", "image", "rtf") and each.signature
+        if each.name == name or (plain and plain.match(data[:_START])):
+            return each
+    return None
+
+
 def binary_kind(data: bytes, expected: str = "") -> str:
     """What an old binary file of Office is: a format, what to save it as, or "".
 
