@@ -21,6 +21,7 @@ COMMANDS = (
     "status",
     "watch",
     "show",
+    "page",
     "remove",
     "rebuild",
     "check",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localrag.errors import LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.integrity import passages_are_sound
-from localrag.library.catalogue.places import place_of, rectangles_of
+from localrag.library.catalogue.places import page_of, place_of, rectangles_of
 from localrag.library.catalogue.reads import PURGE_DUE, Snapshot
 from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
 from localrag.library.folder.filesystem import (
@@ -173,6 +173,7 @@ class Library:
     document = _asked(Snapshot.document)
     text = _asked(Snapshot.text)
     place = _asked(place_of)
+    page = _asked(page_of)
     rectangles = _asked(rectangles_of)
     sources = _asked(Snapshot.sources)
     source = _asked(Snapshot.source)

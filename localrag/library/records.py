@@ -143,6 +143,16 @@ class DocumentRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class PageSpan:
+    """A page of a document: code points `start:end` of its text."""
+
+    number: int
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class OnPage:
     """Where a span stands on a page of `width` by `height`: left, top, right and bottom each.
 

@@ -12,7 +12,7 @@ import msgspec
 from localrag.documents.positions import Layout, decode, rectangles
 from localrag.library.catalogue.guarded import Row, damaged_rows
 from localrag.library.catalogue.reads import Snapshot
-from localrag.library.records import OnPage
+from localrag.library.records import OnPage, PageSpan
 from localrag.types import Place, Unit
 
 _COUNTED = 200_000
@@ -56,6 +56,22 @@ def place_of(snapshot: Snapshot, document_id: str, offset: int) -> Place | None:
     # The heading's own line is no paragraph.
     paragraph = None if above is None else above + (heading is None)
     return replace(place, heading=text, paragraph=paragraph or None)
+
+
+def page_of(
+    snapshot: Snapshot, document_id: str, *, number: int | None = None, offset: int = 0
+) -> PageSpan | None:
+    """The page of that number, else the one on which a code point stands; None for none."""
+    found = _first(
+        snapshot,
+        'SELECT p.position, p.number, p.label, p."start", p."end" FROM documents d '
+        "JOIN pages p ON p.document = d.number WHERE d.id = ? "
+        'AND CASE WHEN ? THEN p.number = ? ELSE p."start" <= ? END '
+        "ORDER BY p.position DESC LIMIT 1",
+        *(document_id, number is not None, number, offset),
+        kinds=(int, int, str, int, int),
+    )
+    return PageSpan(*found[1:]) if found else None
 
 
 def rectangles_of(snapshot: Snapshot, document_id: str, start: int, end: int) -> tuple[OnPage, ...]:
