@@ -25,6 +25,7 @@ from localrag.server.access import Access, Gate, TooMuchError
 from localrag.server.libraries import Libraries
 from localrag.server.openai import Surface
 from localrag.server.own import Own
+from localrag.server.pages import Pages
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
 from localrag.server.views import Views
@@ -35,13 +36,14 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
     queue = ModelQueue()
     views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
     access = replace(access, opens=views.opened)
-    status = _Status(access, queue)
+    status, pages = _Status(access, queue), Pages()
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            await anyio.to_thread.run_sync(pages.forget)
             await anyio.to_thread.run_sync(libraries.close)
 
     app = Starlette(
@@ -53,7 +55,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
             Route("/healthz", status.health),
             Route("/metrics", status.metrics),
             Route("/session", status.session, methods=["POST"]),
-            *Own(libraries, queue).routes(),
+            *Own(libraries, queue, pages).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
