@@ -1,34 +1,46 @@
 """Do the rectangles of a quotation cover its words and nothing else?
 
-    python benchmarks/positions.py FILE.pdf... [--sentences 200] [--rotate 90]
+    python benchmarks/positions.py FILE.pdf... [--sentences 200] [--rotate 90] [--drawn]
 
 Sentences of the documents are drawn at random. A rectangle is right when the characters that
 `rawdict` of MuPDF puts into it are those of the sentence, each as often: the oracle shares no step
 with what made the rectangles. Says how many are right, unmarked and wrong, the bytes that places
-take, and the processor time of reading.
+take, and the processor time of reading. With `--drawn` it is not the rectangles that are looked at
+but the marker on the image of the page, as `localrag page` draws it.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import PIL.Image
 import pymupdf
 
+from localrag.documents.drawing import draw
 from localrag.documents.formats.pdf import reader
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.positions import Box, decode, rectangles
+from localrag.documents.positions import Box, Layout, decode, rectangles
 from localrag.errors import ParsingError
 from localrag.text.normalize import fold
 from localrag.text.sentences import split_sentences
 from localrag.types import Document, Page
 
 _mupdf: Any = pymupdf
+_STROKE = 6
+"""Half the pixels that no stroke of a letter is wide."""
+
+
+Printed = list[tuple[float, float, str]]
+"""Where the middle of each character is."""
 
 
 def rotated(data: bytes, degrees: int) -> bytes:
@@ -44,7 +56,7 @@ def letters(text: str) -> Counter[str]:
     return Counter(c for c in fold(text) if not c.isspace() and c not in "|-")
 
 
-def characters(page: Any) -> list[tuple[float, float, str]]:
+def characters(page: Any) -> Printed:
     """The middle of each character on the page as it is shown."""
     found = []
     for block in page.get_text("rawdict", flags=pymupdf.TEXT_PRESERVE_WHITESPACE)["blocks"]:
@@ -71,7 +83,7 @@ def _middle(one: dict[str, Any], size: float, line: dict[str, Any]) -> Any:
     )
 
 
-def inside(boxes: tuple[Box, ...], printed: list[tuple[float, float, str]]) -> Counter[str]:
+def inside(boxes: tuple[Box, ...], printed: Printed) -> Counter[str]:
     """The characters whose middle lies in one of the rectangles."""
     return letters(
         "".join(
@@ -80,6 +92,23 @@ def inside(boxes: tuple[Box, ...], printed: list[tuple[float, float, str]]) -> C
             if any(left <= x <= right and top <= y <= bottom for left, top, right, bottom in boxes)
         )
     )
+
+
+def below_the_marker(
+    data: bytes, number: int, layout: Layout, boxes: tuple[Box, ...], printed: Printed
+) -> Counter[str]:
+    """The characters whose middle is marked on the image of the page, or ink within the mark."""
+    size = layout.width, layout.height
+    png, _ = draw(Path("page.pdf"), data, number, 1400, boxes, size)
+    pixels = np.asarray(PIL.Image.open(io.BytesIO(png))).astype(int)
+    marked = np.pad(pixels[..., 0] - pixels[..., 2] > 60, _STROKE)
+    for closing in (np.logical_or, np.logical_and):  # over the ink, and back to the edges
+        for axis in (0, 1):
+            shifted = (np.roll(marked, by, axis) for by in range(-_STROKE, _STROKE + 1))
+            marked = reduce(closing, shifted)
+    marked = marked[_STROKE:-_STROKE, _STROKE:-_STROKE]
+    scale = pixels.shape[1] / layout.width
+    return letters("".join(c for x, y, c in printed if marked[int(y * scale), int(x * scale)]))
 
 
 def spans(document: Document) -> Iterator[tuple[Page, int, int]]:
@@ -99,6 +128,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--sentences", type=int, default=200, help="of each file, at most")
     parser.add_argument("--rotate", type=int, default=0)
+    parser.add_argument("--drawn", action="store_true", help="look at the image of the page")
     parser.add_argument("--show", action="store_true", help="what is wrong, and what unmarked")
     options = parser.parse_args()
     total: Counter[str] = Counter()
@@ -123,7 +153,12 @@ def main() -> None:
         for page, start, end in drawn:
             text = page.text[start:end]
             boxes = rectangles(decode(page.layout), start, text) if page.layout else ()
-            found = inside(boxes, printed[page.number - 1])
+            there = printed[page.number - 1]
+            if boxes and options.drawn:
+                layout = decode(page.layout)
+                found = below_the_marker(data, page.number, layout, boxes, there)
+            else:
+                found = inside(boxes, there)
             kind = "unmarked" if not boxes else "right" if found == letters(text) else "wrong"
             seen[kind] += 1
             if options.show and kind != "right":

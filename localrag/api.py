@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from localrag.indexing.events import AddReport, Event
     from localrag.indexing.indexer import Indexer
     from localrag.indexing.reading import Reading
+    from localrag.indexing.viewing import PageView
     from localrag.models.embeddings.base import Embedder
     from localrag.rag.conversation import Conversation
 
@@ -406,6 +407,26 @@ class LocalRAG:
 
         found = from_library(self.library, os.fspath(source))
         return found or self._read(source, self.settings, lambda: self.embedder, self._on_note)
+
+    def page(
+        self, source: AnyPath, number: int, *, highlight: str | None = None, image: bool = True
+    ) -> PageView:
+        """A page of a file in the library, with the words to highlight marked on it.
+
+        `PageView.image` is a PNG where the file still is what was read and its format has pages;
+        `PageView.text` is there always, with the `spans` that are marked. Raises `UsageError`
+        for a file or a page that the library does not hold.
+
+        >>> rag.page("ai-overview.en.pdf", 1, highlight="intelligence").marked
+        True
+        """
+        from localrag.indexing.viewing import view_words, with_image
+
+        view = view_words(self.library, os.fspath(source), number, highlight)
+        if not image:
+            return view
+        with closing(factory.make_parse(self.settings)) as drawing:
+            return with_image(self.library, view, drawing)
 
     @classmethod
     def read(

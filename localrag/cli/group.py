@@ -22,6 +22,7 @@ COMMANDS = (
     "status",
     "watch",
     "show",
+    "page",
     "remove",
     "rebuild",
     "check",

@@ -243,6 +243,23 @@ def open_library(folder: Path, settings: Settings | None = None) -> LocalRAG:
     )
 
 
+def say_origin(source: str, origin: str) -> None:
+    """Note that a file is not in the library, or no longer what the library holds."""
+    match origin:
+        case "file":
+            note(tr("{source} is not in the library; it was read now.", source=source))
+        case "changed":
+            note(
+                tr(
+                    "{source} has changed since it was added; this is what the library holds. "
+                    "`localrag add` reads it again.",
+                    source=source,
+                )
+            )
+        case "gone":
+            note(tr("{source} is gone; this is what the library holds.", source=source))
+
+
 def note_rebuilding(path: Path) -> None:
     """Say that an index is not used as it is, on standard error."""
     note(rebuilding(path))

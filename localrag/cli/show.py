@@ -19,6 +19,7 @@ from localrag.cli.output import (
     no_empty_path,
     note,
     note_rebuilding,
+    say_origin,
     stdout_console,
 )
 from localrag.errors import LibraryNotFoundError, UsageError
@@ -81,7 +82,7 @@ def show(source: str, pages: Ranges, library: Path, as_json: bool) -> None:
             reading = rag.show(source)
     except LibraryNotFoundError:
         reading = LocalRAG.read(source, on_note=note)
-    _say_origin(reading)
+    say_origin(reading.document.source, reading.origin)
     shown = [
         (page, start)
         for page, start in with_starts(reading.document)
@@ -99,23 +100,6 @@ def show(source: str, pages: Ranges, library: Path, as_json: bool) -> None:
         emit_json(reading_json(reading, shown, chunks))
     else:
         _print(stdout_console(), reading, shown)
-
-
-def _say_origin(reading: Reading) -> None:
-    source = reading.document.source
-    match reading.origin:
-        case "file":
-            note(tr("{source} is not in the library; it was read now.", source=source))
-        case "changed":
-            note(
-                tr(
-                    "{source} has changed since it was added; this is what the library holds. "
-                    "`localrag add` reads it again.",
-                    source=source,
-                )
-            )
-        case "gone":
-            note(tr("{source} is gone; this is what the library holds.", source=source))
 
 
 def _chunks_on(reading: Reading, pages: Sequence[tuple[Page, int]]) -> Iterator[Chunk]:

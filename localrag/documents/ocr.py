@@ -353,7 +353,7 @@ def _verified(path: Path) -> Path:
     return path
 
 
-def bounded(width: float, height: float, dpi: int = DPI) -> float:
+def bounded(width: float, height: float, dpi: float = DPI) -> float:
     """The factor from points to pixels for a page, at most `MOST_PIXELS` in all."""
     scale = dpi / 72
     return min(scale, math.sqrt(MOST_PIXELS / max(1.0, width * height)))

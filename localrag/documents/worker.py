@@ -1,4 +1,4 @@
-"""Reading files in a process of its own: a file made to harm ends that process, not this one.
+"""Reading and drawing files in a process of its own: one made to harm ends that, not this one.
 
 One process reads many files and is started anew after it crashed or was ended. On Linux it has no
 right but to read what it is sent and what is installed (`system/confinement.py`). What it sends
@@ -14,11 +14,11 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, LifoQueue, SimpleQueue
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from localrag.documents.formats.table import (
     leave_out,
     nothing,
 )
+from localrag.documents.positions import Box
 from localrag.egress import network
 from localrag.errors import ParsingError, parsing_error
 from localrag.system import processes
@@ -52,26 +53,51 @@ and that all together may take on a machine with twice as much; on larger ones, 
 
 PROGRAM = "from localrag.documents.worker import main; main()"
 
+DRAWING = 60.0
+"""Seconds that drawing a page may take; the slowest honest scans take two."""
+
+T = TypeVar("T", Document, "Drawn")
+
 _POLL = 0.2
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+class _Wanted(msgspec.Struct, array_like=True):
+    """An image of a page, with what `drawing.draw` takes."""
+
+    page: int
+    width: int
+    boxes: Sequence[Box]
+    size: tuple[float, float]
+
+
 class _Request(msgspec.Struct, array_like=True):
-    """What the process is asked: the file's name, as the system's bytes, and bytes it may take."""
+    """What the process is asked: the file's name, as the system's bytes, and bytes it may take.
+
+    `image` where an image of a page is wanted, and not what is read of the file.
+    """
 
     name: bytes
     size: int
     memory: int
     options: ParseOptions
+    image: _Wanted | None = None
 
 
-class _Refused(msgspec.Struct, array_like=True):
+class _Refused(msgspec.Struct, array_like=True, tag=True):
     """An error from `localrag.errors`, by the name of its class."""
 
     kind: str
     message: str
     hint: str
     values: dict[str, str | int | float]
+
+
+class Drawn(msgspec.Struct, array_like=True, tag=True):
+    """A page as a PNG, and whether all that was to be marked on it is."""
+
+    png: bytes
+    marked: bool
 
 
 class _PageDone(msgspec.Struct, array_like=True, tag=True):
@@ -85,7 +111,7 @@ class _PageDone(msgspec.Struct, array_like=True, tag=True):
 class _Reply(msgspec.Struct, array_like=True, tag=True):
     """What came of a file, and what tried to leave the machine meanwhile."""
 
-    outcome: Document | _Refused
+    outcome: Document | Drawn | _Refused
     attempts: list[network.Attempt] = []
     attached: list[Attachment] = []
 
@@ -121,27 +147,59 @@ class ParsingProcess:
         of its own.
         """
         made = legacy.modern(path, data)
-        with self._lock:
-            try:
-                reply = self._ask(path, data if made is None else made, page_done)
-            except ParsingError as given_up:
-                self._end()
-                given_up.values["source"] = str(path)
-                raise
-        network.report(reply.attempts)
-        if isinstance(reply.outcome, _Refused):
-            raise _raised(reply.outcome)
+        reply, document = self._asked(path, data if made is None else made, Document, page_done)
         for one in reply.attached:
             attach(one)
-        id_ = reply.outcome.id if made is None else hashlib.sha256(data).hexdigest()
-        return replace(reply.outcome, id=id_, source=str(path))
+        id_ = document.id if made is None else hashlib.sha256(data).hexdigest()
+        return replace(document, id=id_, source=str(path))
+
+    def draw(
+        self,
+        path: Path,
+        data: bytes,
+        page: int,
+        *,
+        width: int,
+        boxes: Sequence[Box] = (),
+        size: tuple[float, float] = (0.0, 0.0),
+    ) -> Drawn:
+        """A page of these bytes as an image `width` pixels wide, with `boxes` marked on it.
+
+        `boxes` are as `positions.rectangles` gives them, on a page of `size`: on one of another
+        size nothing is marked. Raises a ParsingError for what cannot be drawn within bounds.
+        """
+        _, drawn = self._asked(path, data, Drawn, image=_Wanted(page, width, boxes, size))
+        return drawn
 
     def close(self) -> None:
         """End the process; the next call starts another."""
         with self._lock:
             self._end()
 
-    def _ask(self, path: Path, data: bytes, page_done: PageDone) -> _Reply:
+    def _asked(
+        self,
+        path: Path,
+        data: bytes,
+        kind: type[T],
+        page_done: PageDone = nothing,
+        image: _Wanted | None = None,
+    ) -> tuple[_Reply, T]:
+        with self._lock:
+            try:
+                reply = self._ask(path, data, page_done, image)
+                outcome = reply.outcome
+                if not isinstance(outcome, kind | _Refused):
+                    raise _crash(0)
+            except ParsingError as given_up:
+                self._end()
+                given_up.values["source"] = str(path)
+                raise
+        network.report(reply.attempts)
+        if isinstance(outcome, _Refused):
+            raise _raised(outcome)
+        return reply, outcome
+
+    def _ask(self, path: Path, data: bytes, page_done: PageDone, image: _Wanted | None) -> _Reply:
         running = self._running
         if running is None or running.process.poll() is not None:
             self._end()
@@ -150,8 +208,11 @@ class ParsingProcess:
             weakref.finalize(self, running.end)
         known = format_of(path)
         limits = self._limits or (known.limits if known else Limits())
+        if image is not None:
+            limits = replace(limits, longest=min(limits.longest, DRAWING))
         memory = limits.memory + 4 * len(data)
-        running.send(_Request(os.fsencode(path), len(data), memory, self._options), data)
+        asked = _Request(os.fsencode(path), len(data), memory, self._options, image)
+        running.send(asked, data)
         silence = limits.silence + len(data) / SLOWEST
         longest = limits.longest
         started = heard = time.monotonic()
@@ -298,8 +359,11 @@ def _read(pipe: IO[bytes]) -> bytes | None:
 def _decoded(message: bytes) -> _Reply | _PageDone:
     try:
         said = msgspec.msgpack.decode(message, type=_Reply | _PageDone)
-        if isinstance(said, _Reply) and isinstance(said.outcome, _Refused):
-            _raised(said.outcome)
+        match said:
+            case _Reply(outcome=_Refused() as refused):
+                _raised(refused)
+            case _Reply(outcome=Drawn(png=png)) if not png.startswith(b"\x89PNG\r\n\x1a\n"):
+                raise _crash(0)
     except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
         raise _crash(0) from error
     return said
@@ -358,11 +422,15 @@ def main() -> None:
 
 def _outcome(
     request: _Request, data: bytes, page_done: PageDone, attach: Attach
-) -> Document | _Refused:
+) -> Document | Drawn | _Refused:
     from localrag.documents.files import parse_file
 
-    path = Path(os.fsdecode(request.name))
+    path, image = Path(os.fsdecode(request.name)), request.image
     try:
+        if image is not None:
+            from localrag.documents.drawing import draw
+
+            return Drawn(*draw(path, data, image.page, image.width, image.boxes, image.size))
         return parse_file(path, data, request.options, page_done, attach=attach)
     except ParsingError as error:
         return _refused(error)

@@ -39,7 +39,7 @@ def from_library(library: Library, source: str) -> Reading | None:
     `source` is its path, or the end of it where only one has that end and there is no such file
     here. Raises UsageError where several have it.
     """
-    record = _find(library, source)
+    record = find(library, source)
     document = library.document(record.document_id) if record else None
     if record is None or document is None:
         return None
@@ -48,7 +48,7 @@ def from_library(library: Library, source: str) -> Reading | None:
         replace(document, source=record.state.path),
         about.language if about else "",
         tuple(library.document_chunks(document.id)),
-        _origin(library, record),
+        origin(library, record),
     )
 
 
@@ -71,7 +71,12 @@ def from_file(
     )
 
 
-def _find(library: Library, source: str) -> SourceRecord | None:
+def find(library: Library, source: str) -> SourceRecord | None:
+    """A file of the library by its path, or the end of it where only one has that end.
+
+    None where there is a file here of that name that is not in the library. Raises UsageError
+    where several have the end.
+    """
     path = Path(source).expanduser()
     named = library.source(storable_path(path)) or library.source(source)
     if named or os.path.lexists(path):
@@ -90,13 +95,13 @@ def _find(library: Library, source: str) -> SourceRecord | None:
     return found[0] if found else None
 
 
-def _origin(library: Library, record: SourceRecord) -> Literal["library", "changed", "gone"]:
+def origin(library: Library, record: SourceRecord) -> Literal["library", "changed", "gone"]:
     """Whether the file still is what the library has read."""
     path = Path(record.state.path)
     there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
     if there != path and there.is_file():  # it lies in that file, such as a mail
         holder = library.source(str(there))
-        return _origin(library, holder) if holder else "library"
+        return origin(library, holder) if holder else "library"
     try:
         now = path.stat()
         if (now.st_size, now.st_mtime_ns) == (record.state.size, record.state.mtime_ns):

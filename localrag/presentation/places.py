@@ -6,37 +6,44 @@ Where the format of a document has none of them, as in a mail of one line, nothi
 from __future__ import annotations
 
 from localrag.documents.formats.table import shown_name
-from localrag.messages import tr
+from localrag.messages import InterfaceLanguage, speaker, tr
 from localrag.types import Citation, LeftOut, Place, ScoredChunk
 
 
-def place_text(place: Place, last: int | None = None, *, heading: bool = True) -> str:
+def place_text(
+    place: Place,
+    last: int | None = None,
+    *,
+    heading: bool = True,
+    language: InterfaceLanguage | None = None,
+) -> str:
     """The place, "" where there is nothing to say; `last` is the number of the last page of it.
 
-    Without `heading`, for where the heading is said beside it.
+    Without `heading`, for where the heading is said beside it. `language` None is the reader's.
     """
+    say = speaker(language)
     number = str(place.number)
     if last is not None and last > place.number:
         number = f"{number}-{last}"
     if place.unit == "page":
-        return tr("p. {page}", page=number)
+        return say("p. {page}", page=number)
     if place.unit == "slide":
-        return tr("slide {number}", number=number)
+        return say("slide {number}", number=number)
     if place.unit == "sheet":
         sheet = place.label or number
         if place.row is None:
-            return tr("sheet {sheet}", sheet=sheet)
-        return tr("sheet {sheet}, row {row}", sheet=sheet, row=place.row)
+            return say("sheet {sheet}", sheet=sheet)
+        return say("sheet {sheet}, row {row}", sheet=sheet, row=place.row)
     if place.row is not None:
-        return tr("row {row}", row=place.row)
+        return say("row {row}", row=place.row)
     above = (place.heading or place.label) if heading else ""
     if place.unit == "chapter" and heading and not above:
-        above = tr("section {number}", number=number)
+        above = say("section {number}", number=number)
     if place.paragraph is None:
         return above
     if above:
-        return tr("{heading}, para. {paragraph}", heading=above, paragraph=place.paragraph)
-    return tr("para. {paragraph}", paragraph=place.paragraph)
+        return say("{heading}, para. {paragraph}", heading=above, paragraph=place.paragraph)
+    return say("para. {paragraph}", paragraph=place.paragraph)
 
 
 def passage_place(found: ScoredChunk, *, heading: bool = True) -> str:

@@ -26,6 +26,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
 from localrag.server.own import Own
+from localrag.server.pages import Pages
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
 from localrag.server.tools import Tools
@@ -37,7 +38,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
     queue = ModelQueue()
     views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
     access = replace(access, opens=views.opened)
-    status = _Status(access, queue)
+    status, pages = _Status(access, queue), Pages()
     assistants = Endpoint(Protocol(Tools(libraries, queue, views.address)).server)
 
     @asynccontextmanager
@@ -46,6 +47,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
             async with assistants.running():
                 yield
         finally:
+            await anyio.to_thread.run_sync(pages.forget)
             await anyio.to_thread.run_sync(libraries.close)
 
     app = Starlette(
@@ -58,7 +60,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
             Route("/metrics", status.metrics),
             Route(PATH, assistants),
             Route("/session", status.session, methods=["POST"]),
-            *Own(libraries, queue).routes(),
+            *Own(libraries, queue, pages).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),

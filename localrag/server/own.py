@@ -16,20 +16,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from localrag import __version__
+from localrag.documents.formats.table import shown_name
 from localrag.egress import network
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
-from localrag.library.library import Library
+from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
+from localrag.presentation.places import place_text
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import marked, without_markers
 from localrag.rag.conversation import Turn
 from localrag.server.libraries import Libraries
+from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import decoded, error_body, preferred, reply
 from localrag.server.running import asking
-from localrag.server.views import quoted
+from localrag.server.views import View, quoted
 from localrag.text.sentences import split_sentences
 from localrag.types import Answer, Rating, ScoredChunk, Step
 
@@ -62,6 +65,7 @@ class Own:
 
     libraries: Libraries
     queue: ModelQueue
+    pages: Pages
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -70,6 +74,7 @@ class Own:
             Route("/api/documents", self.documents),
             Route("/api/documents/{document}", self.remove, methods=["DELETE"]),
             Route("/api/view", self.view),
+            Route("/api/view.png", self.image),
             Route("/api/search", self.search, methods=["POST"]),
             Route("/api/ask", self.ask, methods=["POST"]),
         ]
@@ -113,23 +118,54 @@ class Own:
         removal = await anyio.to_thread.run_sync(
             lambda: library.remove(sources=list(record.sources))
         )
+        await anyio.to_thread.run_sync(self.pages.forget)
         return reply({"removed": removal.sources, "purged": removal.purged})
 
     async def view(self, request: Request) -> Response:
         """The page on which a span of a document begins, with what of it is quoted."""
-        asked = request.query_params
-        library = self._engine(asked.get("library", "")).library
-        document, start, end = (
-            asked.get("document", ""),
-            _offset(asked, "start"),
-            _offset(asked, "end"),
+        view = await self._view(request)
+        start, end = view.spans[0] if view.spans else (0, 0)
+        image = f"/api/view.png?{request.url.query}" if view.image is not None else None
+        place = view.place
+        return reply(
+            {
+                "source": shown_name(view.paths[0]) if view.paths else "",
+                "page": place.number,
+                "pages": view.pages,
+                "unit": place.unit,
+                "label": place.label,
+                "place": place_text(place, language=preferred(request)),
+                "before": view.text[:start],
+                "quoted": view.text[start:end],
+                "after": view.text[end:],
+                "state": view.state,
+                "image": image,
+                "marked": view.marked,
+                "top": view.top,
+            }
         )
-        found = await anyio.to_thread.run_sync(_page, library, document, start, end)
+
+    async def image(self, request: Request) -> Response:
+        """The image of the page, with what is quoted marked on it."""
+        view = await self._view(request)
+        if view.image is None:
+            raise LibraryNotFoundError(
+                "There is no image of this page.", hint="See /api/view for its text."
+            )
+        return Response(view.image, media_type="image/png")
+
+    async def _view(self, request: Request) -> PageView:
+        asked = request.query_params
+        name = asked.get("library", "")
+        wanted = View(
+            name, asked.get("document", ""), _offset(asked, "start"), _offset(asked, "end")
+        )
+        found = await self.pages.view(self._engine(name).library, wanted)
         if found is None:
             raise LibraryNotFoundError(
-                "There is no document {name}.", hint="See /api/documents.", name=document
+                "There is no document {name}.", hint="See /api/documents.", name=wanted.document
             )
-        return reply(found)
+        return found
 
     async def search(self, request: Request) -> Response:
         """The best passages; never waits for the language model but to expand the question."""
@@ -210,26 +246,6 @@ def _offset(asked: Mapping[str, str], name: str) -> int:
     if not (given.isascii() and given.isdigit() and len(given) < 16):
         raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
     return int(given)
-
-
-def _page(library: Library, document: str, start: int, end: int) -> dict[str, Any] | None:
-    """The text of a page around `start:end`, its code points counted as in the document."""
-    record = library.document_record(document)
-    span = library.page(document, offset=start)
-    if record is None or span is None:
-        return None
-    first, last = span.start, span.end
-    start, end = max(first, min(start, last)), max(first, min(end, last))
-    text = library.text(document, first, last)
-    return {
-        "source": record.sources[0] if record.sources else record.title,
-        "title": record.title,
-        "page": span.number,
-        "pages": record.pages,
-        "before": text[: start - first],
-        "quoted": text[start - first : end - first],
-        "after": text[end - first :],
-    }
 
 
 _MARKS: dict[Rating, str] = {

@@ -54,6 +54,7 @@ RUNS = (
     ("status",),
     ("status", "--problems"),
     ("show", "notes.pdf"),
+    ("page", "notes.pdf", "1", "--highlight", "lamp", "-o", "page.png"),
     ("--library", "none", "show", "notes.md"),
     ("share", "--off"),
     ("search", "lamp"),

@@ -164,6 +164,9 @@ def test_every_command(
             run("status", "--problems", *options)
             for name in ("plain.md", NAME, HOSTILE):
                 run("show", str(documents / name), *options)
+        for name in ("plain.md", NAME, HOSTILE):
+            run("page", str(documents / name), "1", "--highlight", "tea")
+            run("page", str(documents / name), "1", "-o", str(tmp_path / f"{NAME}.png"))
         run("doctor", "--quick")
         run("doctor", "--quick", "--json")
 

@@ -37,9 +37,9 @@ def test_passages_come_before_the_answer_and_texts_make_it(served: Served) -> No
         "".join(str(said["text"]) for kind, said in told if kind == "text").strip()
         == (answer["answer"])
     )
-    links = answer["links"]
-    assert isinstance(links, list)
-    assert len(links) == 1
+    views = answer["views"]
+    assert isinstance(views, dict)
+    assert set(views) == {"1"}
 
 
 def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 from localrag.types import Document
 
@@ -105,12 +105,22 @@ class FileFormat:
     """Whether it may begin like any other text, as Markdown does with HTML."""
     attaches: bool = False
     """Whether its reader calls `SourceFile.attach`: such a file is a folder too."""
+    is_drawn: bool = False
+    """Whether its reader has `draw(file: SourceFile, page: int, width: int)` as well: the pixels of
+    a page, and its size in the unit of `positions.Mark`."""
     limits: Limits = Limits()
 
     def read(self, file: SourceFile) -> Document:
         """Read a file of this format in this process."""
         document: Document = importlib.import_module(self.reader).read(file)
         return document
+
+    def draw(self, file: SourceFile, page: int, width: int) -> tuple[Any, tuple[float, float]]:
+        """A page, from 1, about so many pixels wide: rows x columns x 3, RGB; and its own size."""
+        drawn: tuple[Any, tuple[float, float]] = importlib.import_module(self.reader).draw(
+            file, page, width
+        )
+        return drawn
 
 
 _READERS = "localrag.documents.formats"
@@ -120,7 +130,11 @@ _OFFICE = re.compile(_ZIP.pattern + b"|" + _OLE.pattern)
 
 FORMATS: tuple[FileFormat, ...] = (
     FileFormat(
-        "pdf", (".pdf",), f"{_READERS}.pdf.reader", re.compile(rb"[\xef\xbb\xbf \t\r\n\0]*%PDF-")
+        "pdf",
+        (".pdf",),
+        f"{_READERS}.pdf.reader",
+        re.compile(rb"[\xef\xbb\xbf \t\r\n\0]*%PDF-"),
+        is_drawn=True,
     ),
     FileFormat("markdown", (".md", ".markdown"), f"{_READERS}.markdown", is_text=True),
     FileFormat(
@@ -149,6 +163,7 @@ FORMATS: tuple[FileFormat, ...] = (
         re.compile(
             rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|(?s:RIFF....WEBP)|II[*+]\0|MM\0[*+]|(?s:BM.{4}\0{4})"
         ),
+        is_drawn=True,
     ),
     FileFormat("text", (".txt", ".text", ".log", ".rst"), f"{_READERS}.plain", is_text=True),
 )

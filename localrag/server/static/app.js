@@ -6,6 +6,28 @@ import { Search } from "./search.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
 
+// What a link from another client opens: the page that a citation quotes, and nothing else.
+function Single() {
+  const [language, setLanguage] = useState(preferred());
+  const [fragment, setFragment] = useState(location.hash);
+  const say = speaker(language);
+  speak(language);
+  useEffect(() => { document.documentElement.lang = language === "zh" ? "zh-CN" : "en"; }, [language]);
+  useEffect(() => {
+    const changed = () => setFragment(location.hash);
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  const view = Object.fromEntries(new URLSearchParams(fragment.slice(1)));
+  return html`
+    <header>
+      <span class="brand" aria-hidden="true"></span><strong>localrag</strong>
+      <span class="space"></span>
+      <button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${() => setLanguage(language === "zh" ? "en" : "zh")}>${say("switch")}</button>
+    </header>
+    <main class="single"><${Viewer} say=${say} view=${view} /></main>`;
+}
+
 function App() {
   const [language, setLanguage] = useState(preferred());
   const [status, setStatus] = useState(null);
@@ -70,4 +92,4 @@ function App() {
       <a href="/source">${say("source", { licence: status.licence })}</a></footer>`}`;
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+render(html`<${location.pathname === "/view" ? Single : App} />`, document.getElementById("app"));

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pymupdf
@@ -28,10 +29,11 @@ from localrag.documents.formats.pdf.layout import (
     stacked,
 )
 from localrag.documents.formats.pdf.page import page_text
-from localrag.documents.formats.pdf.scans import PageRead, Scans
+from localrag.documents.formats.pdf.scans import PageRead, Scans, drawn
 from localrag.documents.formats.pdf.tables import name_columns
 from localrag.documents.formats.table import SourceFile, suffixes
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
+from localrag.documents.ocr import Image, bounded
 from localrag.documents.positions import Piece, place, turned
 from localrag.errors import (
     CorruptFileError,
@@ -72,6 +74,24 @@ def read(file: SourceFile) -> Document:
     Raises EncryptedFileError, EmptyFileError, CorruptFileError,
     ImageOnlyFileError or UnsupportedFileError; ModelCorruptError.
     """
+    with _opened(file) as document:
+        return _read(document, file)
+
+
+def draw(file: SourceFile, page: int, width: int) -> tuple[Image, tuple[float, float]]:
+    """A page as it is shown, and its size in points. Raises as `read`."""
+    with _opened(file) as document:
+        try:
+            shown = document.load_page(page - 1)
+            size = shown.rect.width, shown.rect.height
+            scale = bounded(*size, dpi=72 * width / max(1.0, size[0]))
+            return drawn(shown, scale), size
+        except Exception as error:
+            raise _corrupt(file.source, error) from error
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[Any]:
     with _LOCK:
         _mupdf.TOOLS.mupdf_display_errors(False)
         _mupdf.TOOLS.mupdf_display_warnings(False)
@@ -81,7 +101,8 @@ def read(file: SourceFile) -> Document:
         except Exception as error:
             raise _corrupt(file.source, error) from error
         try:
-            return _read(document, file)
+            _check(document, file)
+            yield document
         finally:
             document.close()
 
@@ -95,7 +116,7 @@ def _corrupt(source: str, error: Exception) -> CorruptFileError:
     )
 
 
-def _read(document: Any, file: SourceFile) -> Document:
+def _check(document: Any, file: SourceFile) -> None:
     if not document.is_pdf:  # MuPDF looks at the bytes and opens pictures and archives too
         raise CorruptFileError(
             "{source} is not a PDF file, despite its name.",
@@ -112,6 +133,9 @@ def _read(document: Any, file: SourceFile) -> Document:
             ),
             source=file.source,
         )
+
+
+def _read(document: Any, file: SourceFile) -> Document:
     try:
         count = document.page_count
         toc = document.get_toc(simple=True)

@@ -91,7 +91,7 @@ class Scans:
         count, total = 0, 0.0
         for box in boxes:
             scale = bounded(box[2] - box[0], box[3] - box[1])
-            image = _drawn(page, scale, box)
+            image = drawn(page, scale, box)
             _paint_over(image, found, scale, box)
             reading = page_reader().read(image)
             if sum(c.isalnum() for line in reading.lines for c in line.text) < LEAST:
@@ -137,22 +137,23 @@ def recognise(page: Any) -> PageRead:
     """A page as recognition reads it, whatever text it says it has."""
     shown = page.rect
     scale = bounded(shown.width, shown.height)
-    reading = page_reader().read(_drawn(page, scale))
+    reading = page_reader().read(drawn(page, scale))
     found = blocks(reading, 1 / scale)
     if not found:
         return PageRead([], notes=(PageNote("no text"),), looked=True)
     return PageRead(found, "ocr", round(reading.confidence, 4), notes(reading), looked=True)
 
 
-def _drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image:
-    drawn = page.get_pixmap(
+def drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image:
+    """A page, or a part of it, `scale` pixels to a point."""
+    made = page.get_pixmap(
         matrix=_mupdf.Matrix(scale, scale),
         colorspace=_mupdf.csRGB,
         alpha=False,
         clip=None if clip is None else _mupdf.Rect(clip),
     )
-    pixels = np.frombuffer(drawn.samples, np.uint8).reshape(drawn.height, drawn.stride)
-    return pixels[:, : drawn.width * 3].reshape(drawn.height, drawn.width, 3).copy()
+    pixels = np.frombuffer(made.samples, np.uint8).reshape(made.height, made.stride)
+    return pixels[:, : made.width * 3].reshape(made.height, made.width, 3).copy()
 
 
 def _paint_over(image: Image, found: Sequence[Block], scale: float, box: Sequence[float]) -> None:

@@ -1,0 +1,57 @@
+"""Pages of documents for the viewer: drawn one after the other, and kept for a moment.
+
+So that an image and what is said of it are made together, though a browser asks for one after the
+other. What is removed from a library is gone from here before its removal has to be through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from localrag.documents.worker import ParsingProcess
+from localrag.indexing.viewing import PageView, view_span, with_image
+from localrag.library.library import Library
+from localrag.server.views import View
+
+KEPT = 6.0
+"""Seconds that a drawn page is kept."""
+_MOST_KEPT = 16
+
+
+class Pages:
+    """Views of pages, with their images."""
+
+    def __init__(self) -> None:
+        self._drawing = ParsingProcess()
+        self._one_at_a_time = anyio.CapacityLimiter(1)
+        self._kept: dict[View, PageView] = {}
+
+    async def view(self, library: Library, asked: View) -> PageView | None:
+        """The page on which a view begins; None where there is no such document."""
+        found = self._kept.get(asked)
+        if found is not None and await anyio.to_thread.run_sync(
+            library.has_document, asked.document
+        ):
+            return found
+        found = await anyio.to_thread.run_sync(
+            self._drawn, library, asked, limiter=self._one_at_a_time
+        )
+        if found is not None:
+            while len(self._kept) >= _MOST_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[asked] = found
+            asyncio.get_running_loop().call_later(KEPT, self._kept.pop, asked, None)
+        return found
+
+    def forget(self) -> None:
+        """Keep nothing in memory, neither here nor in the process that draws."""
+        self._kept.clear()
+        self._drawing.close()
+
+    def _drawn(self, library: Library, asked: View) -> PageView | None:
+        view = view_span(library, asked.document, asked.start, asked.end)
+        if view is None or not view.is_drawn:
+            return view
+        return with_image(library, view, self._drawing)
