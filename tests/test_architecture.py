@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 
 LINES = (
     ("__main__",),
-    ("cli", "server"),
+    ("cli",),
+    ("server",),
     ("api",),
     ("evaluator",),
     ("engine",),

@@ -17,6 +17,7 @@ COMMANDS = (
     "search",
     "compare",
     "chat",
+    "serve",
     "status",
     "show",
     "remove",

@@ -227,7 +227,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 RESERVED_VARIABLES = frozenset(
     {
         *("LOCALRAG_LIBRARY", "LOCALRAG_MODELS", "LOCALRAG_CONFIG", "LOCALRAG_LANG"),
-        *("LOCALRAG_DEBUG", "LOCALRAG_KEYS", "LOCALRAG_WATCHED"),
+        *("LOCALRAG_DEBUG", "LOCALRAG_KEYS", "LOCALRAG_WATCHED", "LOCALRAG_TOKEN"),
     }
 )
 """Variables that say where things are or how to talk, and are no settings."""

@@ -1,0 +1,56 @@
+"""`localrag serve`: libraries for a page and for other people's clients, on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from localrag.cli.output import library_option, no_empty_path, note, note_rebuilding, say
+from localrag.messages import tr
+
+PORT = 8765
+
+
+@click.command(
+    help=tr("Serve libraries on this machine, with an OpenAI-compatible interface for clients.")
+)
+@click.argument("folders", nargs=-1, metavar=tr("[DIR...]"), callback=no_empty_path)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=PORT,
+    metavar=tr("NUMBER"),
+    help=tr("Port to listen on; {port} unless said otherwise.", port=PORT),
+)
+@library_option
+def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
+    """Serve until interrupted."""
+    from platformdirs import user_state_path
+
+    from localrag.config.settings import load_settings
+    from localrag.engine import open_engine
+    from localrag.server.access import Access, own_token
+    from localrag.server.app import make_app
+    from localrag.server.libraries import Libraries
+    from localrag.server.listening import bind, run
+
+    settings = load_settings()
+    place = user_state_path("localrag", appauthor=False) / "server" / "token"
+    libraries = Libraries(
+        [library, *(Path(folder).expanduser() for folder in folders)],
+        lambda folder: open_engine(folder, settings, create=False, on_damage=note_rebuilding),
+    )
+    for name in libraries.names:
+        libraries.engine(name)  # a folder that is no library is said now
+    token = own_token(place)
+    access = Access(token, port)
+    listening = bind("127.0.0.1", port)
+
+    def ready() -> None:
+        say(tr("Serving {names} at {url}", names=", ".join(libraries.names), url=url))
+        note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=place))
+
+    url = f"http://127.0.0.1:{port}/#token={token}"
+    with listening:
+        run(make_app(libraries, access), listening, ready)

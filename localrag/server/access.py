@@ -1,0 +1,262 @@
+"""Who may speak to the server: asked before a body is read, in front of every route.
+
+Against a page in the user's browser stand the Host that the browser names (DNS rebinding), the
+Origin (a foreign page), the token (another user) and a cookie that no other site's request brings
+along (SameSite=Strict). Nothing answers across origins: there is no CORS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Final
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from localrag.errors import ConfigError
+from localrag.system.files import NotPlainError, make_folder, make_private, new_file, open_plain
+
+TOKEN_VARIABLE: Final = "LOCALRAG_TOKEN"  # noqa: S105 - the name of one
+SHORTEST_TOKEN = 16
+"""Characters of a token that somebody chose; those made here have 43."""
+LONGEST_TOKEN = 1024
+
+SHELLS: Final = frozenset({"/", "/view"})
+"""Empty pages; whatever is in them is asked for with a token, a cookie or a view's key."""
+OPEN: Final = SHELLS | {"/healthz"}
+"""What may be read without a token."""
+
+LARGEST_BODY = 4 * 2**20
+"""Bytes of a request, where its route does not allow more."""
+LARGEST_HEAD = 32 * 2**10
+"""Bytes of all headers of a request."""
+SLOWEST_BODY = 30.0
+"""Seconds without a byte of a body that was announced."""
+
+HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob:; connect-src 'self'; font-src 'self'; manifest-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for "
+    "'script'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""What every response carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request must bring to be answered by the server at `port`."""
+
+    token: str
+    port: int
+    hosts: frozenset[str] = frozenset()
+    """Names by which it may be called beside those of this machine: `HOST:PORT`, lower case."""
+    scheme: str = "http"
+    opens: Callable[[str, str], bool] = lambda path, query: False  # noqa: ARG005
+    """Whether a path with this query brings a key of its own."""
+
+    @property
+    def own_hosts(self) -> frozenset[str]:
+        """Every value of Host that is served."""
+        return self.hosts | {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+
+    @property
+    def cookie(self) -> str:
+        """The cookie's name; another server on another port has its own."""
+        return f"localrag-{self.port}"
+
+    @property
+    def session(self) -> str:
+        """The cookie's value: follows from the token, which cannot be told from it."""
+        return hmac.new(self.token.encode(), b"session", hashlib.sha256).hexdigest()
+
+    def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        """Status and reason, None for a request that is to be answered."""
+        path, reads = scope["path"], scope["method"] in ("GET", "HEAD")
+        named = [host.lower() for host in headers.getlist("host")]
+        if named not in ([host] for host in self.own_hosts):
+            return 421, "This server does not answer to that host name."
+        origins = {f"{self.scheme}://{host}" for host in self.own_hosts}
+        if any(origin not in origins for origin in headers.getlist("origin")):
+            return 403, "Requests from other origins are refused."
+        foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        if foreign and not (path in SHELLS and headers.get("sec-fetch-mode") == "navigate"):
+            return 403, "Requests from other sites are refused."
+        if reads and (path in OPEN or path.startswith("/static/")):
+            return None
+        if reads and self.opens(path, scope["query_string"].decode("ascii", "replace")):
+            return None
+        return None if self._is_known(headers) else (401, "A token is needed.")
+
+    def _is_known(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return _same(given.strip(), self.token)
+        try:
+            cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
+        except CookieError:
+            return False
+        return self.cookie in cookies and _same(cookies[self.cookie].value, self.session)
+
+
+def _same(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
+
+
+class Gate:
+    """ASGI middleware: refuses what `Access` refuses, and bounds what a request may send."""
+
+    def __init__(self, app: ASGIApp, access: Access, larger: Iterable[str] = ()) -> None:
+        """`larger` are paths whose routes bound their bodies themselves."""
+        self._app = app
+        self._access = access
+        self._larger = tuple(larger)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand on."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no WebSockets here
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = Headers(scope=scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(
+                        (name.encode(), value.encode())
+                        for name, value in HEADERS.items()
+                        if name.encode() not in given
+                    ),
+                ]
+            await send(message)
+
+        refusal = self._access.refusal(scope, headers)
+        refusal = refusal or self._too_large(scope["path"], headers)
+        if refusal is not None:
+            await _refuse(guarded, *refusal)
+            return
+        most = None if self._is_larger(scope["path"]) else LARGEST_BODY
+        await self._app(scope, _Bounded(receive, most), guarded)
+
+    def _is_larger(self, path: str) -> bool:
+        return any(path.startswith(each) for each in self._larger)
+
+    def _too_large(self, path: str, headers: Headers) -> tuple[int, str] | None:
+        if sum(len(name) + len(value) for name, value in headers.raw) > LARGEST_HEAD:
+            return 431, "The headers are too long."
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()):
+            return 400, "The length of the body is no number."
+        if int(length) > LARGEST_BODY and not self._is_larger(path):
+            return 413, "The body is too large."
+        return None
+
+
+class TooMuchError(Exception):
+    """A body is too large or too slow, with the status that says so."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class _Bounded:
+    """`receive` that ends a body which is too large or too slow."""
+
+    def __init__(self, receive: Receive, most: int | None) -> None:
+        self._receive = receive
+        self._most = most
+        self._taken = 0
+        self._more = True
+
+    async def __call__(self) -> Message:
+        if not self._more:  # what comes now is that the client is gone
+            return await self._receive()
+        try:
+            with anyio.fail_after(SLOWEST_BODY):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise TooMuchError(408, "The body did not come in time.") from error
+        self._taken += len(message.get("body", b""))
+        self._more = bool(message.get("more_body", False))
+        if self._most is not None and self._taken > self._most:
+            raise TooMuchError(413, "The body is too large.")
+        return message
+
+
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    """In the form of OpenAI's protocol, which other clients can show."""
+    kind = "authentication_error" if status == 401 else "invalid_request_error"
+    body = json.dumps({"error": {"message": reason, "type": kind, "code": status}}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def own_token(path: Path) -> str:
+    """The token of this user's servers: of the environment, else of a file that only they read.
+
+    Raises `ConfigError` for one that is too short or cannot stand in a header.
+    """
+    given = os.environ.get(TOKEN_VARIABLE)
+    if given is not None:
+        return _checked(given, TOKEN_VARIABLE)
+    try:
+        with open_plain(path) as file:
+            return _checked(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
+    except FileNotFoundError:
+        pass
+    except (NotPlainError, OSError) as error:
+        raise ConfigError(
+            "The server's token {path} cannot be read: {reason}.",
+            hint="Delete it; another one is made at the next start.",
+            path=path,
+            reason=error,
+        ) from error
+    token = secrets.token_urlsafe(32)
+    make_folder(path.parent)
+    make_private(path.parent)
+    try:
+        new_file(path, lambda file: file.write(token.encode()))
+    except FileExistsError:  # another server starts at the same time
+        return own_token(path)
+    return token
+
+
+def _checked(token: str, place: str) -> str:
+    token = token.strip()
+    visible = token.isascii() and token.isprintable() and " " not in token
+    if not (SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN and visible):
+        raise ConfigError(
+            "The token in {place} is not one: it must have {least} to {most} visible ASCII "
+            "characters.",
+            hint="Choose a long random one, or leave it out.",
+            place=place,
+            least=SHORTEST_TOKEN,
+            most=LONGEST_TOKEN,
+        )
+    return token

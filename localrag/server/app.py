@@ -1,0 +1,122 @@
+"""The application: routes behind the gate, and what begins and ends with it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path, PurePosixPath
+
+import anyio
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from localrag import __version__
+from localrag.egress import network
+from localrag.errors import LocalragError
+from localrag.server.access import Access, Gate, TooMuchError
+from localrag.server.libraries import Libraries
+from localrag.server.openai import Surface
+from localrag.server.own import Own
+from localrag.server.queue import FullError, ModelQueue
+from localrag.server.replies import on_error, reply
+from localrag.server.views import Views
+
+
+def make_app(libraries: Libraries, access: Access) -> Gate:
+    """The ASGI application that serves these libraries to whom `access` lets in."""
+    queue = ModelQueue()
+    views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
+    access = replace(access, opens=views.opened)
+    status = _Status(access, queue)
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await anyio.to_thread.run_sync(libraries.close)
+
+    app = Starlette(
+        routes=[
+            Route("/", shell),
+            Route("/view", shell),
+            Route("/source", source),
+            Mount("/static", StaticFiles(packages=[("localrag.server", "static")])),
+            Route("/healthz", status.health),
+            Route("/metrics", status.metrics),
+            Route("/session", status.session, methods=["POST"]),
+            *Own(libraries, queue).routes(),
+            *Surface(libraries, queue, views.link).routes(),
+        ],
+        exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
+        lifespan=life,
+    )
+    return Gate(app, access)
+
+
+async def shell(_: Request) -> Response:
+    """The empty page."""
+    page = resources.files("localrag.server").joinpath("static", "index.html")
+    return Response(page.read_bytes(), media_type="text/html")
+
+
+async def source(_: Request) -> Response:
+    """The source code of this server, as section 13 of its licence asks for."""
+    data = await anyio.to_thread.run_sync(_packed_source)
+    name = f"localrag-{__version__}-source.zip"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type="application/zip", headers=headers)
+
+
+def _packed_source() -> bytes:
+    package = Path(str(resources.files("localrag")))
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = PurePosixPath("localrag", *path.relative_to(package).parts)
+                archive.writestr(str(name), path.read_bytes())
+    return stream.getvalue()
+
+
+class _Status:
+    """What the server says of itself, and its cookie."""
+
+    def __init__(self, access: Access, queue: ModelQueue) -> None:
+        self._access = access
+        registry = CollectorRegistry()
+        waiting = Gauge("localrag_waiting", "Who waits for the language model", registry=registry)
+        waiting.set_function(lambda: queue.waiting)
+        blocked = Gauge("localrag_blocked", "Connections that were blocked", registry=registry)
+        blocked.set_function(lambda: len(network.attempts()))
+        outside = Gauge("localrag_outside", "Connections out of the machine", registry=registry)
+        outside.set_function(lambda: sum(network.let_through().values()))
+        self._registry = registry
+
+    async def health(self, _: Request) -> Response:
+        """That it runs; asked without a token."""
+        return reply({"status": "ok", "version": __version__})
+
+    async def metrics(self, _: Request) -> Response:
+        """In Prometheus' text format."""
+        return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
+
+    async def session(self, _: Request) -> Response:
+        """The cookie for a page that brought the token: a script cannot read it."""
+        response = Response(status_code=204)
+        response.set_cookie(
+            self._access.cookie,
+            self._access.session,
+            httponly=True,
+            samesite="strict",
+            secure=self._access.scheme == "https",
+        )
+        return response

@@ -1,0 +1,56 @@
+"""The libraries that a server serves, by the names of their folders; each engine is opened once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from localrag.engine import Engine
+from localrag.errors import LibraryNotFoundError, UsageError
+
+
+class Libraries:
+    """Engines by name, opened when they are first asked for. May be used from several threads."""
+
+    def __init__(self, folders: Sequence[Path], opened: Callable[[Path], Engine]) -> None:
+        """The first folder is the default. Raises `UsageError` for two of one name."""
+        self._folders: dict[str, Path] = {}
+        self._opened = opened
+        self._engines: dict[str, Engine] = {}
+        self._lock = threading.Lock()
+        for folder in folders:
+            name = folder.resolve().name
+            if name in self._folders:
+                raise UsageError(
+                    "Two libraries have the name {name}: {one} and {other}.",
+                    hint="Rename the folder of one of them.",
+                    name=name,
+                    one=self._folders[name],
+                    other=folder,
+                )
+            self._folders[name] = folder
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, the default first."""
+        return tuple(self._folders)
+
+    def engine(self, name: str) -> Engine:
+        """The engine over a library. Raises `LibraryNotFoundError`."""
+        folder = self._folders.get(name)
+        if folder is None:
+            raise LibraryNotFoundError(
+                "There is no library {name}.", hint="See /v1/models.", name=name
+            )
+        with self._lock:
+            if name not in self._engines:
+                self._engines[name] = self._opened(folder)
+            return self._engines[name]
+
+    def close(self) -> None:
+        """Close all engines."""
+        with self._lock:
+            for engine in self._engines.values():
+                engine.close()
+            self._engines.clear()

@@ -1,0 +1,268 @@
+"""The server's own interface, which its page uses: search, answers as they come, documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import anyio
+import msgspec
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag import __version__
+from localrag.egress import network
+from localrag.engine import AskOptions, Engine
+from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.library.library import Library
+from localrag.messages import InterfaceLanguage
+from localrag.presentation.records import picked, plain
+from localrag.presentation.steps import scored, step_name
+from localrag.rag.citations import marked, without_markers
+from localrag.rag.conversation import Turn
+from localrag.server.libraries import Libraries
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import decoded, error_body, preferred, reply
+from localrag.server.running import asking
+from localrag.server.views import quoted
+from localrag.text.sentences import split_sentences
+from localrag.types import Answer, Rating, ScoredChunk, Step
+
+LICENCE = "AGPL-3.0-or-later"
+_PING = 10
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """A question, with the turns before it."""
+
+    question: str
+    library: str = ""
+    k: int | None = None
+    mode: Literal["standard", "self-rag"] | None = None
+    rerank: str | None = None
+    expand: str | None = None
+    history: list[Turn] = []
+
+    @property
+    def options(self) -> AskOptions:
+        """As the engine takes them."""
+        return AskOptions(
+            k=self.k, mode=self.mode, rerank=self.rerank, expand=self.expand, history=self.history
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The routes below /api."""
+
+    libraries: Libraries
+    queue: ModelQueue
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/api/status", self.status),
+            Route("/api/documents", self.documents),
+            Route("/api/documents/{document}", self.remove, methods=["DELETE"]),
+            Route("/api/view", self.view),
+            Route("/api/search", self.search, methods=["POST"]),
+            Route("/api/ask", self.ask, methods=["POST"]),
+        ]
+
+    def _engine(self, name: str) -> Engine:
+        return self.libraries.engine(name or self.libraries.names[0])
+
+    async def status(self, _: Request) -> Response:
+        """The libraries, and what the network guard has seen since the start."""
+
+        def gathered() -> dict[str, Any]:
+            libraries = []
+            for name in self.libraries.names:
+                counts = self.libraries.engine(name).library.counts()
+                libraries.append({"name": name, **plain(counts)})
+            return {
+                "libraries": libraries,
+                "version": __version__,
+                "licence": LICENCE,
+                "outside": sum(network.let_through().values()),
+                "blocked": len(network.attempts()),
+            }
+
+        return reply(await anyio.to_thread.run_sync(gathered))
+
+    async def documents(self, request: Request) -> Response:
+        """The documents of a library, without their text."""
+        library = self._engine(request.query_params.get("library", "")).library
+        found = await anyio.to_thread.run_sync(library.documents)
+        return reply({"documents": [plain(record) for record in found]})
+
+    async def remove(self, request: Request) -> Response:
+        """Forget a document; the file stays where it is."""
+        library = self._engine(request.query_params.get("library", "")).library
+        document = request.path_params["document"]
+        record = library.document_record(document)
+        if record is None:
+            raise LibraryNotFoundError(
+                "There is no document {name}.", hint="See /api/documents.", name=document
+            )
+        removal = await anyio.to_thread.run_sync(
+            lambda: library.remove(sources=list(record.sources))
+        )
+        return reply({"removed": removal.sources, "purged": removal.purged})
+
+    async def view(self, request: Request) -> Response:
+        """The page on which a span of a document begins, with what of it is quoted."""
+        asked = request.query_params
+        library = self._engine(asked.get("library", "")).library
+        document, start, end = (
+            asked.get("document", ""),
+            _offset(asked, "start"),
+            _offset(asked, "end"),
+        )
+        found = await anyio.to_thread.run_sync(_page, library, document, start, end)
+        if found is None:
+            raise LibraryNotFoundError(
+                "There is no document {name}.", hint="See /api/documents.", name=document
+            )
+        return reply(found)
+
+    async def search(self, request: Request) -> Response:
+        """The best passages; never waits for the language model but to expand the question."""
+        asked = await decoded(request, Asked)
+        engine = self._engine(asked.library)
+        hits = await anyio.to_thread.run_sync(engine.search, asked.question, asked.options)
+        return reply({"passages": passages(hits)})
+
+    async def ask(self, request: Request) -> Response:
+        """An answer as events: passages, waiting, step, text, answer, error."""
+        asked = await decoded(request, Asked)
+        engine = self._engine(asked.library)
+        self.queue.expect_room()
+        return EventSourceResponse(self._events(engine, asked, preferred(request)), ping=_PING)
+
+    async def _events(
+        self, engine: Engine, asked: Asked, language: InterfaceLanguage
+    ) -> AsyncIterator[ServerSentEvent]:
+        send, receive = anyio.create_memory_object_stream[ServerSentEvent](100)
+        library = asked.library or self.libraries.names[0]
+
+        async def work() -> None:
+            async with send:
+                try:
+                    await self._answer(engine, library, asked, language, send.send)
+                except Exception as error:  # told in the stream: its status has been sent
+                    await send.send(_event("error", error_body(error, language)[1]["error"]))
+
+        async with receive, anyio.create_task_group() as group:
+            group.start_soon(work)
+            async for event in receive:
+                yield event
+
+    async def _answer(
+        self,
+        engine: Engine,
+        library: str,
+        asked: Asked,
+        language: InterfaceLanguage,
+        send: Callable[[ServerSentEvent], Awaitable[object]],
+    ) -> None:
+        options = asked.options
+        if not asked.history:  # a follow-up is searched for as the model understands it
+            k = engine.applied(options).answer.k
+            found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
+            await send(_event("passages", {"passages": passages(found)}))
+
+        async def wait(position: int, seconds: float) -> None:
+            await send(_event("waiting", {"position": position, "seconds": round(seconds)}))
+
+        async with self.queue.turn(wait), asking(engine, asked.question, options) as pieces:
+            async for piece in pieces:
+                await send(self._piece(library, piece, language))
+
+    def _piece(
+        self, library: str, piece: str | Step | Answer, language: InterfaceLanguage
+    ) -> ServerSentEvent:
+        if isinstance(piece, str):
+            return _event("text", {"text": piece})
+        if isinstance(piece, Step):
+            said = {"name": step_name(piece.kind, language), "said": scored(piece, language)}
+            return _event("step", {"kind": piece.kind, **said, "seconds": piece.seconds})
+        views = {
+            one.marker: plain(quoted(library, piece, one)) for one in reversed(piece.citations)
+        }
+        told: dict[str, Any] = {"sentences": sentences(piece), "views": views}
+        told["contexts"] = passages(piece.contexts)
+        return _event("answer", {**plain(piece), **told})
+
+
+def passages(hits: Sequence[ScoredChunk]) -> list[dict[str, Any]]:
+    """Passages, and where each stands in its document."""
+    return [{**plain(hit), **picked(hit.chunk, "document_id", "start", "end")} for hit in hits]
+
+
+def _offset(asked: Mapping[str, str], name: str) -> int:
+    given = asked.get(name, "")
+    if not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
+    return int(given)
+
+
+def _page(library: Library, document: str, start: int, end: int) -> dict[str, Any] | None:
+    """The text of a page around `start:end`, its code points counted as in the document."""
+    record = library.document_record(document)
+    spans = library.page_spans(document)
+    if record is None or not spans:
+        return None
+    at = next((span for span in spans if span[1] <= start <= span[2]), spans[-1])
+    number, first, last = at
+    start, end = max(first, min(start, last)), max(first, min(end, last))
+    text = library.text(document, first, last)
+    return {
+        "source": record.sources[0] if record.sources else record.title,
+        "title": record.title,
+        "page": number,
+        "pages": len(spans),
+        "before": text[: start - first],
+        "quoted": text[start - first : end - first],
+        "after": text[end - first :],
+    }
+
+
+_MARKS: dict[Rating, str] = {
+    "fully supported": "supported",
+    "partially supported": "partly",
+    "no support": "not",
+}
+
+
+def sentences(answer: Answer) -> list[dict[str, Any]]:
+    """The text of an answer in sentences, each with its markers and what is known of it.
+
+    `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
+    with a checked quotation and "none" for one without. Joined, they are the text.
+    """
+    text, cited = answer.text, {citation.marker for citation in answer.citations}
+    # A marker behind a full stop belongs to the sentence before it.
+    starts = [
+        span.start
+        for span in split_sentences(text)
+        if without_markers(text[span.start : span.end]).strip(" .。")
+    ]
+    bounds = [0, *starts[1:], len(text)]
+    graded = {each.start: each.rating for each in answer.support}
+    found = []
+    for start, end in pairwise(bounds):
+        markers = [number for number in marked(text[start:end]) if number in cited]
+        rating = next((graded[at] for at in graded if start <= at < end), None)
+        mark = _MARKS[rating] if rating else "quoted" if markers else "none"
+        found.append({"text": text[start:end], "markers": markers, "mark": mark})
+    return found
+
+
+def _event(name: str, data: Mapping[str, Any]) -> ServerSentEvent:
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name)

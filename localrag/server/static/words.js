@@ -1,0 +1,68 @@
+// Texts of the page, in English and Chinese.
+const ENGLISH = {
+  ask: "Ask", documents: "Documents", search: "Search", system: "System",
+  question: "Your question", placeholder: "Ask your documents …", send: "Ask", stop: "Stop",
+  emptyTitle: "Ask your own documents",
+  emptyText: "Answers come from your library alone, each sentence with the page that it rests on.",
+  noDocuments: "The library is empty. Add files first, then ask.",
+  addFiles: "Add files", dropHere: "Drop files here, or choose them",
+  adding: "Reading", added: "Added", remove: "Remove", removeAsk: "Remove {name} from the library?",
+  found: "Passages found", reading: "Reading the passages …",
+  waiting: "{position} before you, about {seconds} s",
+  steps: "Steps", sources: "Sources", copy: "Copy with citations", copied: "Copied",
+  again: "New conversation", mode: "Mode", standard: "Standard", selfRag: "Self-RAG",
+  supported: "Supported by the source", partly: "Partly supported", not: "Not supported",
+  quoted: "Rests on a checked quotation", none: "Without a quotation",
+  page: "page", slide: "slide", sheet: "sheet", chapter: "chapter", text: "text",
+  close: "Close", noImage: "The page cannot be shown as a picture; this is its text.",
+  changed: "The file has changed since it was read; this is the text that was read.",
+  gone: "The file is no longer there; this is the text that was read.",
+  unmarked: "The place on the page is not known for sure, so nothing is marked.",
+  outside: "{count} connections outside since start", blocked: "{count} blocked",
+  pages: "{count} pages", passages: "{count} passages", name: "Name", language: "Language",
+  state: "State", noToken: "This address lacks the key. Open the one that `localrag serve` printed.",
+  error: "Something went wrong", ungrounded: "The documents do not hold the answer.",
+  library: "Library", source: "Source code ({licence})", version: "Version {version}",
+  switch: "中文", results: "{count} passages", nothing: "Nothing was found.", problems: "Problems",
+  seconds: "{seconds} s", related: "Closest passages", leftOut: "Sentences that address a model were left out",
+};
+const CHINESE = {
+  ask: "提问", documents: "文档", search: "检索", system: "系统",
+  question: "您的问题", placeholder: "向您的文档提问……", send: "提问", stop: "停止",
+  emptyTitle: "向自己的文档提问",
+  emptyText: "回答只依据您的文档库，每句话都标明所依据的页面。",
+  noDocuments: "文档库还是空的。请先添加文件，再提问。",
+  addFiles: "添加文件", dropHere: "把文件拖到这里，或点击选择",
+  adding: "正在读取", added: "已添加", remove: "移除", removeAsk: "从文档库中移除 {name} 吗？",
+  found: "找到的段落", reading: "正在阅读段落……",
+  waiting: "前面还有 {position} 个，约 {seconds} 秒",
+  steps: "步骤", sources: "来源", copy: "复制（含引用）", copied: "已复制",
+  again: "新对话", mode: "方式", standard: "标准", selfRag: "Self-RAG",
+  supported: "有来源支持", partly: "部分有来源支持", not: "没有来源支持",
+  quoted: "有经过核对的引文", none: "没有引文",
+  page: "页", slide: "幻灯片", sheet: "工作表", chapter: "章", text: "文本",
+  close: "关闭", noImage: "无法以图片显示此页，以下是它的文字。",
+  changed: "文件在读取之后有改动，以下是当时读到的文字。",
+  gone: "文件已不在原处，以下是当时读到的文字。",
+  unmarked: "无法确定在页面上的位置，因此没有标记。",
+  outside: "启动以来对外连接 {count} 次", blocked: "拦截 {count} 次",
+  pages: "{count} 页", passages: "{count} 个段落", name: "名称", language: "语言",
+  state: "状态", noToken: "此地址缺少密钥。请打开 `localrag serve` 显示的地址。",
+  error: "出错了", ungrounded: "文档中没有答案。",
+  library: "文档库", source: "源代码（{licence}）", version: "版本 {version}",
+  switch: "English", results: "{count} 个段落", nothing: "没有找到。", problems: "问题",
+  seconds: "{seconds} 秒", related: "最接近的段落", leftOut: "已略去对模型说话的句子",
+};
+
+export const languages = { en: ENGLISH, zh: CHINESE };
+
+export function preferred() {
+  const kept = localStorage.getItem("language");
+  if (kept === "en" || kept === "zh") return kept;
+  return (navigator.language || "en").toLowerCase().startsWith("zh") ? "zh" : "en";
+}
+
+export function speaker(language) {
+  return (name, values = {}) =>
+    languages[language][name].replace(/\{(\w+)\}/g, (_, key) => String(values[key]));
+}

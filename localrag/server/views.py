@@ -1,0 +1,67 @@
+"""Addresses of one view of one document, which another client can open in a browser.
+
+The fragment, which no server log and no Referer sees, holds a key that opens this view alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import asdict, dataclass, fields
+from urllib.parse import parse_qs, urlencode
+
+from localrag.types import Answer, Citation
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A document with code points `start:end` of its text marked."""
+
+    library: str
+    document: str
+    start: int
+    end: int
+
+
+_FIELDS = tuple(field.name for field in fields(View))
+VIEW_PATHS = ("/api/view", "/api/view.png")
+
+
+class Views:
+    """Makes and checks the keys of views; `base` is the server's own address."""
+
+    def __init__(self, token: str, base: str) -> None:
+        self._secret = token.encode()
+        self._base = base
+
+    def key(self, view: View) -> str:
+        """What opens this view and no other."""
+        said = "\n".join(("view", view.library, view.document, str(view.start), str(view.end)))
+        return hmac.new(self._secret, said.encode(), hashlib.sha256).hexdigest()
+
+    def opens(self, view: View, key: str) -> bool:
+        """Whether a key is that of the view."""
+        return hmac.compare_digest(self.key(view).encode(), key.encode("utf-8", "replace"))
+
+    def opened(self, path: str, query: str) -> bool:
+        """Whether a request for a view brings the key to it."""
+        found = parse_qs(query)
+        given = [found.get(name, [""]) for name in (*_FIELDS, "key")]
+        if path not in VIEW_PATHS or any(len(values) != 1 for values in given):
+            return False
+        library, document, start, end, key = (values[0] for values in given)
+        if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit()):
+            return False
+        return self.opens(View(library, document, int(start), int(end)), key)
+
+    def link(self, library: str, answer: Answer, number: int) -> str:
+        """The address of what a citation of an answer quotes."""
+        view = quoted(library, answer, answer.citations[number])
+        return f"{self._base}/view#{urlencode(asdict(view) | {'key': self.key(view)})}"
+
+
+def quoted(library: str, answer: Answer, citation: Citation) -> View:
+    """Where the quotation of a citation stands."""
+    passage = next(one for one in answer.contexts if one.chunk.id == citation.chunk_id).chunk
+    start = passage.start + max(0, passage.text.find(citation.quote))
+    return View(library, passage.document_id, start, start + len(citation.quote))

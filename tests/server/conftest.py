@@ -1,0 +1,95 @@
+"""A server on a free port, over an engine with a scripted language model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+from library.library_fixtures import EMBEDDER, add, document, open_library
+from numpy.typing import NDArray
+from scripted_llm import ScriptedLLM
+
+from localrag import factory
+from localrag.config.settings import Settings
+from localrag.engine import Engine
+from localrag.models.llms.base import Options
+from localrag.server.access import Access
+from localrag.server.app import make_app
+from localrag.server.libraries import Libraries
+from localrag.server.listening import bind, configured
+from localrag.types import Message
+
+TOKEN = "a-token-of-this-test-alone"
+GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
+TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
+
+
+class Writing(ScriptedLLM):
+    """Says yes to whatever it is asked to choose, and writes slowly while it is let."""
+
+    pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
+    pause = 0.001
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        weights = np.full(len(choices), 0.01)
+        weights[-1 if choices[0] == "1" else 0] = 1.0
+        return weights / weights.sum()
+
+    def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        for piece in self.pieces:
+            time.sleep(self.pause)
+            yield piece
+
+
+@dataclass
+class Served:
+    """A running server, and what it works with."""
+
+    port: int
+    engine: Engine
+    llm: Writing
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, **headers: str) -> httpx.Client:
+        """A client that brings the token."""
+        known = {"authorization": f"Bearer {TOKEN}", **headers}
+        return httpx.Client(base_url=self.url, headers=known, timeout=20, trust_env=False)
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    llm = Writing()
+    monkeypatch.setattr(factory, "make_model", lambda *_: factory.Model(llm, llm, lambda: None))
+    settings = Settings()
+    identity = factory.identity_of(EMBEDDER, settings)
+    library = open_library(
+        tmp_path / "garden", tokenize=factory.make_tokenizer(settings), embedding=identity
+    )
+    add(library, document(GARDEN, source="garden.txt"), size=200)
+    add(library, document(TEA, source="tea.txt"), size=200, language="zh")
+    engine = Engine(library, settings, embedder=EMBEDDER)
+    listening = bind("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    app = make_app(Libraries([tmp_path / "garden"], lambda _: engine), Access(TOKEN, port))
+    server = uvicorn.Server(configured(app))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield Served(port, engine, llm)
+    server.should_exit = True
+    thread.join(15)
+    assert not thread.is_alive()
+    listening.close()

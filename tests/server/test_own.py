@@ -1,0 +1,117 @@
+"""The interface of the server's page: searches and answers as they come."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+from server.conftest import GARDEN, Served
+
+QUESTION = "When was the glass house opened?"
+
+
+def events(http: httpx.Client, **asked: object) -> Iterator[tuple[str, dict[str, object]]]:
+    body = {"question": QUESTION, **asked}
+    with connect_sse(http, "POST", "/api/ask", json=body) as source:
+        source.response.raise_for_status()
+        for event in source.iter_sse():
+            yield event.event, json.loads(event.data)
+
+
+def test_passages_come_before_the_answer_and_texts_make_it(served: Served) -> None:
+    with served.client() as http:
+        told = list(events(http))
+    kinds = [kind for kind, _ in told]
+    assert kinds[0] == "passages"
+    assert kinds[-1] == "answer"
+    passages = told[0][1]["passages"]
+    assert isinstance(passages, list)
+    assert passages[0]["text"] == GARDEN
+    answer = told[-1][1]
+    assert (
+        "".join(str(said["text"]) for kind, said in told if kind == "text").strip()
+        == (answer["answer"])
+    )
+    links = answer["links"]
+    assert isinstance(links, list)
+    assert len(links) == 1
+
+
+def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:
+    with served.client(**{"accept-language": "zh-CN,zh;q=0.9,en;q=0.8"}) as http:
+        steps = [said for kind, said in events(http) if kind == "step"]
+    assert any(said["kind"] == "retrieve" and said["name"] == "检索" for said in steps)
+
+
+def test_who_waits_is_told_where_in_the_line(served: Served) -> None:
+    served.llm.pieces, served.llm.pause = ("It was opened ", "in 1907 [1]."), 0.5
+
+    def ask_first() -> None:
+        with served.client() as http:
+            list(events(http))
+
+    first = threading.Thread(target=ask_first)
+    first.start()
+    time.sleep(0.3)
+    with served.client() as http:
+        told = list(events(http))
+        waiting = [said for kind, said in told if kind == "waiting"]
+        assert waiting[0]["position"] == 1
+        assert told[-1][0] == "answer"
+        assert http.post("/api/search", json={"question": "tea"}).elapsed.total_seconds() < 2
+    first.join()
+
+
+def test_an_error_is_told_in_the_stream(served: Served) -> None:
+    with served.client() as http:
+        (told,) = events(http, question=" ")
+        assert told[0] == "error"
+        assert "empty" in str(told[1]["message"])
+        for body in ({"question": "x", "library": "nix"}, {"question": "x", "k": 0}):
+            assert http.post("/api/search", json=body).status_code in (400, 404)
+        assert http.post("/api/search", content="question=x").status_code == 400
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        assert http.post("/api/search", content="question=x", headers=form).status_code == 400
+
+
+def test_documents_are_listed_and_removed(served: Served) -> None:
+    with served.client() as http:
+        documents = http.get("/api/documents").json()["documents"]
+        assert [one["sources"] for one in documents] == [["garden.txt"], ["tea.txt"]]
+        removed = http.delete(f"/api/documents/{documents[0]['id']}").json()
+        assert removed == {"removed": ["garden.txt"], "purged": True}
+        assert http.get("/api/status").json()["libraries"][0]["documents"] == 1
+        assert http.delete("/api/documents/nothing").status_code == 404
+
+
+def test_the_line_has_an_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.llm.pieces, served.llm.pause = [f"word{n} " for n in range(100)], 0.05
+    body = {"question": QUESTION}
+    with served.client() as http, http.stream("POST", "/api/ask", json=body) as response:
+        next(line for line in response.iter_lines() if "word" in line)
+        others = [threading.Thread(target=_left, args=(served,)) for _ in range(32)]
+        for one in others:
+            one.start()
+        time.sleep(1.5)
+        refused = http.post(
+            "/v1/chat/completions", json={"messages": [{"role": "user", "content": QUESTION}]}
+        )
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+    for one in others:
+        one.join()
+
+
+def _left(served: Served) -> None:
+    """Ask, and leave after three seconds."""
+    with served.client() as http, pytest.raises(httpx.ReadTimeout):
+        http.post(
+            "/v1/chat/completions",
+            json={"messages": [{"role": "user", "content": QUESTION}]},
+            timeout=3,
+        )
