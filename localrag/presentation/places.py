@@ -5,52 +5,66 @@ Where the format of a document has none of them, as in a mail of one line, nothi
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
-from localrag.messages import tr
+from localrag.messages import InterfaceLanguage, speaker
 from localrag.types import Citation, LeftOut, Place, ScoredChunk
 
 
-def place_text(place: Place, last: int | None = None, *, heading: bool = True) -> str:
+def place_text(
+    place: Place,
+    last: int | None = None,
+    language: InterfaceLanguage | None = None,
+    *,
+    heading: bool = True,
+) -> str:
     """The place, "" where there is nothing to say; `last` is the number of the last page of it.
 
-    Without `heading`, for where the heading is said beside it.
+    Without `heading`, for where the heading is said beside it; `language` None is the reader's.
     """
-    number = str(place.number)
+    say = speaker(language)
+    number = ssay(place.number)
     if last is not None and last > place.number:
         number = f"{number}-{last}"
     if place.unit == "page":
-        return tr("p. {page}", page=number)
+        return say("p. {page}", page=number)
     if place.unit == "slide":
-        return tr("slide {number}", number=number)
+        return say("slide {number}", number=number)
     if place.unit == "sheet":
         sheet = place.label or number
         if place.row is None:
-            return tr("sheet {sheet}", sheet=sheet)
-        return tr("sheet {sheet}, row {row}", sheet=sheet, row=place.row)
+            return say("sheet {sheet}", sheet=sheet)
+        return say("sheet {sheet}, row {row}", sheet=sheet, row=place.row)
     if place.row is not None:
-        return tr("row {row}", row=place.row)
+        return say("row {row}", row=place.row)
     above = (place.heading or place.label) if heading else ""
     if place.unit == "chapter" and heading and not above:
-        above = tr("section {number}", number=number)
+        above = say("section {number}", number=number)
     if place.paragraph is None:
         return above
     if above:
-        return tr("{heading}, para. {paragraph}", heading=above, paragraph=place.paragraph)
-    return tr("para. {paragraph}", paragraph=place.paragraph)
+        return say("{heading}, para. {paragraph}", heading=above, paragraph=place.paragraph)
+    return say("para. {paragraph}", paragraph=place.paragraph)
 
 
-def passage_place(found: ScoredChunk, *, heading: bool = True) -> str:
+def passage_place(
+    found: ScoredChunk, language: InterfaceLanguage | None = None, *, heading: bool = True
+) -> str:
     """Where a passage stands; its pages where nothing else is known of it."""
     place = found.place or Place(found.chunk.start, number=found.chunk.first_page)
-    return place_text(place, found.chunk.last_page, heading=heading)
+    return place_text(place, found.chunk.last_page, language, heading=heading)
 
 
-def cited_as(cited: Citation | LeftOut | ScoredChunk) -> str:
+def cited_as(
+    cited: Citation | LeftOut | ScoredChunk, language: InterfaceLanguage | None = None
+) -> str:
     """The file and the place in it: `tea.pdf, p. 3`."""
-    name = PurePath(cited.source).name
     if isinstance(cited, ScoredChunk):
-        place = passage_place(cited)
+        place = passage_place(cited, language)
     else:
-        place = place_text(cited.place or Place(0, number=cited.page))
-    return tr("{name}, {place}", name=name, place=place) if place else name
+        place = place_text(cited.place or Place(0, number=cited.page), language=language)
+    return in_file(cited.source, place, language)
+
+
+def in_file(source: str, place: str, language: InterfaceLanguage | None = None) -> str:
+    """The name of the file, and a place in it that is in words already."""
+    name, say = source.replace("\\", "/").rpartition("/")[2], speaker(language)
+    return say("{name}, {place}", name=name, place=place) if place else name

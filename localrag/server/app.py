@@ -24,7 +24,7 @@ from localrag.errors import LocalragError
 from localrag.server.access import Access, Gate, TooMuchError
 from localrag.server.libraries import Libraries
 from localrag.server.openai import Surface
-from localrag.server.own import Own
+from localrag.server.own import DOCUMENTS, Own
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
 from localrag.server.views import Views
@@ -59,7 +59,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
         lifespan=life,
     )
-    return Gate(app, access)
+    return Gate(app, access, larger=[DOCUMENTS])
 
 
 async def shell(_: Request) -> Response:

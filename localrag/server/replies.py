@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,6 +36,15 @@ _STATUS: tuple[tuple[type[LocalragError], int], ...] = (
     (ModelError, 503),
     (ConfigError, 503),
 )
+
+
+PING = 10
+"""Seconds between signs of life in a stream of events."""
+
+
+def event(name: str, data: Mapping[str, Any]) -> ServerSentEvent:
+    """One event of a stream."""
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name)
 
 
 def reply(data: object, status: int = 200) -> Response:

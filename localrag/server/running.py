@@ -1,13 +1,14 @@
-"""An engine's blocking work for an event loop: in a thread, ended when nobody listens."""
+"""Blocking work for an event loop: in a thread, ended when nobody listens."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 
@@ -15,38 +16,62 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import StoppedError
 from localrag.rag.base import Piece
 
+T = TypeVar("T")
+
 
 @asynccontextmanager
-async def asking(
-    engine: Engine, question: str, options: AskOptions
-) -> AsyncIterator[AsyncIterator[Piece]]:
-    """The pieces of an answer as they come; leaving the block stops the model and waits for it.
+async def working(
+    work: Callable[[Callable[[T], None]], object], stopped: threading.Event | None = None
+) -> AsyncIterator[AsyncIterator[T]]:
+    """What `work` tells in a thread of its own; leaving the block stops it and waits for it.
 
-    The iterator raises what `Engine.stream` raises.
+    Then `stopped` is set, and telling raises `StoppedError`. The iterator raises what `work` does.
     """
-    loop, stopped = asyncio.get_running_loop(), threading.Event()
-    send, receive = anyio.create_memory_object_stream[Piece](math.inf)
+    loop, stopped = asyncio.get_running_loop(), stopped or threading.Event()
+    send, receive = anyio.create_memory_object_stream[T](math.inf)
 
-    def work() -> None:
+    def tell(piece: T) -> None:
+        if stopped.is_set():
+            raise StoppedError
+        loop.call_soon_threadsafe(send.send_nowait, piece)
+
+    def run() -> None:
         try:
-            for piece in engine.stream(question, replace(options, stopped=stopped)):
-                loop.call_soon_threadsafe(send.send_nowait, piece)
+            work(tell)
         except StoppedError:
             pass
         finally:
             loop.call_soon_threadsafe(send.close)
 
-    working = loop.run_in_executor(None, work)
+    running = loop.run_in_executor(None, run)
 
-    async def pieces() -> AsyncIterator[Piece]:
+    async def told() -> AsyncIterator[T]:
         async for piece in receive:
             yield piece
-        await working  # for what it raised
+        await running  # for what it raised
 
     try:
-        yield pieces()
+        yield told()
     finally:
         stopped.set()
-        with anyio.CancelScope(shield=True):  # the model lets go within half a second
-            await asyncio.wait([working])
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([running])
         receive.close()
+
+
+@asynccontextmanager
+async def asking(
+    engine: Engine, question: str, options: AskOptions
+) -> AsyncIterator[AsyncIterator[Piece]]:
+    """The pieces of an answer as they come; left, the model lets go within half a second.
+
+    The iterator raises what `Engine.stream` raises.
+    """
+    stopped = threading.Event()
+
+    def ask(tell: Callable[[Piece], None]) -> None:
+        for piece in engine.stream(question, replace(options, stopped=stopped)):
+            tell(piece)
+
+    async with working(ask, stopped) as pieces:
+        yield pieces
