@@ -38,6 +38,8 @@ PageNoteKind = Literal[
     "hidden text",  # count, what: text that readers do not see was left out
     "cut short",  # limit: there is more than is read
     "left out",  # what, count: such as charts
+    "encrypted",  # how: "PGP" or "S/MIME", a mail whose text only its receiver can read
+    "small pictures",  # count: such as logos in the signature of a mail, which were left out
     "tables",  # count
 ]
 
@@ -52,7 +54,8 @@ class PageNote:
     @property
     def problem(self) -> bool:
         """Whether something of the page was left out or may be wrong."""
-        return self.kind not in ("turned", "tables") and not self.values.get("blank")
+        unharmed = ("turned", "tables", "small pictures")
+        return self.kind not in unharmed and not self.values.get("blank")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,17 +240,94 @@ def encoded(text: str) -> Callable[[], list[bytes]]:
     return lambda: [text.encode(name) for name in ("utf-8", "gb18030", "utf-16", "utf-8-sig")]
 
 
+def mails() -> list[bytes]:
+    """Mails of most that mails are made of: forms, files, pictures, mails within, invitations."""
+    from email.message import EmailMessage
+
+    inner = EmailMessage()
+    inner["Subject"] = "within"
+    inner.set_content("the inner one")
+    inner.add_attachment(PROSE, filename="inner.txt")
+    mail = EmailMessage()
+    mail["Subject"], mail["From"] = "报价 and offer", "Ann 安 <ann@example.invalid>"
+    mail["Date"] = "Mon, 21 Sep 2026 10:00:00 +0800"
+    mail.set_content(PROSE, cte="quoted-printable")
+    mail.add_alternative(HTML, subtype="html")
+    mail.get_payload()[1].add_related(  # type: ignore[union-attr, index]
+        b"\x89PNG\r\n", "image", "png", cid="<logo>"
+    )
+    mail.add_attachment(CSV, filename="表.csv")
+    mail.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="a.pdf")
+    mail.add_attachment(inner)
+    flowed = (
+        b"From: a\r\nSubject: =?gb2312?B?sajBpjQ=?= =?gb2312?Q?=B1=A8?=\r\n"
+        b"Content-Type: text/plain; charset=gb2312; format=flowed\r\n\r\n> a \r\n> b\r\nc \r\nd"
+    )
+    event = (
+        b"Content-Type: multipart/alternative; boundary=x\n\n--x\nContent-Type: text/calendar\n\n"
+        b"BEGIN:VCALENDAR\nSUMMARY:Tea\n and cake\nDTSTART;TZID=x:2026\n--x\n"
+        b"Content-Type: application/pkcs7-mime\n\nAAAA\n--x--"
+    )
+    report = (
+        b"Content-Type: multipart/report; boundary=x\n\n--x\n\nfailed\n--x\n"
+        b"Content-Type: message/delivery-status\n\nReporting-MTA: dns\n\nStatus: 5.1.1\n\n--x--"
+    )
+    return [mail.as_bytes(), flowed, event, report]
+
+
+def outlook_mails() -> list[bytes]:
+    """Mails of Outlook: in Unicode and in a code page, with HTML, packed RTF, files and a mail."""
+    sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+    from outlook_file import ole, properties, texts
+
+    unpacked = b"{\\rtf1\\ansi text\\par more}"
+    rtf = struct.pack("<II4sI", len(unpacked) + 12, len(unpacked), b"MELA", 0) + unpacked
+    packed = struct.pack("<II4sI", 30, 60, b"LZFu", 0) + bytes((0, *b"{\\rtf1 a", 3, 0, 4, 0, 9))
+    within = {
+        "__properties_version1.0": properties(24, {}),
+        **texts(x0037="within", x1000="the inner one"),
+    }
+    attached = {
+        "__properties_version1.0": properties(8, {0x3705: 1}),
+        **texts(x3707="表.csv", x370E="text/csv"),
+        "__substg1.0_37010102": CSV.encode() * 40,
+    }
+    mail = {
+        "__properties_version1.0": properties(32, {0x3FFD: 936}),
+        "__recip_version1.0_#00000000": {
+            "__properties_version1.0": properties(8, {0xC15: 1}),
+            **texts(x3001="Bo", x39FE="bo@example.invalid"),
+        },
+        "__attach_version1.0_#00000000": attached,
+        "__attach_version1.0_#00000001": {
+            "__properties_version1.0": properties(8, {0x3705: 5}),
+            "__substg1.0_3701000D": within,
+        },
+    }
+    head = texts("gb18030", x0037="报价", x0C1A="安", x007D="Date: now\r\nCc: c\r\n")
+    return [
+        ole({**mail, **head, **texts(x1000=PROSE), "__substg1.0_10130102": HTML.encode()}),
+        ole({**mail, **texts(x0037="rtf"), "__substg1.0_10090102": rtf}),
+        ole({**within, **texts(x001A="IPM.Note.SMIME"), "__substg1.0_10090102": packed}),
+    ]
+
+
 def parse(suffix: str) -> Reads:
     """Read a document, cut it, and look whether what came of it can be stored and shown."""
     names = (f"a{suffix}", f"../../a{suffix}", f"名\x1b[2J{suffix}", f"{'x' * 200}{suffix}")
 
     def read(case: Case) -> None:
+        from localrag.documents.attachments import named
         from localrag.documents.chunking import WindowChunker
         from localrag.documents.files import parse_file
+        from localrag.documents.formats.table import Attachment
 
-        path = Path(case.draw.choice(names))
-        document = parse_file(path, case.data)
+        path, attached = Path(case.draw.choice(names)), list[Attachment]()
+        document = parse_file(path, case.data, attach=attached.append)
         expect_sound(document)
+        for name, _ in named(attached):
+            if Path(name).name != name or len(name) > 200 or _UNSEEN.search(name):
+                raise AssertionError(f"the name of an attachment: {name!r}")
         WindowChunker(500, 100).chunk(document)
 
     return read
@@ -528,6 +606,9 @@ TARGETS: dict[str, Target] = {
     "epub": Target(fuzz_office.books, parse(".epub"), ".epub", zipped=True),
     "rtf": Target(lambda: [fuzz_office.RTF], parse(".rtf"), ".rtf"),
     "csv": Target(encoded(CSV), parse(".csv"), ".csv"),
+    "eml": Target(mails, parse(".eml"), ".eml"),
+    "msg": Target(outlook_mails, parse(".msg"), ".msg", fixed=True),
+    "json": Target(encoded(f"[{CORPUS}, {QUERIES}]"), parse(".json"), ".json"),
     "settings": Target(lambda: [SETTINGS.encode()], read_settings),
     "dataset": Target(lambda: [JSON.encode(), JSONL.encode(), CSV.encode()], read_dataset_file),
     "retrieval-set": Target(

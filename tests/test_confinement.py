@@ -43,7 +43,7 @@ def call(number, *arguments):
         raise OSError(ctypes.get_errno(), "system call")
     return "done"
 
-def parse_file(path, data, options, tick):
+def parse_file(path, data, options, tick, **_):
     target = data.decode()
     try:
         said = repr(eval(path.stem.replace("÷", "/"), globals() | {"target": target}))

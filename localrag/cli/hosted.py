@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import PurePath
 from textwrap import indent
 from typing import TYPE_CHECKING
 
 from localrag.cli.output import note, say_text
+from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _show_summary(preview: Preview) -> None:
 
 
 def _line(passage: Excerpt) -> str:
-    name = PurePath(passage.source).name
+    name = shown_name(passage.source)
     if passage.first_page == passage.last_page:
         return tr(
             "  - {name}, p. {page}, {characters} characters",

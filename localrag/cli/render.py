@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from localrag.cli.output import Item, table
+from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.messages import tr
 from localrag.presentation.places import cited_as, passage_place
@@ -46,7 +46,7 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
 
     for number, hit in enumerate(hits, start=1):
         title = Text(f"{number:>2}. ", style="bold")
-        title.append(as_name(PurePath(hit.source).name), style="bold cyan")
+        title.append(as_name(shown_name(hit.source)), style="bold cyan")
         if where := passage_place(hit, heading=False):
             title.append(f"  {as_name(where)}", style="cyan")
         title.append(f"  {hit.score:.3f}", style="dim")

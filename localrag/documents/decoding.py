@@ -156,6 +156,13 @@ def _utf16_encoding(data: bytes) -> str | None:
     return best[1] or None
 
 
+def looks_like_text(start: bytes) -> bool:
+    """Whether a file that begins with these bytes may be text: not for sure, but cheaply."""
+    if not start.strip(b" \t\r\n\0"):
+        return False
+    return any(start.startswith(mark) for mark, _ in _MARKS) or not _is_binary(start)
+
+
 def _is_binary(data: bytes) -> bool:
     sample = data[:65536]
     controls = sum(sample.count(byte) for byte in (*range(1, 7), *range(14, 27), *range(28, 32)))

@@ -1,7 +1,8 @@
 """Files on disk: which of them can be read, and reading one.
 
-The format is chosen by suffix, and among those of Office by content; another file whose
-first bytes say something else is refused by name rather than read as rubbish.
+The format is chosen by suffix, and among those of Office by content; text of any other suffix is
+read as text (`content`). Another file whose first bytes say something else is refused by name
+rather than read as rubbish.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.formats.recognise import actual
 from localrag.documents.formats.table import (
     DEFAULTS,
+    TEXT,
+    Attach,
     ParseOptions,
     SourceFile,
     contradiction,
     format_of,
+    leave_out,
     nothing,
-    suffixes,
 )
 from localrag.documents.lines import empty
 from localrag.errors import (
@@ -51,18 +55,23 @@ def parse_file(
     data: bytes | None = None,
     options: ParseOptions = DEFAULTS,
     page_done: Callable[[], None] = nothing,
+    *,
+    attach: Attach = leave_out,
 ) -> Document:
     """Read a file into a Document; `data` are its bytes where the caller has them.
 
-    `page_done` is called after each page, so that a caller sees that it goes on.
+    `page_done` is called after each page, so that a caller sees that it goes on, `attach` with
+    each file inside that is a document of its own.
     Document.id is the SHA-256 of the bytes, source is `str(path)`. Raises a
     ParsingError that says what is wrong with the file and what to do.
     """
-    expected = format_of(path)
-    if expected is None:
-        raise _unsupported(path)
     if data is None:
         data = read_bytes(path)
+    expected = format_of(path)
+    if expected is None:
+        if error := refusal(path, data[:SAMPLE], len(data)):
+            raise error
+        expected = TEXT
     if not data:
         raise empty(str(path))
     found = actual(data, expected, str(path))
@@ -74,7 +83,7 @@ def parse_file(
             suffix=path.suffix.lower(),
             kind=kind,
         )
-    return found.read(SourceFile(str(path), data, options, page_done))
+    return found.read(SourceFile(str(path), data, options, page_done, attach))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -117,21 +126,13 @@ def _without_waiting(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
-def _unsupported(path: Path) -> UnsupportedFileError:
-    return UnsupportedFileError(
-        "{source} is not a type of file that can be read.",
-        hint="Save it as one of these types and add that file: {suffixes}.",
-        source=str(path),
-        suffixes=" ".join(suffixes()),
-    )
-
-
 def walk(
     paths: Sequence[Path],
     skipped: list[ParsingError],
     *,
     library: Path | None = None,
     folders: list[Path] | None = None,
+    known: Collection[str] = (),
 ) -> Iterator[Path]:
     """The readable files at and below the paths, each once, in an order that does not change.
 
@@ -139,7 +140,8 @@ def walk(
     `library` are passed over, and into `skipped` go files of other kinds, pipes and devices,
     folders that cannot be opened, and links that lead out of all that is walked, or to what is
     hidden there. Other links are followed last, so that a file is met under its own name, and
-    never in circles. `folders` receives each folder that was entered.
+    never in circles. `folders` receives each folder that was entered. A file of a suffix that no
+    format has is opened to see whether it is text, unless its path is `known`.
 
     Raises UsageError for a path that does not exist, or lies in the library, before anything is
     yielded.
@@ -158,7 +160,7 @@ def walk(
                 hint="Name the folder with your documents.",
                 source=str(path),
             )
-    return _walk(paths, skipped, kept, [] if folders is None else folders)
+    return _walk(paths, skipped, kept, [] if folders is None else folders, known)
 
 
 class _Met(NamedTuple):
@@ -172,7 +174,11 @@ class _Met(NamedTuple):
 
 
 def _walk(
-    paths: Sequence[Path], skipped: list[ParsingError], library: str, folders: list[Path]
+    paths: Sequence[Path],
+    skipped: list[ParsingError],
+    library: str,
+    folders: list[Path],
+    known: Collection[str],
 ) -> Iterator[Path]:
     seen: set[str] = set()
     roots = {os.path.realpath(path) for path in paths}
@@ -189,17 +195,16 @@ def _walk(
             continue
         try:
             link, mode = not mode, mode or path.stat().st_mode
-            readable = format_of(path) is not None
             out = link and not named and not _lies_below(real, roots)
-            if out and (readable or stat.S_ISDIR(mode)):
+            if out and (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or format_of(path)):
                 skipped.append(_leads_out(path, real))
                 continue
             seen.add(real)
             if not stat.S_ISDIR(mode):
-                if named or (stat.S_ISREG(mode) and readable):
-                    yield path
+                if not named and (error := _refusal(path, mode, known)):
+                    skipped.append(error)
                 else:
-                    skipped.append(_unsupported(path) if stat.S_ISREG(mode) else _no_reading(path))
+                    yield path
                 continue
             folders.append(path)
             for entry in _entries(path):
@@ -215,6 +220,16 @@ def _walk(
                 yield path
             else:
                 skipped.append(unreadable(path, error))
+
+
+def _refusal(path: Path, mode: int, known: Collection[str]) -> ParsingError | None:
+    """Why what was met in a folder is not read."""
+    if not stat.S_ISREG(mode):
+        return _no_reading(path)
+    if format_of(path) is not None or storable_path(path) in known:
+        return None
+    with open(path, "rb", opener=_without_waiting) as file:
+        return refusal(path, file.read(SAMPLE), os.fstat(file.fileno()).st_size)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -23,7 +23,15 @@ from typing import IO, Any
 import msgspec
 
 from localrag.documents import legacy
-from localrag.documents.formats.table import DEFAULTS, Limits, ParseOptions, format_of
+from localrag.documents.formats.table import (
+    DEFAULTS,
+    Attach,
+    Attachment,
+    Limits,
+    ParseOptions,
+    format_of,
+    leave_out,
+)
 from localrag.egress import network
 from localrag.errors import ParsingError, parsing_error
 from localrag.system import processes
@@ -34,7 +42,7 @@ SLOWEST = 250_000
 """Bytes a second: a quarter of the speed at which Markdown, all of it one page, is read."""
 
 LARGEST_REPLY = 2**29
-"""Bytes of text, as sent, that one file may give."""
+"""Bytes of text and of attachments, as sent, that one file may give."""
 
 PROGRAM = "from localrag.documents.worker import main; main()"
 
@@ -65,6 +73,7 @@ class _Reply(msgspec.Struct, array_like=True):
 
     outcome: Document | _Refused
     attempts: list[network.Attempt] = []
+    attached: list[Attachment] = []
 
 
 class ParsingProcess:
@@ -83,10 +92,11 @@ class ParsingProcess:
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def __call__(self, path: Path, data: bytes) -> Document:
+    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
         """The document that the bytes of a file make; raises ParsingError as `parse_file` does.
 
-        Also where the file takes more time or memory than allowed, or ends the process.
+        Also where the file takes more time or memory than allowed, or ends the process. `attach`
+        is called with each file inside that is a document of its own.
         """
         made = legacy.modern(path, data)
         with self._lock:
@@ -99,6 +109,8 @@ class ParsingProcess:
         network.report(reply.attempts)
         if isinstance(reply.outcome, _Refused):
             raise _raised(reply.outcome)
+        for one in reply.attached:
+            attach(one)
         id_ = reply.outcome.id if made is None else hashlib.sha256(data).hexdigest()
         return replace(reply.outcome, id=id_, source=str(path))
 
@@ -274,18 +286,22 @@ def main() -> None:
         data = source.read(request.size)
         limit_memory(request.memory)
         before = len(network.attempts())
-        outcome = _outcome(request, data, lambda: _write(sink, b""))
-        encoded = _encoded(_Reply(outcome, list(network.attempts()[before:])))
+        attached: list[Attachment] = []
+        outcome = _outcome(request, data, lambda: _write(sink, b""), attached.append)
+        encoded = _encoded(_Reply(outcome, list(network.attempts()[before:]), attached))
         if len(encoded) > LARGEST_REPLY:
             encoded = _encoded(_Reply(_broken(request, "too much text")))
         _write(sink, encoded)
 
 
-def _outcome(request: _Request, data: bytes, page_done: Callable[[], None]) -> Document | _Refused:
+def _outcome(
+    request: _Request, data: bytes, page_done: Callable[[], None], attach: Attach
+) -> Document | _Refused:
     from localrag.documents.files import parse_file
 
+    path = Path(os.fsdecode(request.name))
     try:
-        return parse_file(Path(os.fsdecode(request.name)), data, request.options, page_done)
+        return parse_file(path, data, request.options, page_done, attach=attach)
     except ParsingError as error:
         return _refused(error)
     except Exception as error:

@@ -19,7 +19,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Found(Event, frozen=True):
-    """The walk is over: so many files will have an outcome."""
+    """So many files, or so many more inside one of them, will have an outcome."""
 
     files: int
 
@@ -99,7 +99,7 @@ class Vanished(Event, frozen=True):
 
 
 class Removed(Event, frozen=True):
-    """A vanished file was removed from the library."""
+    """A vanished file, or one that its mail no longer holds, was removed from the library."""
 
     source: str
 

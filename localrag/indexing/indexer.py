@@ -11,19 +11,30 @@ import hashlib
 import os
 import shutil
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.documents.attachments import named
 from localrag.documents.chunking import Chunker, passage_text
-from localrag.documents.files import read_bytes, storable_name, storable_path, unreadable, walk
+from localrag.documents.content import SAMPLE, refusal
+from localrag.documents.files import (
+    SIZE_LIMIT,
+    read_bytes,
+    storable_name,
+    storable_path,
+    unreadable,
+    walk,
+)
+from localrag.documents.formats.table import Attach, Attachment, attaches, format_of, leave_out
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UnsupportedFileError
 from localrag.indexing import unread
@@ -76,12 +87,42 @@ LANGUAGE_SAMPLE = 20_000
 _LINKS = 64
 """Paths that a chain of links is followed over; the system itself gives up at forty."""
 
-Parse = Callable[[Path, bytes], Document]
+MOST_ATTACHED = 1000
+"""Files inside one, and inside those: as many are read as a person attaches, and a bomb is not."""
+
+DEEPEST = 5
+"""Mails within mails."""
+
 Read = Callable[[Path], bytes]
+
+
+class Parse(Protocol):
+    """`documents.files.parse_file`, here or in another process."""
+
+    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+        """The document that these bytes make; `attach` gets the files inside."""
 
 
 def _ignore(_: Event) -> None:
     """Tell nobody."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """What one file may still hold inside it, at whatever depth."""
+
+    again: bool = False
+    """Whether what could not be read of it is tried again, though the file is as it was."""
+    files: int = MOST_ATTACHED
+    bytes: int = SIZE_LIMIT
+
+    def admit(self, one: Attachment) -> bool:
+        """Whether it is within the bounds; then it counts."""
+        if not self.files or len(one.data) > self.bytes:
+            return False
+        self.files -= 1
+        self.bytes -= len(one.data)
+        return True
 
 
 @dataclass(slots=True)
@@ -96,8 +137,12 @@ class _Run:
     pending: dict[str, NewDocument] = field(default_factory=dict)
     """Documents that wait for their vectors, by id."""
     known: Mapping[str, SourceRecord] = field(default_factory=dict)
-    """What the library held of these files when the run began, by path."""
+    """What the library held of these files when the run began, by path, sorted."""
+    paths: Sequence[str] = ()
+    """Those paths."""
     touched: list[tuple[FileState, str]] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    """Paths inside files that no longer hold them."""
     folders: dict[str, bool] = field(default_factory=dict)
     """Whether no link leads to a folder, for those that were met."""
     synced_at: float = field(default_factory=time.monotonic)
@@ -112,6 +157,14 @@ class _Run:
         """Keep that a file could not be read, and pass it on."""
         self.failures.add(file)
         self.tell(Failed(file.state.path, file.error, tried))
+
+    def inside(self, source: str) -> Iterator[SourceRecord]:
+        """What the library held of the files inside a file when the run began."""
+        folder = source + os.sep
+        for place in range(bisect_left(self.paths, folder), len(self.paths)):
+            if not self.paths[place].startswith(folder):
+                break
+            yield self.known[self.paths[place]]
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -196,9 +249,11 @@ class Indexer:
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
             run = _Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
-            files = list(walk(paths, run.skipped, library=library.directory))
-            run.tell(Found(len(files)))
             run.known = {record.state.path: record for record in library.sources()}
+            run.paths = sorted(run.known)
+            found = walk(paths, run.skipped, library=library.directory, known=run.known)
+            files = list(found)
+            run.tell(Found(len(files)))
             self._take_all(files, run)
             for source in gone_from(paths, run.known.keys() - map(storable_path, files)):
                 if library.file_of(source) == Path(source):  # uploads moved with the library
@@ -383,15 +438,13 @@ class Indexer:
 
     def _take(self, path: Path, run: _Run) -> None:
         """Find out what to do with a file, and do all but embedding and storing it."""
-        library, source = self.library, storable_path(path)
+        source = storable_path(path)
         state, reader = FileState(source, 0, 0, 0), 0
         try:
             before, known = path.stat(), run.known.get(source)
-            if known and is_as_read(known.state, before):
-                led = run.origins(path)
-                if not set(led) <= set(known.state.origins):
-                    run.touched.append((replace(known.state, origins=led), known.document_id))
-                run.tell(Unchanged(source))
+            again = attaches(source) and run.failures.tries_inside(source)
+            if known and is_as_read(known.state, before) and not again:
+                self._keep(known, replace(known.state, origins=run.origins(path)), run)
                 return
             failed = run.failures.known(source)
             if failed and is_as_read(failed.state, before):
@@ -400,24 +453,11 @@ class Indexer:
             led, checked = origins(path), time.time_ns()
             with run.timed("read"):
                 data = self.read(path)
-                digest = hashlib.sha256(data).hexdigest()
             # Links may have changed before the bytes were there.
             led = tuple(sorted({*led, *origins(path)}))
             state = FileState(source, before.st_size, _storable_ns(before), checked, led)
-            if known and known.document_id == digest:
-                run.touched.append((state, digest))
-                run.tell(Unchanged(source))
-            elif library.has_document(digest):
-                library.set_sources([(state, digest)])
-                run.tell(Linked(source, digest))
-            elif digest in run.pending:
-                waiting = run.pending[digest]
-                run.pending[digest] = replace(waiting, states=[*waiting.states, state])
-            else:
-                reader = READER
-                with run.timed("parse"):
-                    document = replace(storable(self.parse(path, data)), source=source)
-                run.pending[digest] = self._cut(document, [state], len(data), run)
+            reader = READER
+            self._hold(path, data, state, run, _Room(again))
         except UnsupportedFileError as error:
             run.fail(UnreadFile(state, error))
         except ParsingError as error:
@@ -442,6 +482,91 @@ class Indexer:
             vectors=self._none,
         )
 
+    def _keep(self, known: SourceRecord, state: FileState, run: _Run) -> None:
+        """Let what the library holds of a file stand, and what is inside it: it is as it was."""
+        inside = list(run.inside(state.path)) if attaches(state.path) else []
+        if inside:
+            run.tell(Found(len(inside)))
+        for record in (known, *inside):
+            name = record.state.path[len(state.path) :]
+            now = _inside(state, name, record.state.size) if name else state
+            new = not set(now.origins) <= set(record.state.origins)
+            if new or now.checked_ns != record.state.checked_ns:
+                run.touched.append((now, record.document_id))
+            run.tell(Unchanged(record.state.path))
+        if attaches(state.path):
+            for file in run.failures.inside(state.path):
+                if "count" in file.error.values:  # files of other types
+                    run.failures.add(file)
+                else:
+                    run.tell(Found(1))
+                    run.fail(file, tried=False)
+
+    def _hold(
+        self, path: Path, data: bytes, state: FileState, run: _Run, room: _Room, depth: int = 0
+    ) -> None:
+        """Link the bytes of a file, or parse and cut them; first what it holds inside.
+
+        So a file is never in the library, and from then on unchanged, without what it holds.
+        """
+        library, source = self.library, state.path
+        digest = hashlib.sha256(data).hexdigest()
+        known = run.known.get(source)
+        same = known is not None and known.document_id == digest
+        if known and same and not (room.again and attaches(path)):
+            self._keep(known, state, run)
+            return
+        document, attached = None, list[Attachment]()
+        here = library.has_document(digest) or digest in run.pending
+        if not here or attaches(path):
+            with run.timed("parse"):
+                document = self.parse(path, data, attach=attached.append)
+        if attaches(path):
+            self._hold_inside(path, attached, state, run, room, depth)
+        if document is not None and not here:
+            document = replace(storable(document), source=source)
+            run.pending[digest] = self._cut(document, [state], len(data), run)
+        elif digest in run.pending:
+            waiting = run.pending[digest]
+            run.pending[digest] = replace(waiting, states=[*waiting.states, state])
+        else:
+            if attached or run.gone:
+                self._flush(run)
+            library.set_sources([(state, digest)])
+            run.tell(Unchanged(source) if same else Linked(source, digest))
+
+    def _hold_inside(
+        self,
+        path: Path,
+        attached: Sequence[Attachment],
+        state: FileState,
+        run: _Run,
+        room: _Room,
+        depth: int,
+    ) -> None:
+        """Hold each file inside a file as if it lay in a folder of that name."""
+        held = [one for one in attached if depth < DEEPEST and room.admit(one)]
+        if len(held) < len(attached):
+            run.skipped.append(_too_many(path, len(attached) - len(held)))
+        inside = {os.sep + name: one for name, one in named(held)}
+        for record in run.inside(state.path):
+            name = record.state.path[len(state.path) :]
+            if os.sep + name[1:].partition(os.sep)[0] not in inside:
+                run.gone.append(record.state.path)
+        for name, one in inside.items():
+            place = Path(f"{path}{name}")
+            if not format_of(place) and (error := refusal(place, one.data[:SAMPLE], len(one.data))):
+                run.skipped.append(error)
+                continue
+            run.tell(Found(1))
+            child = _inside(state, name, len(one.data))
+            try:
+                self._hold(place, one.data, child, run, room, depth + 1)
+            except UnsupportedFileError as unsupported:
+                run.fail(UnreadFile(child, unsupported))
+            except ParsingError as failed:
+                run.fail(UnreadFile(child, failed, READER))
+
     @property
     def _none(self) -> NDArray[np.float32]:
         return np.empty((0, self.embedding.dimension), dtype=np.float32)
@@ -455,14 +580,16 @@ class Indexer:
         replaced = [one.states[0].path in run.known for one in pending]
         with run.timed("store"):
             # One transaction for the batch: each commit waits for the disk.
-            library.add(
-                replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)
-            )
+            new = [replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)]
+            library.add(new, run.gone)
         for one, again in zip(pending, replaced, strict=True):
             first, *others = one.states
             run.tell(Committed(first.path, one.document.id, len(one.chunks), again))
             for state in others:
                 run.tell(Linked(state.path, one.document.id))
+        for source in run.gone:
+            run.tell(Removed(source))
+        run.gone.clear()
         if run.touched:
             library.set_sources(run.touched)
             run.touched.clear()
@@ -522,14 +649,41 @@ def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
 
 
 def _is_gone(source: str) -> bool:
-    """Whether there is nothing of that name; a folder or a drive that fails says nothing."""
+    """Whether there is nothing of that name; a folder or a drive that fails says nothing.
+
+    What is inside a file is there as long as that file is: reading it says what it holds.
+    """
     try:
         os.lstat(source)
     except (FileNotFoundError, NotADirectoryError):
-        return True
+        parents = Path(source).parents
+        return not any(attaches(parent) and parent.is_file() for parent in parents)
     except (OSError, ValueError):
         return False
     return False
+
+
+def _inside(state: FileState, name: str, size: int) -> FileState:
+    """The state of a file inside another; `name` begins with the separator of paths."""
+    return replace(
+        state,
+        path=state.path + name,
+        size=size,
+        origins=tuple(origin + name for origin in state.origins),
+    )
+
+
+def _too_many(path: Path, count: int) -> ParsingError:
+    return ParsingError(
+        "{source} holds {count} files that were left out: localrag reads up to {files} of them, "
+        "{size} MB in all, and mails within mails up to {depth} deep.",
+        hint="Save them to a folder, and add that folder.",
+        source=str(path),
+        count=count,
+        files=MOST_ATTACHED,
+        size=SIZE_LIMIT // 2**20,
+        depth=DEEPEST,
+    )
 
 
 def _storable_ns(state: os.stat_result) -> int:

@@ -34,6 +34,19 @@ class Failures:
         file = self._before.get(source)
         return file if file and file.reader == READER and source not in self._named else None
 
+    def inside(self, source: str) -> list[UnreadFile]:
+        """The files inside a file that could not be read."""
+        folder = source + os.sep
+        return [file for path, file in self._before.items() if path.startswith(folder)]
+
+    def tries_inside(self, source: str) -> bool:
+        """Whether another attempt at what is inside a file may come to something else."""
+        return any(
+            "count" not in file.error.values
+            and (source in self._named or file.reader not in (0, READER))
+            for file in self.inside(source)
+        )
+
     def add(self, file: UnreadFile) -> None:
         """Take note of a file that could not be read."""
         path = file.state.path

@@ -227,8 +227,8 @@ class Library:
                 sweep_parts(self.directory)
             yield
 
-    def add(self, documents: Iterable[NewDocument]) -> None:
-        """Add documents under their paths, all in one transaction.
+    def add(self, documents: Iterable[NewDocument], gone: Iterable[str] = ()) -> None:
+        """Add documents under their paths, and forget the paths `gone`, all in one transaction.
 
         A path that held another version shows the new one from then on, and the old version is
         gone unless another path holds it. The indexes are not touched: `sync` brings them up.
@@ -237,6 +237,8 @@ class Library:
             self._check(transaction)
             for document in documents:
                 transaction.add_document(document)
+            for path in gone:
+                transaction.remove_source(path)
 
     def replace(self, documents: Iterable[NewDocument]) -> None:
         """Put other readings of the same bytes in the place of documents, in one transaction."""

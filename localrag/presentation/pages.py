@@ -8,10 +8,11 @@ requests besides.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from localrag.documents.formats.table import shown_name
 from localrag.messages import interface_language, tr
 from localrag.presentation.places import cited_as
 from localrag.printable import as_text
@@ -34,7 +35,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["tr"] = tr
-    environment.filters["file_name"] = lambda path: PurePath(path).name
+    environment.filters["file_name"] = shown_name
     environment.filters["cited_as"] = cited_as
     return environment
 

@@ -5,6 +5,7 @@ Where the format of a document has none of them, as in a mail of one line, nothi
 
 from __future__ import annotations
 
+from localrag.documents.formats.table import shown_name
 from localrag.messages import InterfaceLanguage, speaker
 from localrag.types import Citation, LeftOut, Place, ScoredChunk
 
@@ -66,5 +67,5 @@ def cited_as(
 
 def in_file(source: str, place: str, language: InterfaceLanguage | None = None) -> str:
     """The name of the file, and a place in it that is in words already."""
-    name, say = source.replace("\\", "/").rpartition("/")[2], speaker(language)
+    name, say = shown_name(source), speaker(language)
     return say("{name}, {place}", name=name, place=place) if place else name

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import PurePath
 from typing import Any
 
+from localrag.documents.formats.table import shown_name
 from localrag.evaluation import events
 from localrag.evaluation.advice import Cause, Trial, bad_cases
 from localrag.evaluation.dataset import Context
@@ -247,7 +247,7 @@ def grade(score: Score) -> str:
 
 def place(context: Context) -> str:
     """Where a passage stands; "" where that is not known."""
-    name = PurePath(context.source).name
+    name = shown_name(context.source)
     if not (name and context.first_page):
         return name
     return tr("{name}, {place}", name=name, place=tr("p. {page}", page=context.first_page))

@@ -55,7 +55,7 @@ def test_content_of_another_kind_is_named(name: str, data: bytes, kind: str) -> 
 
 def test_refusals_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedFileError, match=r"not a type of file.*\.pdf"):
-        parse_file(write(tmp_path / "a.xyz"))
+        parse_file(write(tmp_path / "a.xyz", b"\x7fELF\0"))
     with pytest.raises(EmptyFileError, match="contains no text"):
         parse_file(write(tmp_path / "a.txt", b""))
     with monkeypatch.context() as patch:
@@ -85,9 +85,9 @@ def test_walk(tmp_path: Path) -> None:
         ".hidden.txt",
         ".git/x.txt",
         "a/.x/y.txt",
-        "a/p.exe",
     ):
         write(tmp_path / name)
+    write(tmp_path / "a" / "p.exe", b"MZ\0")
     skipped: list[ParsingError] = []
     found = list(walk([tmp_path], skipped))
     assert [str(p.relative_to(tmp_path)) for p in found] == ["a/c.PDF", "a/z.md", "b.txt"]

@@ -20,7 +20,7 @@ import os, socket, time
 import localrag.documents.files as files
 from localrag.types import Document, Page
 
-def parse_file(path, data, options, tick):
+def parse_file(path, data, options, tick, **_):
     match path.stem:
         case "abort":
             os.abort()
@@ -81,7 +81,7 @@ def test_documents_are_those_of_this_process(path: Path, honest: ParsingProcess)
     [
         ("a.pdf", b"%PDF-1.4 rubbish", CorruptFileError),
         ("b.txt", b"", EmptyFileError),
-        ("c.exe", b"MZ", UnsupportedFileError),
+        ("c.exe", b"MZ\0", UnsupportedFileError),
         ("d.txt", b"PK\3\4 a zip bomb", CorruptFileError),
     ],
 )

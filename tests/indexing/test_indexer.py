@@ -103,7 +103,7 @@ def room(tmp_path: Path) -> Room:
 def test_adds_files_and_tells_each_step(room: Room) -> None:
     room.write("a.txt", "apples and pears " * 20)
     room.write("中.md", "# 标题\n\n中文 内容")
-    room.write("data.bin", "x")
+    room.write("data.bin", "x\0")
     report = room.add()
     assert [Path(c.source).name for c in report.committed] == ["a.txt", "中.md"]
     assert [type(error).__name__ for error in report.skipped] == ["UnsupportedFileError"]
@@ -281,7 +281,7 @@ def test_failing_model_adds_nothing_half(room: Room) -> None:
 
 
 def test_text_that_no_database_can_hold(room: Room) -> None:
-    def parse(path: Path, data: bytes) -> Document:
+    def parse(path: Path, data: bytes, **_: object) -> Document:
         return Document("f" * 64, str(path), "t\udce4", (Page(1, "a\ud800b nul\0 end"),))
 
     room.write("a.txt", "x")

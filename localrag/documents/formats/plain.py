@@ -1,10 +1,15 @@
-"""Plain text: paragraphs mended where the file is hard-wrapped, everything else left as it is."""
+"""Plain text: paragraphs mended where the file is hard-wrapped, everything else left as it is.
+
+Source code and whatever else is text keeps its lines and its indentation.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import PurePath
 
 from localrag.documents.decoding import decode
 from localrag.documents.formats.table import SourceFile
@@ -19,10 +24,19 @@ from localrag.documents.lines import (
     words,
 )
 from localrag.text.normalize import clean
-from localrag.types import Document
+from localrag.types import Document, Unit
 
 _NARROWEST, _WIDEST = 50, 110
 """Columns between which the longest line of a hard-wrapped file lies."""
+
+_PROSE = frozenset(
+    ("", ".txt", ".text", ".log", ".rst", ".tex", ".org", ".adoc", ".asciidoc", ".textile", ".wiki")
+)
+"""Suffixes of text in paragraphs; of any other suffix, a line is one that its writer made."""
+
+_WIDEST_JSON = 500
+_ESCAPED = re.compile(r"(?<!\\)(?:\\u(?!00[0-7])[0-9a-fA-F]{4})+")
+_ITEM_END = re.compile(r'("(?:[^"\\]|\\.)*"?)|,\s*(?=["{\[])')
 
 _CODE = re.compile(r"\s{4,}\S|\t|.*[{};]\s*$|\s*(?:#|//|>>>|\$ |</?\w)")
 _ITEM = re.compile(rf"\s*(?:{LIST_MARKER.pattern}|\d{{1,3}}\.\s)")
@@ -34,8 +48,26 @@ def read(file: SourceFile) -> Document:
     pages = [clean(page).split("\n") for page in text.split("\f")]
     if pages and not any(line.strip() for line in pages[-1]):
         pages.pop()
-    lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
-    return build(file, lines, unit="page" if len(lines) > 1 else "text")
+    path = PurePath(file.source)
+    unit: Unit = "page" if len(pages) > 1 else "text"
+    if path.suffix.lower() in _PROSE:
+        lines = [[Line(paragraph) for paragraph in unwrap(page)] for page in pages]
+        return build(file, lines, unit=unit)
+    if text.lstrip().startswith(("{", "[")):
+        pages = [_spelled_out(page) for page in pages]
+    lines = [[Line(line.rstrip()) for line in page] for page in pages]
+    return build(file, lines, clean(path.name), unit=unit)
+
+
+def _spelled_out(lines: Sequence[str]) -> list[str]:
+    """JSON with its characters for their escapes, an item a line where lines are long."""
+    found: list[str] = []
+    for line in lines:
+        shown = _ESCAPED.sub(lambda one: json.loads(f'"{one[0]}"'), line)
+        if len(shown) > _WIDEST_JSON:
+            shown = _ITEM_END.sub(lambda one: one[1] or ",\n", shown)
+        found += clean(shown).split("\n")
+    return found
 
 
 def unwrap(lines: Sequence[str]) -> list[str]:

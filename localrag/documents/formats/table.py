@@ -2,7 +2,7 @@
 
 To add a format, write a module with `read(file: SourceFile) -> Document` and add its entry here:
 the walk of folders, the refusals, `--type`, `doctor` and the reading process go by this table.
-What a file holds inside it, such as an attachment, a reader reads with `files.parse_file`.
+Files inside a file, such as those attached to a mail, a reader hands over (`SourceFile.attach`).
 """
 
 from __future__ import annotations
@@ -45,6 +45,22 @@ def nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file inside another: its bytes, and its name as whoever packed it wrote it."""
+
+    name: str
+    data: bytes
+
+
+Attach = Callable[[Attachment], None]
+"""Takes over a file that is a document of its own."""
+
+
+def leave_out(_: Attachment) -> None:
+    """Take nothing over."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file as a reader gets it: `source` is its path, for the title and for messages only."""
 
@@ -53,6 +69,8 @@ class SourceFile:
     options: ParseOptions = DEFAULTS
     page_done: Callable[[], None] = nothing
     """To be called after each page: a reader that is silent for long is given up."""
+    attach: Attach = leave_out
+    """To be called with each file inside that is a document of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,8 @@ class FileFormat:
     """What the first kilobyte matches; a file of another format that does is refused."""
     is_text: bool = False
     """Whether it may begin like any other text, as Markdown does with HTML."""
+    attaches: bool = False
+    """Whether its reader calls `SourceFile.attach`: such a file is a folder too."""
     limits: Limits = Limits()
 
     def read(self, file: SourceFile) -> Document:
@@ -104,10 +124,15 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("opendocument", (".odt", ".odp"), f"{_READERS}.opendocument", _ZIP),
     FileFormat("epub", (".epub",), f"{_READERS}.epub", _ZIP),
     FileFormat("rtf", (".rtf",), f"{_READERS}.rtf", re.compile(rb"\s*\{\\rtf")),
-    FileFormat("mail", (".eml", ".msg"), f"{_READERS}.mail", _OLE, is_text=True),
+    FileFormat(
+        "mail", (".eml", ".msg"), f"{_READERS}.mail.reader", _OLE, is_text=True, attaches=True
+    ),
     FileFormat("delimited", (".csv", ".tsv"), f"{_READERS}.delimited", is_text=True),
     FileFormat("text", (".txt", ".text", ".log", ".rst"), f"{_READERS}.plain", is_text=True),
 )
+
+TEXT = next(each for each in FORMATS if each.name == "text")
+"""What every text is, whatever its file is called."""
 
 _NAMED = {
     "JPEG": rb"\xff\xd8\xff",
@@ -142,6 +167,23 @@ def format_of(path: PurePath) -> FileFormat | None:
     """The format that a file's suffix says."""
     suffix = path.suffix.lower()
     return next((each for each in FORMATS if suffix in each.suffixes), None)
+
+
+def attaches(path: PurePath | str) -> bool:
+    """Whether a file is one that holds others, which are documents of their own."""
+    known = format_of(PurePath(path))
+    return known is not None and known.attaches
+
+
+def shown_name(source: str) -> str:
+    """The name of a file, and before it that of the mail that it is attached to."""
+    path = PurePath(source)
+    names = [path.name]
+    for parent in path.parents:
+        if not attaches(parent):
+            break
+        names.append(parent.name)
+    return "/".join(reversed(names))
 
 
 def contradiction(data: bytes, expected: FileFormat) -> str:

@@ -116,8 +116,7 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         ]
         parts.append((" OR ".join([one] * len(names)), values))
     if wanted.types:
-        globs = [f"*{suffix}" for suffix in table.suffixes(wanted.types)]
-        parts.append((" OR ".join(["lower(s.path) GLOB ?"] * len(globs)), globs))
+        parts.append(_of_types(wanted.types))
     if wanted.path:
         pattern = _slashed(wanted.path)
         parts.append((f"{_PATH} GLOB ? OR {_PATH} GLOB '*/' || ?", [pattern, pattern]))
@@ -132,6 +131,19 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         parts.append(("d.id NOT IN (SELECT value FROM json_each(?))", [out]))
     sql = " AND ".join(f"({condition})" for condition, _ in parts)
     return sql or "1", [value for _, values in parts for value in values]
+
+
+def _of_types(types: Sequence[str]) -> tuple[str, list[object]]:
+    """The suffixes of the types; text is whatever has no suffix of another."""
+
+    def any_of(suffixes: Sequence[str]) -> str:
+        return " OR ".join(["lower(s.path) GLOB ?"] * len(suffixes))
+
+    wanted, known = table.suffixes(types), table.suffixes()
+    sql, values = any_of(wanted), wanted
+    if table.TEXT.name in types:
+        sql, values = f"{sql} OR NOT ({any_of(known)})", wanted + known
+    return sql, [f"*{suffix}" for suffix in values]
 
 
 def page_conditions(wanted: Filter) -> tuple[str, list[object]]:

@@ -1,0 +1,46 @@
+"""A mail as a document: its headers, its body and the names of its attachments, a line each."""
+
+from __future__ import annotations
+
+from localrag.documents.attachments import named
+from localrag.documents.formats.mail.parts import HEADERS, Mail
+from localrag.documents.formats.table import SourceFile
+from localrag.documents.lines import Line, PageLines, build
+from localrag.errors import CorruptFileError
+from localrag.types import Document
+
+
+def read(file: SourceFile) -> Document:
+    """Raises CorruptFileError, EmptyFileError if neither headers nor body have text."""
+    mail = _mail(file)
+    subject = mail.headers["Subject"]
+    lines = [Line(subject, 1)] if subject else []
+    lines += [
+        Line(f"{name}: {mail.headers[name]}")
+        for name in HEADERS
+        if name != "Subject" and mail.headers[name]
+    ]
+    if mail.attached:
+        names = ", ".join(name for name, _ in named(mail.attached))
+        lines.append(Line(f"Attachments: {names}"))
+    for one in mail.attached:
+        file.attach(one)
+    page = PageLines([*lines, *mail.body], notes=tuple(mail.notes()))
+    return build(file, [page], subject, unit="text")
+
+
+def _mail(file: SourceFile) -> Mail:
+    from localrag.documents.formats.mail import mime, outlook
+
+    try:
+        if file.data.startswith(outlook.SIGNATURE):
+            return outlook.mail_of(file.data)
+        return mime.mail_of(file.data)
+    except Exception as error:  # whatever a damaged mail leads the readers to
+        reason = f"{type(error).__name__}: {error}"
+        raise CorruptFileError(
+            "{source} is damaged ({reason}).",
+            hint="Copy or download it again, or open it in its own program and save a new copy.",
+            source=file.source,
+            reason="parts nested too deeply" if isinstance(error, RecursionError) else reason,
+        ) from error
