@@ -293,7 +293,8 @@ class Indexer:
                 with file.open("rb") as stream:
                     new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
                 self._take(place, run)
-                run.failures = unread.Failures()  # the file goes: nothing to try again
+                if any(one.source == storable_path(place) for one in run.told[Failed]):
+                    run.failures = unread.Failures()  # the file goes: nothing to try again
                 self._flush(run)
                 self._sync(run)
             finally:

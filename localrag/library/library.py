@@ -173,6 +173,7 @@ class Library:
     document_record = _asked(Snapshot.document_record)
     document = _asked(Snapshot.document)
     text = _asked(Snapshot.text)
+    page_spans = _asked(Snapshot.page_spans)
     place = _asked(place_of)
     rectangles = _asked(rectangles_of)
     sources = _asked(Snapshot.sources)

@@ -1,7 +1,8 @@
 """Export and import: a library as one file, taken over elsewhere without embedding again.
 
-The archive holds the catalogue, a manifest, and the files that were uploaded. The vectors and the keyword index follow from the
-catalogue within seconds, so nothing that a C++ library would have to parse is taken from others.
+The archive holds the catalogue, a manifest, and the files that were uploaded. The vectors and the
+keyword index follow from the catalogue within seconds, so nothing that a C++ library would have to
+parse is taken from others.
 """
 
 from __future__ import annotations
@@ -96,9 +97,7 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
         with scratch_folder() as scratch:
             counts, embedding, sources = _snapshot(directory, scratch / CATALOGUE)
             kept = _uploads(directory, sources)
-            manifest = _manifest(
-                scratch / CATALOGUE, version, counts, embedding, 2 if kept else 1
-            )
+            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, 2 if kept else 1)
             new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE, kept))
     except FileExistsError:
         raise _there_already(archive) from None
@@ -147,9 +146,7 @@ def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Sequence[Pa
             new.write(path, f"{UPLOADS}/{path.name}")
 
 
-def _snapshot(
-    directory: Path, copy: Path
-) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
+def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
     """One committed state as a file of its own, without what is derived, due or half done."""
     with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
         older = catalogue.needs_migration()
@@ -378,9 +375,7 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             raise LibraryDamagedError("it is not in the form that an export has")
 
 
-def _extract_uploads(
-    packed: zipfile.ZipFile, directory: Path, digests: Mapping[str, str]
-) -> None:
+def _extract_uploads(packed: zipfile.ZipFile, directory: Path, digests: Mapping[str, str]) -> None:
     """Put the uploads into the library's folder; each must be what its document was read from."""
 
     def write(info: zipfile.ZipInfo, expected: str, file: BinaryIO) -> None:

@@ -22,7 +22,7 @@ def place_text(
     Without `heading`, for where the heading is said beside it; `language` None is the reader's.
     """
     say = speaker(language)
-    number = ssay(place.number)
+    number = str(place.number)
     if last is not None and last > place.number:
         number = f"{number}-{last}"
     if place.unit == "page":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from localrag.egress import network
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.library.library import Library
+from localrag.library.records import Removal
 from localrag.messages import InterfaceLanguage
 from localrag.presentation.places import cited_as, in_file, place_text
 from localrag.presentation.reading import advice_text, page_ranges, reason_text
@@ -139,9 +141,14 @@ class Own:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See /api/documents.", name=document
             )
-        removal = await anyio.to_thread.run_sync(
-            lambda: library.remove(sources=list(record.sources))
-        )
+
+        def forget() -> Removal:
+            inside = {f"{source}{os.sep}" for source in record.sources}
+            held = [one.state.path for one in library.sources() if one.document_id != document]
+            attached = [path for path in held if path.startswith(tuple(inside))]
+            return library.remove(sources=[*record.sources, *attached])
+
+        removal = await anyio.to_thread.run_sync(forget)
         return reply({"removed": removal.sources, "purged": removal.purged})
 
     async def view(self, request: Request) -> Response:
@@ -301,4 +308,3 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         mark = _MARKS[rating] if rating else "quoted" if markers else "none"
         found.append({"text": text[start:end], "markers": markers, "mark": mark})
     return found
-

@@ -32,7 +32,7 @@ async def working(
 
     def tell(piece: T) -> None:
         if stopped.is_set():
-            raise StoppedError
+            raise StoppedError("Nobody listens any more.")
         loop.call_soon_threadsafe(send.send_nowait, piece)
 
     def run() -> None:

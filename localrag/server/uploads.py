@@ -91,7 +91,7 @@ class _Adding:
         engine = self.engine
         indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
         report = indexer.upload(self.file, self.name, hear)
-        if report.failed:
+        if report.failed and not report.committed:
             error = report.failed[0].error
             error.values["source"] = self.name  # not where it lay for a moment
             tell(event("done", {"said": spoken(error, self.language), "failed": True}))

@@ -57,7 +57,11 @@ def file_of(directory: Path, source: str) -> Path:
     """Where the file of a source lies now: an upload moves with its library."""
     folder, name = _last_two(source)
     kept = directory / UPLOADS / name
-    return kept if folder == UPLOADS and safe_name(name) == name and is_plain_file(kept) else Path(source)
+    return (
+        kept
+        if folder == UPLOADS and safe_name(name) == name and is_plain_file(kept)
+        else Path(source)
+    )
 
 
 def uploaded(sources: Iterable[str]) -> set[str]:
