@@ -17,6 +17,7 @@ from localrag.documents.files import SIZE_LIMIT
 from localrag.engine import Engine
 from localrag.errors import UsageError
 from localrag.indexing import events
+from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.uploads import safe_name
 from localrag.messages import InterfaceLanguage, speaker, spoken
 from localrag.server.access import TooMuchError
@@ -90,7 +91,7 @@ class _Adding:
 
         engine = self.engine
         indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
-        report = indexer.upload(self.file, self.name, hear)
+        report = indexer.upload(self.file, self.name, hear, timeout=PATIENCE)
         if report.failed and not report.committed:
             error = report.failed[0].error
             error.values["source"] = self.name  # not where it lay for a moment
@@ -103,15 +104,19 @@ class _Adding:
 
 
 async def _receive(request: Request, file: Path) -> None:
-    if int(request.headers.get("content-length", "0")) > SIZE_LIMIT:
+    """Write the body to a new file; what is too large is read to its end, to be answered."""
+    if int(request.headers.get("content-length", "0")) > 2 * SIZE_LIMIT:
         raise _too_large()
     taken = 0
     with create_file(file) as written:
         async for part in request.stream():
             taken += len(part)
-            if taken > SIZE_LIMIT:
-                raise _too_large()
-            await anyio.to_thread.run_sync(written.write, part)
+            if taken > 2 * SIZE_LIMIT:
+                break
+            if taken <= SIZE_LIMIT:
+                await anyio.to_thread.run_sync(written.write, part)
+    if taken > SIZE_LIMIT:
+        raise _too_large()
 
 
 def _too_large() -> TooMuchError:

@@ -1,4 +1,4 @@
-import { html, render, useCallback, useEffect, useState } from "./preact.js";
+import { html, render, useCallback, useEffect, useRef, useState } from "./preact.js";
 import { begin, call, speak } from "./api.js";
 import { Ask } from "./ask.js";
 import { Documents } from "./documents.js";
@@ -6,13 +6,19 @@ import { Search } from "./search.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
 
+// A link from another client: its fragment names one place, and holds the key to that alone.
+const linked = location.pathname === "/view" && Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+const narrow = matchMedia("(max-width: 800px)");
+
 function App() {
   const [language, setLanguage] = useState(preferred());
   const [status, setStatus] = useState(null);
   const [failed, setFailed] = useState("");
   const [tab, setTab] = useState("ask");
   const [library, setLibrary] = useState("");
-  const [view, setView] = useState(null);
+  const [view, setView] = useState(linked || null);
+  const [dropped, setDropped] = useState([]);
+  const opener = useRef(null);
   const say = speaker(language);
   speak(language);
 
@@ -24,10 +30,11 @@ function App() {
       setLibrary((chosen) => chosen || now.libraries[0].name);
       setFailed("");
     } catch (error) {
-      setFailed(error.status === 401 ? "noToken" : error.message);
+      setFailed(error.status === 401 ? "noToken" : error.status ? error.message : "unreachable");
     }
   }, []);
   useEffect(() => {
+    if (linked) return undefined;
     begin().then(refresh, refresh);
     const timer = setInterval(refresh, 15000);
     return () => clearInterval(timer);
@@ -38,8 +45,40 @@ function App() {
     localStorage.setItem("language", next);
     setLanguage(next);
   };
+  const show = (place) => {
+    if (!view) opener.current = document.activeElement;
+    setView(place);
+  };
+  const close = () => {
+    setView(null);
+    opener.current?.focus();
+  };
+  useEffect(() => {
+    if (!view || linked) return undefined;
+    const keys = (event) => { if (event.key === "Escape" && !event.isComposing) close(); };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, [view]);
+  useEffect(() => {  // wherever a file is dropped, the browser must not leave the page to show it
+    const over = (event) => event.preventDefault();
+    const drop = (event) => {
+      event.preventDefault();
+      if (linked || !event.dataTransfer.files.length) return;
+      setTab("documents");
+      setDropped([...event.dataTransfer.files]);
+    };
+    addEventListener("dragover", over);
+    addEventListener("drop", drop);
+    return () => { removeEventListener("dragover", over); removeEventListener("drop", drop); };
+  }, []);
+
+  const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
+  if (linked) {
+    return html`<header><span class="brand" aria-hidden="true"></span><strong>localrag</strong><span class="space"></span>${switcher}</header>
+      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>`;
+  }
   const current = status && status.libraries.find((one) => one.name === library);
-  const shared = { say, library, show: setView, refresh, empty: current ? current.documents === 0 : false };
+  const shared = { say, language, library, show, refresh, empty: current ? current.documents === 0 : false };
   const tabs = ["ask", "documents", "search"];
   return html`
     <header>
@@ -49,22 +88,22 @@ function App() {
           onClick=${() => setTab(name)}>${say(name)}</button>`)}
       </nav>
       <span class="space"></span>
-      ${status && status.libraries.length > 1 && html`<label class="quiet">${say("library")}
+      ${status && status.libraries.length > 1 && html`<label class="quiet">${say("library")}${" "}
         <select value=${library} onChange=${(event) => setLibrary(event.target.value)}>
           ${status.libraries.map((one) => html`<option key=${one.name}>${one.name}</option>`)}
         </select></label>`}
       ${status && html`<span class=${status.outside ? "guard alert" : "guard"}>
-        ${say("outside", { count: status.outside })}</span>`}
-      <button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>
+        ${say(status.outside === 1 ? "outsideOnce" : "outside", { count: status.outside })}</span>`}
+      ${switcher}
     </header>
-    ${failed && html`<p class="failed" role="alert">${failed === "noToken" ? say("noToken") : failed}</p>`}
+    ${failed && html`<p class="failed" role="alert">${["noToken", "unreachable"].includes(failed) ? say(failed) : failed}</p>`}
     <div class=${view ? "columns" : ""}>
-      <main>
+      <main inert=${Boolean(view) && narrow.matches}>
         <div hidden=${tab !== "ask"}><${Ask} ...${shared} toDocuments=${() => setTab("documents")} /></div>
-        ${tab === "documents" && html`<${Documents} ...${shared} />`}
-        ${tab === "search" && html`<${Search} ...${shared} />`}
+        <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
+        <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
       </main>
-      ${view && html`<${Viewer} say=${say} view=${view} close=${() => setView(null)} />`}
+      ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>
     ${status && html`<footer>${say("version", { version: status.version })} ·
       <a href="/source">${say("source", { licence: status.licence })}</a></footer>`}`;

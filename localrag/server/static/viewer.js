@@ -1,23 +1,22 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 
-export function Viewer({ say, view, close }) {
+export function Viewer({ say, language, view, close }) {
   const [page, setPage] = useState(null);
   const [failed, setFailed] = useState("");
   const heading = useRef(null);
   const marked = useRef(null);
-  const { library, document: id, start, end } = view;
+  const { library, document: id, start, end, key } = view;
   useEffect(() => {
     setPage(null);
-    call(`/api/view?${new URLSearchParams({ library, document: id, start, end })}`)
+    call(`/api/view?${new URLSearchParams({ library, document: id, start, end, ...(key && { key }) })}`)
       .then((found) => { setPage(found); setFailed(""); }, (error) => setFailed(error.message));
-  }, [library, id, start, end]);
+  }, [library, id, start, end, language]);
   useEffect(() => { heading.current?.focus(); marked.current?.scrollIntoView({ block: "center" }); }, [page]);
-  const keys = (event) => { if (event.key === "Escape") close(); };
-  const title = page && `${page.source.split(/[\\/]/).pop()}, ${say(page.unit || "page")} ${page.page}${page.label ? ` · ${page.label}` : ""}`;
-  return html`<aside class="viewer" onKeyDown=${keys} aria-label=${say("sources")}>
+  const title = page && page.cited;
+  return html`<aside class="viewer" aria-label=${say("sources")}>
     <div class="row"><h2 ref=${heading} tabindex="-1">${title || ""}</h2><span class="space"></span>
-      <button class="quiet" onClick=${close}>${say("close")}</button></div>
+      ${close && html`<button class="quiet" onClick=${close}>${say("close")}</button>`}</div>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     ${view.quote && html`<blockquote>${view.quote.quote}</blockquote>`}
     ${page && page.image && html`<img src=${page.image} alt=${`${title}: ${view.quote ? view.quote.quote : ""}`} />`}
