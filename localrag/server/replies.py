@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +27,8 @@ from localrag.server.access import TooMuchError
 from localrag.server.queue import FullError
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[LocalragError], int], ...] = (
     (LibraryNotFoundError, 404),
@@ -85,6 +88,7 @@ def error_body(
         status = next((code for kind_, code in _STATUS if isinstance(error, kind_)), 500)
         text, kind = spoken(error, language), type(error).__name__
     else:
+        _log.error("A request failed.", exc_info=error)
         status, text, kind = 500, "An internal error; the log has more.", "internal_error"
     return status, {"error": {"message": text, "type": kind, "code": status}}, headers
 

@@ -49,10 +49,12 @@ function App() {
     if (!view) opener.current = document.activeElement;
     setView(place);
   };
-  const close = () => {
-    setView(null);
+  const close = () => setView(null);
+  useEffect(() => {
+    if (view) return;
     opener.current?.focus();
-  };
+    opener.current = null;
+  }, [view]);
   useEffect(() => {
     if (!view || linked) return undefined;
     const keys = (event) => { if (event.key === "Escape" && !event.isComposing) close(); };
@@ -74,7 +76,7 @@ function App() {
 
   const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
   if (linked) {
-    return html`<header><span class="brand" aria-hidden="true"></span><strong>localrag</strong><span class="space"></span>${switcher}</header>
+    return html`<header><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
       <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>`;
   }
   const current = status && status.libraries.find((one) => one.name === library);
@@ -82,7 +84,7 @@ function App() {
   const tabs = ["ask", "documents", "search"];
   return html`
     <header>
-      <span class="brand" aria-hidden="true"></span><strong>localrag</strong>
+      <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
       <nav aria-label="localrag">
         ${tabs.map((name) => html`<button key=${name} class="tab" aria-current=${tab === name ? "page" : undefined}
           onClick=${() => setTab(name)}>${say(name)}</button>`)}

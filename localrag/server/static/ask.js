@@ -71,7 +71,7 @@ export function Ask({ say, library, show, empty, toDocuments }) {
     <section class="ask" aria-label=${say("ask")}>
       <div class="turns" role="log" aria-live="off">
         ${turns.length === 0 && html`<div class="empty">
-          <h1>${say("emptyTitle")}</h1>
+          <h2>${say("emptyTitle")}</h2>
           <p>${say(empty ? "noDocuments" : "emptyText")}</p>
           ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}

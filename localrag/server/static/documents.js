@@ -66,9 +66,9 @@ export function Documents({ say, language, library, show, refresh, dropped }) {
       ${say("dropHere")}<br /><small class="quiet">${say("kept")}</small>
       <input type="file" multiple class="unseen" onChange=${(event) => { add([...event.target.files]); event.target.value = ""; }} />
     </label>
-    <ul class="adding" role="log" aria-label=${say("added")}>${adding.map((one, number) => html`<li key=${number} class=${one.failed ? "failed" : ""} aria-busy=${!one.done}>
+    <div role="log" aria-label=${say("added")}><ul class="adding">${adding.map((one, number) => html`<li key=${number} class=${one.failed ? "failed" : ""} aria-busy=${!one.done}>
       <b>${one.name}</b> ${one.said}
-      ${!one.done && html` <button class="quiet" onClick=${() => stop(one)} aria-label=${say("stopName", { name: one.name })}>${say("stop")}</button>`}</li>`)}</ul>
+      ${!one.done && html` <button class="quiet" onClick=${() => stop(one)} aria-label=${say("stopName", { name: one.name })}>${say("stop")}</button>`}</li>`)}</ul></div>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     ${documents && documents.length > 0 && html`<ul class="documents">${documents.map((one) => html`<li key=${one.id}>
       <div class="row"><button class="source" onClick=${() => show({ library, document: one.id, start: 0, end: 0 })}>${one.title}</button>
