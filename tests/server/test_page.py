@@ -298,18 +298,18 @@ def test_a_link_to_one_view_opens_that_and_no_other(browser: Browser, served: Se
 
 
 FOREIGN = """<!doctype html><title>foreign</title>
-<form method=post action="{url}/api/documents?name=evil.txt" enctype="text/plain"><input name=a></form>
+<form method=post action="{url}/api/documents?name=evil.txt" enctype="text/plain">
+<input name=a></form>
 <iframe src="{url}/"></iframe>
 """
 ATTACK = """async (url) => {
-    const tried = [];
+    const tried = [], body = "evil", headers = { "content-type": "application/octet-stream" };
     for (const [path, options] of [
         ["/api/status", {}],
         ["/api/status", { mode: "no-cors", credentials: "include" }],
-        ["/api/documents?name=evil.txt", { method: "POST", body: "evil", credentials: "include" }],
-        ["/api/documents?name=evil.txt", { method: "POST", body: "evil", mode: "no-cors", credentials: "include" }],
-        ["/api/documents?name=evil.txt", { method: "POST", body: "evil", credentials: "include",
-            headers: { "content-type": "application/octet-stream" } }],
+        ["/api/documents?name=evil.txt", { method: "POST", body, credentials: "include" }],
+        ["/api/documents?name=evil.txt", { method: "POST", body, mode: "no-cors" }],
+        ["/api/documents?name=evil.txt", { method: "POST", body, credentials: "include", headers }],
     ]) {
         try {
             const got = await fetch(url + path, options);
