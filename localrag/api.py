@@ -12,6 +12,7 @@ Models are loaded when they are first needed, and kept.
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -158,6 +159,49 @@ class LocalRAG:
             timeout=timeout,
             on_wait=on_wait,
         )
+
+    def watch(
+        self,
+        paths: Sequence[AnyPath],
+        progress: Callable[[Event], None] = _nothing,
+        *,
+        once: bool = False,
+        interval: float | None = None,
+        prune: bool = False,
+        stop: threading.Event | None = None,
+    ) -> bool:
+        """Keep the library true to the files at and below `paths` until `stop` is set.
+
+        What is new or changed is added, what is gone is removed; unless more than half of a
+        folder's files are gone at once (`prune` removes these, too) or the folder itself is: then
+        it waits for it. With `once` it does that one time. The folders are looked through every
+        `interval` seconds, and when the system tells of a change. Models are loaded only when
+        there is something to embed. Returns False where a folder was not there or files were
+        kept though they are gone. Raises as `add` does, but waits as long as another writes.
+
+        >>> rag.watch(["data/"], once=True)
+        True
+        """
+        import time
+
+        from localrag.indexing.watching import Watch
+
+        def release() -> None:
+            self.__dict__.pop("_indexer", None)
+            self.engine.release_embedder()
+
+        watch = Watch(
+            self.library,
+            [Path(path).expanduser() for path in paths],
+            progress,
+            make=lambda: self._indexer,
+            release=release,
+            clock=time,
+            interval=interval,
+            prune=prune,
+            stop=stop,
+        )
+        return watch.run(once=once)
 
     def search(
         self,

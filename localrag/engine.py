@@ -93,6 +93,11 @@ class Engine:
             self._rerankings.clear()
         self.library.close()
 
+    def release_embedder(self) -> None:
+        """Free the embedding model until it is needed again."""
+        with self._loading:
+            self._embedder = None
+
     @property
     def embedder(self) -> Embedder:
         """The embedding model, loaded on first use."""

@@ -206,9 +206,11 @@ def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
 
 def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> Indexer:
     """What adds files to the library."""
+    from localrag.documents.worker import ParsingProcesses, processes_at_once
     from localrag.indexing.indexer import Indexer
     from localrag.text.language import detect
 
+    parsers = processes_at_once()
     return Indexer(
         library,
         chunker=make_chunker(settings, embedder),
@@ -216,7 +218,8 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
         embedder=embedder,
         embedding=identity_of(embedder, settings),
         detect_language=detect,
-        parse=make_parse(settings),
+        parse=ParsingProcesses(make_parse(settings) for _ in range(parsers)),
+        parsers=parsers,
     )
 
 

@@ -30,7 +30,7 @@ How = Literal["text", "ocr", "mixed"]
 PageNoteKind = Literal[
     "no text",  # nothing was found on it, by text recognition neither; blank: nothing is drawn
     "damaged",  # reason
-    "not recognised",  # reason: a picture of text that was not read
+    "not recognised",  # a picture, perhaps of text: recognition is switched off
     "garbled",  # reason, share: the text layer was not to be trusted, and was read by recognition
     "untrusted",  # reason, share: the same, but recognition could not read it
     "doubtful",  # confidence: mean of the recognition

@@ -75,9 +75,9 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     new = [one for one in problems if _is_of(one, added, paths)]
     seconds = time.monotonic() - started
     if as_json:
-        from localrag.presentation.records import plain
+        from localrag.presentation.reading import problems_json
 
-        told = {"incomplete": _incomplete(report, new), "problems": plain(new)}
+        told = {"incomplete": _incomplete(report, new), "problems": problems_json(new)}
         emit_json(report_json(report, seconds) | told)
     else:
         _print(report, seconds)

@@ -33,6 +33,7 @@ PACKAGES = (
     "pymupdf",
     "tantivy",
     "rank-bm25",
+    "rapidocr",
     "jieba",
     "rjieba",
     "numpy",
@@ -102,6 +103,7 @@ def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
     yield Diagnosis(tr("network"), "warning" if settings.allow_network else "ok", network)
     yield Diagnosis(tr("formats"), "ok", " ".join(suffixes()))
     yield _reading()
+    yield from _guarded(tr("text recognition"), lambda: _recognition(settings))
     models = make_models()
     yield _disk(models.folder)
     yield _encryption(library)
@@ -177,6 +179,19 @@ def _reading() -> Diagnosis:
             "Landlock nor seccomp, or they are disabled"
         )
     return Diagnosis(tr("reading"), state, text)
+
+
+def _recognition(settings: Settings) -> Iterator[Diagnosis]:
+    """Whether scans are read, and the model for it is the one that was tried."""
+    from localrag.documents import ocr
+
+    if not settings.parsing.ocr:
+        text = tr("switched off: scans and pictures are not read")
+        yield Diagnosis(tr("text recognition"), "warning", text)
+        return
+    size = sum(path.stat().st_size for path in ocr.weights()) / 1e6
+    text = tr("{model}, {size:.0f} MB, unchanged (SHA-256)", model=ocr.MODEL, size=size)
+    yield Diagnosis(tr("text recognition"), "ok", text)
 
 
 def _disk(folder: Path) -> Diagnosis:

@@ -19,6 +19,7 @@ COMMANDS = (
     "chat",
     "serve",
     "status",
+    "watch",
     "show",
     "remove",
     "rebuild",

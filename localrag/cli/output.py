@@ -187,6 +187,11 @@ def emit_json(value: object) -> None:
     click.echo(as_json(value, indent=2))
 
 
+def emit_json_line(value: object) -> None:
+    """Print one JSON object on one line of standard output, at once."""
+    click.echo(as_json(value))
+
+
 def stdout_console() -> Console:
     """A console for results; no colours and no line breaks where the output is not a terminal."""
     return _console_class()(

@@ -86,6 +86,10 @@ class View:
             note(line())
 
 
+def _name(source: str) -> str:
+    return source.replace("\\", "/").rpartition("/")[2][:40]
+
+
 class Bars(View):
     """Files that have their outcome, and passages that have their vector.
 
@@ -97,6 +101,9 @@ class Bars(View):
         super().__init__("MofNCompleteColumn", "TimeElapsedColumn")
         self._titles = tr("Files"), tr("Passages")
         self._files = self._done = self._chunks = self._embedded = 0
+        self._scan = ""
+        self._scanned = (0, 0.0)
+        """Pages of that file that were done when its first recognised page was, and when."""
 
     def tell(self, event: Event) -> None:
         """Take note of one event."""
@@ -108,7 +115,9 @@ class Bars(View):
                 self._files += files
             case events.Parsed(source, _, chunks):
                 self._chunks += chunks
-                current = source.replace("\\", "/").rpartition("/")[2][:40]
+                current = _name(source)
+            case events.PageRead(source, page, pages):
+                current = self._page(source, page, pages)
             case events.Embedded(chunks):
                 self._embedded += chunks
             case events.Unchanged() | events.Linked() | events.Committed() | events.Failed():
@@ -122,6 +131,8 @@ class Bars(View):
             return
         if self.draw(self._titles[0], self._done, self._files, beside=current):
             self.draw(self._titles[1], self._embedded, self._chunks)
+        elif isinstance(event, events.PageRead):
+            self.sometimes(lambda: f"{self._line()}; {current}")
         else:
             self.sometimes(self._line)
 
@@ -132,6 +143,18 @@ class Bars(View):
             files=self._files,
             embedded=self._embedded,
         )
+
+    def _page(self, source: str, page: int, pages: int) -> str:
+        """Where the recognition of a file stands."""
+        now = time.monotonic()
+        if source != self._scan:
+            self._scan, self._scanned = source, (page, now)
+        said = tr("{name}: page {page} of {pages}", name=_name(source), page=page, pages=pages)
+        first, since = self._scanned
+        if page > first:
+            left = (now - since) / (page - first) * (pages - page)
+            said += ", " + tr("{time} left", time=duration(left))
+        return said
 
 
 class TimedBar(View):

@@ -101,10 +101,10 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
 
 def _print_problems(problems: Sequence[Problem], *, as_json: bool) -> None:
     from localrag.cli.problems import print_problems
-    from localrag.presentation.records import plain
+    from localrag.presentation.reading import problems_json
 
     if as_json:
-        emit_json({"problems": plain(problems)})
+        emit_json({"problems": problems_json(problems)})
     elif problems:
         print_problems(stdout_console(), problems)
     else:

@@ -95,6 +95,9 @@ class ParsingSettings(_Section, frozen=True):
     hidden_text: bool = False
     """Whether text that no reader of a PDF sees (invisible, white, tiny) is taken all the same.
     Counts for files that are read from then on."""
+    ocr: bool = True
+    """Whether scans, pictures and pictures inside documents are read by text recognition, which
+    takes seconds a page. Counts for files that are read from then on."""
 
 
 class KeywordSettings(_Section, frozen=True):

@@ -332,7 +332,7 @@ class _Unit(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A line of a table; `names` are those of its columns, none for a line of the header.
+    """A line of a table; `names` are those of its columns.
 
     `glued` are all lines of the header but the first, and the row below.
     """
@@ -411,9 +411,9 @@ class _Source:
             start, shown = table.start, names(table.header) if any(table.header) else ()
             for number, line in enumerate(self.text[table.start : table.end].split("\n")):
                 end = start + len(line)
-                named = number >= table.header_rows and len(line) <= _LONGEST
+                named = shown if len(line) <= _LONGEST else ()
                 glued = 0 < number <= table.header_rows
-                yield _Row(start, end, shown if named else (), number == 0, glued)
+                yield _Row(start, end, named, number == 0, glued)
                 start = end + 1
 
     def row_at(self, offset: int) -> _Row | None:

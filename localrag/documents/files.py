@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from localrag.documents.formats.table import (
     DEFAULTS,
     TEXT,
     Attach,
+    PageDone,
     ParseOptions,
     SourceFile,
     contradiction,
@@ -54,7 +55,7 @@ def parse_file(
     path: Path,
     data: bytes | None = None,
     options: ParseOptions = DEFAULTS,
-    page_done: Callable[[], None] = nothing,
+    page_done: PageDone = nothing,
     *,
     attach: Attach = leave_out,
 ) -> Document:
@@ -78,7 +79,7 @@ def parse_file(
     if found is expected and (kind := contradiction(data, expected)):
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
-            hint="If it is a document, rename it or save it as PDF; a picture needs OCR first.",
+            hint="Rename it so that its suffix says what it is, or save it as PDF.",
             source=str(path),
             suffix=path.suffix.lower(),
             kind=kind,
@@ -154,7 +155,7 @@ def walk(
                 hint="Check the spelling, and that the drive is connected.",
                 source=str(path),
             )
-        if kept and _is_in(os.path.realpath(path), kept):
+        if kept and is_in(os.path.realpath(path), kept):
             raise UsageError(
                 "{source} belongs to the library itself.",
                 hint="Name the folder with your documents.",
@@ -191,7 +192,7 @@ def _walk(
         else:
             path = links.popleft()
             real, named, mode = os.path.realpath(path), False, 0
-        if real in seen or (library and _is_in(real, library)):
+        if real in seen or (library and is_in(real, library)):
             continue
         try:
             link, mode = not mode, mode or path.stat().st_mode
@@ -206,8 +207,9 @@ def _walk(
                 else:
                     yield path
                 continue
+            entries = _entries(path)
             folders.append(path)
-            for entry in _entries(path):
+            for entry in entries:
                 below = path / entry.name
                 if _is_link(entry):
                     links.append(below)
@@ -261,13 +263,14 @@ def _mode(entry: os.DirEntry[str]) -> int:
     return entry.stat(follow_symlinks=False).st_mode
 
 
-def _is_in(real: str, folder: str) -> bool:
+def is_in(real: str, folder: str) -> bool:
+    """Whether a real path is that folder or lies below it."""
     return real == folder or real.startswith(os.path.join(folder, ""))  # noqa: PTH118 - of "/" too
 
 
 def _lies_below(real: str, roots: Collection[str]) -> bool:
     """Whether a place is reached by walking the roots, which passes over what is hidden."""
-    below = (os.path.relpath(real, root) for root in roots if _is_in(real, root))
+    below = (os.path.relpath(real, root) for root in roots if is_in(real, root))
     return any(
         not any(part.startswith(".") and part != "." for part in Path(one).parts) for one in below
     )

@@ -18,6 +18,7 @@ from pathlib import PurePath
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.positions import Layout, Mark
 from localrag.documents.tables import CELL_BREAK as CELL_BREAK
+from localrag.documents.tables import header_rows_of, names_of, notes_of, titles_of, with_cells
 from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
 from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, Table, Unit
@@ -305,9 +306,17 @@ def _add_row(tables: list[tuple[Header, Table]], header: Header, start: int, end
 
 
 def table_lines(
-    rows: Iterable[Sequence[str]], header_rows: int = 1, numbers: Iterable[int] = ()
+    rows: Iterable[Sequence[str]],
+    header_rows: int | None = None,
+    numbers: Iterable[int] = (),
+    *,
+    styled: bool = False,
+    named: bool = False,
 ) -> list[Line]:
-    """The rows of a table, a line each; empty rows go. The first ones name the columns.
+    """The rows of a table, a line each; empty rows go.
+
+    `header_rows` is how many of the first name the columns, where the file says so; else the cells
+    decide (`tables.header_rows_of`). Titles above and notes below a table are no rows.
 
     `numbers` are those of a sheet's rows, from 0: a row has a mark where it does not follow the
     one above it, and now and then, so that the number of each row is found from the last mark.
@@ -315,22 +324,28 @@ def table_lines(
     every: Iterable[int | None] = numbers or repeat(None)
     numbered = zip(every, rows, strict=False)
     kept = [(number, cells) for number, row in numbered if (cells := _without_empty_end(row))]
-    top = [cells for _, cells in kept[:header_rows]]
-    names = tuple(
-        " ".join(dict.fromkeys(row[column] for row in top if column < len(row) and row[column]))
-        for column in range(max(map(len, top), default=0))
-    )
-    header = Header(names, len(top))
+    cells_of = [cells for _, cells in kept]
+    corner = bool(header_rows and cells_of and not cells_of[0][0])  # a header of one name
+    first = 0 if corner else titles_of(cells_of)
+    last = len(kept) - notes_of(cells_of[first:])
+    table = cells_of[first:last]
+    header: Header | None = None
+    if max(map(len, table), default=0) > 1:  # else a frame around text
+        named_rows = min((header_rows or 0) - first, len(table))
+        if named_rows <= 0:
+            named_rows = header_rows_of(table, styled=styled, named=named)
+        header = Header(names_of(table[:named_rows]), named_rows)
     lines = []
     due = -1
-    for number, cells in kept:
-        text = CELL_BREAK.join(cells)
+    for place, (number, cells) in enumerate(kept):
+        is_row = first <= place < last
+        text = with_cells(cells if is_row else [cell for cell in cells if cell][:1])
         marks: tuple[Mark, ...] = ()
         if number is not None:
             if number != due or number % _MARKED_ROW == 0:
                 marks = (Mark(0, len(text), 0, number, len(cells), number + 1),)
             due = number + 1
-        lines.append(Line(text, table=header, marks=marks))
+        lines.append(Line(text, table=header if is_row else None, marks=marks))
     return lines
 
 

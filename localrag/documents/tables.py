@@ -6,8 +6,8 @@ Knows nothing about file formats.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, zip_longest
 
 from localrag.types import Chunk, Columns
 
@@ -27,14 +27,18 @@ def cells(row: str) -> list[str]:
 
 
 def with_names(text: str, columns: Sequence[Columns]) -> str:
-    """A passage in which each cell stands behind the name of its column; empty cells go."""
+    """A passage in which each cell stands behind the name of its column.
+
+    Empty cells go, and lines that say the header, where rows say it.
+    """
     if not columns:
         return text
     parts: list[str] = []
     done = 0
     for each in columns:
-        rows = text[each.start : each.end].split("\n")
-        named = (shown for row in rows if (shown := _named(row, each.names)))
+        lines = text[each.start : each.end].split("\n")
+        rows = [line for line in lines if not _is_header(cells(line), each.names)]
+        named = (shown for row in rows or lines if (shown := _named(row, each.names)))
         parts += text[done : each.start], "\n".join(named)
         done = each.end
     return "".join([*parts, text[done:]])
@@ -57,16 +61,228 @@ def named_rows(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
 
 def _named(row: str, names: Sequence[str]) -> str:
     values = cells(row)
-    if _repeats_header(values, names):
+    if _is_header(values, names):
         return row
     pairs = zip_longest(names, values, fillvalue="")
     return CELL_BREAK.join(f"{name}: {value}" if name else value for name, value in pairs if value)
 
 
-def _repeats_header(values: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a row says the header again, as at the top of a page; or a line of it does."""
+def _is_header(values: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a line says the header or a part of it, also again, as at the top of a page."""
     pairs = [pair for pair in zip_longest(values, names, fillvalue="") if pair[0]]
-    return bool(pairs) and all(
-        value in name or (name.endswith(CUT_SHORT) and value.startswith(name[:-1]))
-        for value, name in pairs
+    if all(_says(value, name) and _same(value, name) for value, name in pairs):
+        return bool(pairs)
+    # Numbers may stand in a name by chance.
+    words = any(c.isalpha() for value, _ in pairs for c in value)
+    words = words or all(_YEAR.fullmatch(value) for value, _ in pairs)
+    return len(pairs) > 1 and words and all(_says(value, name) for value, name in pairs)
+
+
+def _same(value: str, name: str) -> bool:
+    return value == name or name.endswith(CUT_SHORT)
+
+
+def _says(value: str, name: str) -> bool:
+    """Whether a name has all the words of a cell, one after another."""
+    cut = name.endswith(CUT_SHORT) and value.startswith(name[:-1])
+    return cut or f" {value} " in f" {name} "
+
+
+# From the cells that a file has to rows of equal columns
+
+REPEATED = 100
+"""Code points of a merged cell that is repeated in each row and column that it spans."""
+
+
+def spread(rows: Iterable[Iterable[tuple[str, int, int]]]) -> list[list[str]]:
+    """Rows of cells, each (text, columns, rows that it spans), as rows where all columns stand.
+
+    A merged cell is repeated, so that each row says all of it, but for one as wide as the table
+    and for long texts. What is repeated is bounded by what there is.
+    """
+    given = [list(row) for row in rows]
+    widest = max((sum(max(1, across) for _, across, _ in row) for row in given), default=0)
+    room = 10_000 + 4 * sum(len(text) + 3 for row in given for text, _, _ in row)
+    below: dict[int, tuple[str, int]] = {}
+    done: list[list[str]] = []
+
+    def pass_over(placed: list[str]) -> None:
+        nonlocal room
+        while len(placed) in below and room > 0:
+            text, left = below.pop(len(placed))
+            if left > 1:
+                below[len(placed)] = text, left - 1
+            placed.append(text)
+            room -= len(text) + 3
+
+    for row in given:
+        placed: list[str] = []
+        for text, across, down in row:
+            pass_over(placed)
+            again = text if across < widest and len(text) <= REPEATED else ""
+            for column in range(max(1, across)):
+                if column and room <= 0:
+                    break
+                if down > 1 and room > 0:
+                    below[len(placed)] = again, down - 1
+                placed.append(again if column else text)
+                room -= (len(again) + 3) if column else 0
+        pass_over(placed)
+        done.append(placed)
+    return done
+
+
+# Which rows of a table name its columns
+
+_MOST_TITLES = 5
+_MOST_HEADER_ROWS = 3
+_LONGEST_NAME = 80
+_LONGEST_FORM = 12
+"""Rows of a form, pairs of a name and a value side by side; a longer one is a list."""
+_LONGEST_LABEL = 20
+_SAMPLE = 200
+"""Rows that are looked at to tell numbers from words."""
+
+_NUMBER = re.compile(
+    r"[-+−–±≤≥<>~≈约(（]*[¥￥$€£]?\s*\d[\d\s.,，:/–—~-]*(?:[eE][-+]?\d+)?\s*[)）]?\s*[%‰°℃+]?"
+    r"(?:\s*[A-Za-zµμΩ²³/]{1,4}|\s*[元万亿千克吨个件年月日天人次页项]{1,2})?"
+)
+_DATE = re.compile(
+    r"\d{4}\s*[-/.年]\s*\d{1,2}(?:\s*[-/.月]\s*\d{1,2}日?)?(?:[ T]\d{1,2}:\d{2}(?::\d{2})?)?"
+)
+_NOTHING = re.compile(r"[-—–/\\*.…]*|n/?a|无|null|none", re.IGNORECASE)
+_YEAR = re.compile(r"(?:19|20)\d\d\s*年?")
+_BAR_WITHIN = re.compile(r"(?:^|\s+)\|(?=\s|$)\s*")
+_COLON = re.compile(r"[:：]$")
+
+
+def titles_of(rows: Sequence[Sequence[str]]) -> int:
+    """How many of the first rows say one thing only, above a table: its title, not a row."""
+    number = 0
+    while number < min(len(rows), _MOST_TITLES) and _is_title(rows[number]):
+        number += 1
+    return number if any(len(_distinct(row)) > 1 for row in rows[number:]) else 0
+
+
+def _is_title(row: Sequence[str]) -> bool:
+    """Whether it says one thing, and not of some of the columns."""
+    filled = [column for column, cell in enumerate(row) if cell]
+    some = filled[0] > 0 and (len(filled) > 1 or _YEAR.fullmatch(row[filled[0]]) is not None)
+    return len(_distinct(row)) == 1 and not some
+
+
+def header_rows_of(
+    rows: Sequence[Sequence[str]], *, styled: bool = False, named: bool = False
+) -> int:
+    """How many of the first rows name the columns; 0 where nothing speaks for it.
+
+    Words above numbers do, and years above them; `styled`, a first row set off from the others,
+    such as in bold; and short, distinct words above more than two columns that are no form.
+    `named` says that files of this kind begin with names.
+    """
+    width = len({column for row in rows for column, cell in enumerate(row) if cell})
+    if len(rows) < 2 or width < 2 or not _is_words(rows[0]):
+        return 0
+    counted = names_numbers(rows)
+    if not counted and not named:
+        if any(map(_YEAR.fullmatch, rows[0])):
+            return 0
+        if any(_COLON.search(cell) for row in rows[1 : 1 + _SAMPLE] for cell in row[:1]):
+            return 0
+        if not styled and (width == 2 or _is_form(rows, width)):
+            return 0
+    number = 1
+    while number < min(_MOST_HEADER_ROWS, len(rows) - 1):
+        above, row = rows[number - 1], rows[number]
+        merged = any(a and a == b for a, b in pairwise(above))
+        filled = any(b and not a for a, b in zip_longest(above, row, fillvalue=""))
+        under = merged or (filled and counted)
+        if not under or not _is_words(row) or not names_numbers(rows[number:]):
+            break
+        number += 1
+    names = [name for name in names_of(rows[:number]) if name]
+    apart = [a for a, b in zip_longest(names, names[1:]) if a != b]
+    distinct = len(set(apart)) >= max(2, 0.7 * len(apart))
+    return number if distinct and 2 * len(names) >= width else 0
+
+
+def names_numbers(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has words above a column of numbers, or years above columns."""
+    first, body = rows[0], rows[1 : 1 + _SAMPLE]
+    for column, name in enumerate(first):
+        below = (row[column] for row in body if column < len(row))
+        values = [cell for cell in below if not _NOTHING.fullmatch(cell)]
+        if not name or not values:
+            continue
+        if _YEAR.fullmatch(name):
+            if sum(1 for cell in values if _YEAR.fullmatch(cell)) < 0.4 * len(values):
+                return True
+        elif not _is_number(name) and sum(map(_is_number, values)) >= 0.6 * len(values):
+            return True
+    return False
+
+
+def names_of(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The names of the columns, from the rows that say them; a name is not said twice."""
+    width = max(map(len, rows), default=0)
+    above = [_filled_on(row, below) for row, below in zip_longest(rows, rows[1:])]
+    return tuple(
+        " ".join(dict.fromkeys(row[column] for row in above if column < len(row) and row[column]))
+        for column in range(width)
     )
+
+
+def _filled_on(row: Sequence[str], below: Sequence[str] | None) -> list[str]:
+    """A name that stands above several columns, at the first of them, for all of them."""
+    filled = list(row)
+    if below is not None:
+        for column in range(1, len(below)):
+            if column >= len(filled):
+                filled.append("")
+            under_one = column < len(row) and row[column]
+            if not under_one and below[column] and below[column - 1]:
+                filled[column] = filled[column - 1]
+    return filled
+
+
+def _is_words(row: Sequence[str]) -> bool:
+    """Whether the cells of a row could be names of columns: short, and no numbers but years."""
+    return all(
+        len(cell) <= _LONGEST_NAME and (not _is_number(cell) or _YEAR.fullmatch(cell))
+        for cell in row
+        if cell
+    )
+
+
+def _is_form(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether names and values may stand in turn: every other column is short words, all new."""
+    if width % 2 or len(rows) > _LONGEST_FORM:
+        return False
+    labels = [cell for row in rows for cell in row[::2] if cell]
+    return len(set(labels)) == len(labels) and not any(
+        len(label) > _LONGEST_LABEL or any(c.isdigit() for c in label) for label in labels
+    )
+
+
+def _is_number(cell: str) -> bool:
+    return len(cell) < 40 and bool(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell))
+
+
+def with_cells(row: Sequence[str]) -> str:
+    """A row as one line; a bar of its own within a cell loses the blanks around it."""
+    return CELL_BREAK.join(_BAR_WITHIN.sub("|", cell) if "|" in cell else cell for cell in row)
+
+
+def notes_of(rows: Sequence[Sequence[str]]) -> int:
+    """How many of the last rows are notes below a table: one long text each."""
+    number = 0
+    for row in reversed(rows):
+        said = _distinct(row)
+        if len(said) != 1 or len(said.pop()) <= _LONGEST_NAME // 2:
+            break
+        number += 1
+    return number
+
+
+def _distinct(row: Sequence[str]) -> set[str]:
+    return {cell for cell in row if cell}

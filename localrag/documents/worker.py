@@ -14,10 +14,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, LifoQueue, SimpleQueue
 from typing import IO, Any
 
 import msgspec
@@ -28,9 +28,11 @@ from localrag.documents.formats.table import (
     Attach,
     Attachment,
     Limits,
+    PageDone,
     ParseOptions,
     format_of,
     leave_out,
+    nothing,
 )
 from localrag.egress import network
 from localrag.errors import ParsingError, parsing_error
@@ -43,6 +45,10 @@ SLOWEST = 250_000
 
 LARGEST_REPLY = 2**29
 """Bytes of text and of attachments, as sent, that one file may give."""
+
+PROCESS_MEMORY, OWN_MEMORY, LEAST_MEMORY = 1300 * 2**20, 2**30, 4 * 2**30
+"""Bytes that a process takes which recognises text in pictures, that the one takes which embeds,
+and that all together may take on a machine with twice as much; on larger ones, half of it."""
 
 PROGRAM = "from localrag.documents.worker import main; main()"
 
@@ -68,7 +74,15 @@ class _Refused(msgspec.Struct, array_like=True):
     values: dict[str, str | int | float]
 
 
-class _Reply(msgspec.Struct, array_like=True):
+class _PageDone(msgspec.Struct, array_like=True, tag=True):
+    """A sign of life, as `table.PageDone` has it."""
+
+    number: int
+    pages: int
+    recognised: bool
+
+
+class _Reply(msgspec.Struct, array_like=True, tag=True):
     """What came of a file, and what tried to leave the machine meanwhile."""
 
     outcome: Document | _Refused
@@ -92,16 +106,24 @@ class ParsingProcess:
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
+    def __call__(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        page_done: PageDone = nothing,
+        attach: Attach = leave_out,
+    ) -> Document:
         """The document that the bytes of a file make; raises ParsingError as `parse_file` does.
 
-        Also where the file takes more time or memory than allowed, or ends the process. `attach`
-        is called with each file inside that is a document of its own.
+        Also where the file takes more time or memory than allowed, or ends the process.
+        `page_done` is called as pages are done, `attach` with each file inside that is a document
+        of its own.
         """
         made = legacy.modern(path, data)
         with self._lock:
             try:
-                reply = self._ask(path, data if made is None else made)
+                reply = self._ask(path, data if made is None else made, page_done)
             except ParsingError as given_up:
                 self._end()
                 given_up.values["source"] = str(path)
@@ -119,7 +141,7 @@ class ParsingProcess:
         with self._lock:
             self._end()
 
-    def _ask(self, path: Path, data: bytes) -> _Reply:
+    def _ask(self, path: Path, data: bytes, page_done: PageDone) -> _Reply:
         running = self._running
         if running is None or running.process.poll() is not None:
             self._end()
@@ -131,20 +153,24 @@ class ParsingProcess:
         memory = limits.memory + 4 * len(data)
         running.send(_Request(os.fsencode(path), len(data), memory, self._options), data)
         silence = limits.silence + len(data) / SLOWEST
+        longest = limits.longest
         started = heard = time.monotonic()
         while True:
             message = running.receive(_POLL)
             now = time.monotonic()
-            if message:
-                return _decoded(message)
-            if message is not None:  # a page is done
+            if message is not None:
+                said = _decoded(message)
+                if isinstance(said, _Reply):
+                    return said
                 heard = now
-            if now - heard > silence or now - started > limits.longest:
+                longest += limits.silence * said.recognised
+                page_done(said.number, said.pages, recognised=said.recognised)
+            if now - heard > silence or now - started > longest:
                 raise ParsingError(
                     "Gave up on {source}: reading it made no progress for {seconds} s.",
                     hint="It may be damaged, or made to hang programs. Open it in the program "
                     "it was made with, save it again, and add that file.",
-                    seconds=int(min(now - heard, limits.longest)),
+                    seconds=int(min(now - heard, longest)),
                 )
             if running.memory() > memory:
                 raise ParsingError(
@@ -160,6 +186,38 @@ class ParsingProcess:
         if self._running is not None:
             self._running.end()
             self._running = None
+
+
+class ParsingProcesses:
+    """Several such processes: may be called from as many threads, and each has one."""
+
+    def __init__(self, processes: Iterable[ParsingProcess]) -> None:
+        self._idle: LifoQueue[ParsingProcess] = LifoQueue()
+        for process in processes:
+            self._idle.put(process)
+
+    def __call__(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        page_done: PageDone = nothing,
+        attach: Attach = leave_out,
+    ) -> Document:
+        """As `ParsingProcess`; waits where all are busy."""
+        process = self._idle.get()
+        try:
+            return process(path, data, page_done=page_done, attach=attach)
+        finally:
+            self._idle.put(process)
+
+
+def processes_at_once() -> int:
+    """How many processes this machine has the cores and the memory for."""
+    import psutil
+
+    memory = max(LEAST_MEMORY, psutil.virtual_memory().total // 2)
+    return max(1, min((os.cpu_count() or 1) - 1, (memory - OWN_MEMORY) // PROCESS_MEMORY))
 
 
 class _Running:
@@ -186,7 +244,7 @@ class _Running:
             raise self._crashed() from error
 
     def receive(self, timeout: float) -> bytes | None:
-        """A message, b"" for a sign of life, or None where there is none yet."""
+        """A message, or None where there is none yet."""
         try:
             message = self._messages.get(timeout=timeout)
         except Empty:
@@ -237,14 +295,14 @@ def _read(pipe: IO[bytes]) -> bytes | None:
     return message if len(message) == size else None
 
 
-def _decoded(message: bytes) -> _Reply:
+def _decoded(message: bytes) -> _Reply | _PageDone:
     try:
-        reply = msgspec.msgpack.decode(message, type=_Reply)
-        if isinstance(reply.outcome, _Refused):
-            _raised(reply.outcome)
+        said = msgspec.msgpack.decode(message, type=_Reply | _PageDone)
+        if isinstance(said, _Reply) and isinstance(said.outcome, _Refused):
+            _raised(said.outcome)
     except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
         raise _crash(0) from error
-    return reply
+    return said
 
 
 def _crash(code: int) -> ParsingError:
@@ -287,7 +345,11 @@ def main() -> None:
         limit_memory(request.memory)
         before = len(network.attempts())
         attached: list[Attachment] = []
-        outcome = _outcome(request, data, lambda: _write(sink, b""), attached.append)
+
+        def page_done(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+            _write(sink, msgspec.msgpack.encode(_PageDone(number, pages, recognised)))
+
+        outcome = _outcome(request, data, page_done, attached.append)
         encoded = _encoded(_Reply(outcome, list(network.attempts()[before:]), attached))
         if len(encoded) > LARGEST_REPLY:
             encoded = _encoded(_Reply(_broken(request, "too much text")))
@@ -295,7 +357,7 @@ def main() -> None:
 
 
 def _outcome(
-    request: _Request, data: bytes, page_done: Callable[[], None], attach: Attach
+    request: _Request, data: bytes, page_done: PageDone, attach: Attach
 ) -> Document | _Refused:
     from localrag.documents.files import parse_file
 

@@ -292,7 +292,9 @@ class Evaluator:
             return
         wanted = sorted(str(path.resolve()) for path in self._documents)
         cut = factory.chunking_fingerprint(settings)
-        key = key_of(wanted, settings.embedding.model, cut, settings.parsing.hidden_text)
+        key = key_of(
+            wanted, settings.embedding.model, cut, *msgspec.structs.astuple(settings.parsing)
+        )
         folder = self._cache.folder / "libraries" / key[:16]
         with closing(self._open(folder, settings, create=True)) as engine:
             indexer = factory.make_indexer(settings, engine.library, engine.embedder)

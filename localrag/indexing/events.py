@@ -1,4 +1,4 @@
-"""What an `add` tells while it runs, and what it says at the end.
+"""What an `add` and a `watch` tell while they run, and what an `add` says at the end.
 
 A path has exactly one outcome: Unchanged, Linked, Committed or Failed. Embedded counts chunks,
 so that a bar over chunks is honest.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 
@@ -35,6 +36,14 @@ class Linked(Event, frozen=True):
 
     source: str
     document_id: str
+
+
+class PageRead(Event, frozen=True):
+    """A page of a file was read by recognition, which takes seconds: so many of them are done."""
+
+    source: str
+    page: int
+    pages: int
 
 
 class Parsed(Event, frozen=True):
@@ -108,6 +117,59 @@ class Synced(Event, frozen=True):
     """Vector and keyword index are up to date on disk; it took so many seconds."""
 
     seconds: float
+
+
+class Watching(Event, frozen=True):
+    """Folders are being watched, with so many files in them that can be read."""
+
+    folders: tuple[str, ...]
+    files: int
+
+
+class Polled(Event, frozen=True):
+    """Changes are found by looking every so many seconds only, below a folder or everywhere ("").
+
+    "limit": the system lets nobody watch so many folders; "events": it tells of none.
+    """
+
+    source: str
+    why: Literal["network-drive", "limit", "events"]
+    seconds: float
+    reason: str = ""
+
+
+class Away(Event, frozen=True):
+    """A watched folder cannot be looked at now, or its drive is gone; nothing is removed."""
+
+    source: str
+    why: Literal["missing", "empty", "unreadable"]
+    reason: str = ""
+
+
+class Back(Event, frozen=True):
+    """A watched folder that was away is there again."""
+
+    source: str
+
+
+class Withheld(Event, frozen=True):
+    """So many of the files that the library holds of a folder are gone at once; they stay in it."""
+
+    source: str
+    gone: int
+    files: int
+
+
+class Restless(Event, frozen=True):
+    """A file is still being written; the next look takes it."""
+
+    source: str
+
+
+class Waiting(Event, frozen=True):
+    """Another process holds the library for writing."""
+
+    holder: str
 
 
 Progress = Callable[[Event], None]

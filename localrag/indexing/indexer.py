@@ -12,12 +12,13 @@ import os
 import shutil
 import time
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,10 +35,19 @@ from localrag.documents.files import (
     unreadable,
     walk,
 )
-from localrag.documents.formats.table import Attach, Attachment, attaches, format_of, leave_out
+from localrag.documents.formats.table import (
+    Attach,
+    Attachment,
+    PageDone,
+    attaches,
+    format_of,
+    leave_out,
+    nothing,
+)
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UnsupportedFileError
 from localrag.indexing import unread
+from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
     AddReport,
     Committed,
@@ -47,6 +57,7 @@ from localrag.indexing.events import (
     Found,
     Kept,
     Linked,
+    PageRead,
     Parsed,
     Progress,
     ReadAgain,
@@ -84,6 +95,10 @@ RACY_NS = 2_000_000_000
 LANGUAGE_SAMPLE = 20_000
 """Code points that the language of a document is judged by."""
 
+WINDOW, WINDOW_BYTES = 512, 64 * 2**20
+"""Files, and their bytes, that are read before it is their turn: what is parsed while a batch is
+embedded."""
+
 _LINKS = 64
 """Paths that a chain of links is followed over; the system itself gives up at forty."""
 
@@ -99,8 +114,18 @@ Read = Callable[[Path], bytes]
 class Parse(Protocol):
     """`documents.files.parse_file`, here or in another process."""
 
-    def __call__(self, path: Path, data: bytes, *, attach: Attach = leave_out) -> Document:
-        """The document that these bytes make; `attach` gets the files inside."""
+    def __call__(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        page_done: PageDone = nothing,
+        attach: Attach = leave_out,
+    ) -> Document:
+        """The document that these bytes make; `attach` gets the files inside.
+
+        `page_done` is called as pages are done.
+        """
 
 
 def _ignore(_: Event) -> None:
@@ -125,17 +150,46 @@ class _Room:
         return True
 
 
+_Given = tuple[Path, bytes, PageDone]
+_Parsed = tuple[Document, list[Attachment], float]
+"""A document, what is inside its file, and the seconds that it took."""
+
+
+def _size(parsed: _Parsed) -> int:
+    document, attached, _ = parsed
+    text = sum(len(page.text) + len(page.layout) for page in document.pages)
+    return text + sum(len(one.data) for one in attached)
+
+
+@dataclass(slots=True)
+class _Met:
+    """A file as it was met: one that is kept, one that failed, or its bytes."""
+
+    path: Path
+    state: FileState
+    data: bytes = b""
+    digest: str = ""
+    parsing: Task[_Parsed] | None = None
+    again: bool = False
+    kept: SourceRecord | None = None
+    failed: UnreadFile | None = None
+
+
 @dataclass(slots=True)
 class _Run:
     """One add or rebuild under way."""
 
     progress: Progress
     failures: unread.Failures
+    hold: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Holds the library for writing, where the run does not hold it all the time."""
     told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     pending: dict[str, NewDocument] = field(default_factory=dict)
     """Documents that wait for their vectors, by id."""
+    coming: Counter[str] = field(default_factory=Counter)
+    """Documents that are being parsed, by id."""
     known: Mapping[str, SourceRecord] = field(default_factory=dict)
     """What the library held of these files when the run began, by path, sorted."""
     paths: Sequence[str] = ()
@@ -143,6 +197,7 @@ class _Run:
     touched: list[tuple[FileState, str]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     """Paths inside files that no longer hold them."""
+    read_ahead: SimpleQueue[PageRead] = field(default_factory=SimpleQueue)
     folders: dict[str, bool] = field(default_factory=dict)
     """Whether no link leads to a folder, for those that were met."""
     synced_at: float = field(default_factory=time.monotonic)
@@ -185,6 +240,21 @@ class _Run:
             return (storable_name(absolute),)
         return origins(path)
 
+    def page_done(self, source: str, *, ahead: bool = False) -> PageDone:
+        """What tells of the pages of a file that take long; in another thread, for later."""
+        hear = self.read_ahead.put if ahead else self.progress
+
+        def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+            if recognised and pages:
+                hear(PageRead(source, number, pages))
+
+        return tell
+
+    def tell_pages(self) -> None:
+        """Tell of pages that were read in other threads."""
+        while not self.read_ahead.empty():
+            self.progress(self.read_ahead.get())
+
     def waiting(self) -> int:
         """Chunks that wait for their vectors."""
         return sum(len(one.chunks) for one in self.pending.values())
@@ -223,6 +293,8 @@ class Indexer:
     embedding: EmbeddingIdentity
     detect_language: Callable[[str], str]
     parse: Parse
+    parsers: int = 1
+    """How many files `parse` may be asked for at once, each from a thread of its own."""
     read: Read = read_bytes
 
     def add(
@@ -300,6 +372,24 @@ class Indexer:
             finally:
                 library.sweep_uploads()
         return run.report()
+
+    def update(self, files: Iterable[Path], progress: Progress, on_wait: OnWait) -> None:
+        """Bring the library up to some files, without bringing the indexes up at the end.
+
+        For whoever goes on for days: unlike `add` it holds the library only while it stores a
+        batch, waits as long as another process holds it, and tries again what could not be read.
+        """
+        library, files = self.library, list(files)
+        library.expect(self.embedding)
+        run = _Run(
+            progress,
+            unread.Failures(library.unread(), map(storable_path, files)),
+            hold=lambda: library.writing(-1, on_wait),
+        )
+        run.known = {record.state.path: record for record in library.sources()}
+        run.paths = sorted(run.known)
+        self._take_all(files, run)
+        self._remember(run, forgotten=run.failures.obsolete(run.told, files))
 
     def rebuild(
         self,
@@ -430,58 +520,85 @@ class Indexer:
             run.tell(ReadAgain(one.document.source, one.document.id, count, len(chunks)))
 
     def _take_all(self, files: Iterable[Path], run: _Run) -> None:
-        for path in files:
-            self._take(path, run)
-            if run.waiting() >= BATCH or len(run.touched) >= BATCH:
-                self._flush(run)
-                self._sync_if_due(run)
+        """Take file by file, in this order, while those that follow are being parsed."""
+        with Ahead(self._parsed, self.parsers, size=_size) as ahead:
+            met: deque[_Met] = deque()
+            waiting = 0
+            for path in files:
+                met.append(self._meet(path, run, ahead))
+                waiting += len(met[-1].data)
+                while len(met) > WINDOW or waiting > WINDOW_BYTES:
+                    waiting -= len(met[0].data)
+                    self._take(met.popleft(), run)
+            while met:
+                self._take(met.popleft(), run)
         self._flush(run)
 
-    def _take(self, path: Path, run: _Run) -> None:
-        """Find out what to do with a file, and do all but embedding and storing it."""
+    def _meet(self, path: Path, run: _Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
+        """Find out whether a file is to be read; read it, and have it parsed."""
         source = storable_path(path)
-        state, reader = FileState(source, 0, 0, 0), 0
+        met = _Met(path, FileState(source, 0, 0, 0))
         try:
             before, known = path.stat(), run.known.get(source)
-            again = attaches(source) and run.failures.tries_inside(source)
-            if known and is_as_read(known.state, before) and not again:
-                self._keep(known, replace(known.state, origins=run.origins(path)), run)
-                return
+            version = before.st_size, storable_ns(before)
+            met.again = attaches(source) and run.failures.tries_inside(source)
+            if known and is_as_read(known.state, *version) and not met.again:
+                met.kept = known
+                met.state = replace(known.state, origins=run.origins(path))
+                return met
             failed = run.failures.known(source)
-            if failed and is_as_read(failed.state, before):
-                run.fail(failed, tried=False)
-                return
+            if failed and is_as_read(failed.state, *version):
+                met.failed = failed
+                return met
             led, checked = origins(path), time.time_ns()
             with run.timed("read"):
-                data = self.read(path)
+                met.data = self.read(path)
             # Links may have changed before the bytes were there.
             led = tuple(sorted({*led, *origins(path)}))
-            state = FileState(source, before.st_size, _storable_ns(before), checked, led)
-            reader = READER
-            self._hold(path, data, state, run, _Room(again))
-        except UnsupportedFileError as error:
-            run.fail(UnreadFile(state, error))
+            met.state = FileState(source, *version, checked, led)
+            met.digest = digest = hashlib.sha256(met.data).hexdigest()
+            if (met.again or known is None or known.document_id != digest) and (
+                attaches(path) or not self._is_here(digest, run)
+            ):
+                run.coming[digest] += 1
+                met.parsing = ahead.submit((path, met.data, run.page_done(source, ahead=True)))
         except ParsingError as error:
-            run.fail(UnreadFile(state, error, reader))
+            met.failed = UnreadFile(met.state, error)
         except OSError as error:
-            run.fail(UnreadFile(state, unreadable(path, error)))
+            met.failed = UnreadFile(met.state, unreadable(path, error))
+        return met
 
-    def _cut(
-        self, document: Document, states: Sequence[FileState], size: int, run: _Run
-    ) -> NewDocument:
-        """A document that was read, with its chunks; their vectors come later."""
-        with run.timed("chunk"):
-            chunks = self.chunker.chunk(document)
-        run.tell(Parsed(document.source, len(document.pages), len(chunks)))
-        return NewDocument(
-            document=document,
-            states=states,
-            size=size,
-            language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
-            chunking=self.chunking,
-            chunks=chunks,
-            vectors=self._none,
+    def _is_here(self, digest: str, run: _Run) -> bool:
+        """Whether a document is in the library, or on its way into it."""
+        return (
+            bool(run.coming[digest]) or digest in run.pending or self.library.has_document(digest)
         )
+
+    def _parsed(self, given: _Given) -> _Parsed:
+        attached: list[Attachment] = []
+        began = time.perf_counter()
+        path, data, page_done = given
+        document = self.parse(path, data, page_done=page_done, attach=attached.append)
+        return document, attached, time.perf_counter() - began
+
+    def _take(self, met: _Met, run: _Run) -> None:
+        """Do what is to be done with a file, all but embedding and storing it."""
+        if met.failed:
+            run.fail(met.failed, tried=met.failed is not run.failures.known(met.state.path))
+        elif met.kept:
+            self._keep(met.kept, met.state, run)
+        else:
+            if met.parsing:
+                run.coming[met.digest] -= 1
+            try:
+                self._hold(met, run, _Room(met.again))
+            except UnsupportedFileError as error:
+                run.fail(UnreadFile(met.state, error))
+            except ParsingError as error:
+                run.fail(UnreadFile(met.state, error, READER))
+        if run.waiting() >= BATCH or len(run.touched) >= BATCH:
+            self._flush(run)
+            self._sync_if_due(run)
 
     def _keep(self, known: SourceRecord, state: FileState, run: _Run) -> None:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
@@ -503,37 +620,39 @@ class Indexer:
                     run.tell(Found(1))
                     run.fail(file, tried=False)
 
-    def _hold(
-        self, path: Path, data: bytes, state: FileState, run: _Run, room: _Room, depth: int = 0
-    ) -> None:
+    def _hold(self, met: _Met, run: _Run, room: _Room, depth: int = 0) -> None:
         """Link the bytes of a file, or parse and cut them; first what it holds inside.
 
         So a file is never in the library, and from then on unchanged, without what it holds.
         """
-        library, source = self.library, state.path
-        digest = hashlib.sha256(data).hexdigest()
-        known = run.known.get(source)
+        library, path, state, digest = self.library, met.path, met.state, met.digest
+        source, known = state.path, run.known.get(state.path)
         same = known is not None and known.document_id == digest
         if known and same and not (room.again and attaches(path)):
             self._keep(known, state, run)
             return
         document, attached = None, list[Attachment]()
         here = library.has_document(digest) or digest in run.pending
-        if not here or attaches(path):
-            with run.timed("parse"):
-                document = self.parse(path, data, attach=attached.append)
+        if met.parsing or not here or attaches(path):
+            if met.parsing:
+                parsed = met.parsing.result(run.tell_pages)
+            else:
+                parsed = self._parsed((path, met.data, run.page_done(source)))
+            document, attached, seconds = parsed
+            run.seconds["parse"] += seconds
         if attaches(path):
             self._hold_inside(path, attached, state, run, room, depth)
         if document is not None and not here:
             document = replace(storable(document), source=source)
-            run.pending[digest] = self._cut(document, [state], len(data), run)
+            run.pending[digest] = self._cut(document, [state], len(met.data), run)
         elif digest in run.pending:
             waiting = run.pending[digest]
             run.pending[digest] = replace(waiting, states=[*waiting.states, state])
         else:
             if attached or run.gone:
                 self._flush(run)
-            library.set_sources([(state, digest)])
+            with run.hold():
+                library.set_sources([(state, digest)])
             run.tell(Unchanged(source) if same else Linked(source, digest))
 
     def _hold_inside(
@@ -562,11 +681,29 @@ class Indexer:
             run.tell(Found(1))
             child = _inside(state, name, len(one.data))
             try:
-                self._hold(place, one.data, child, run, room, depth + 1)
+                digest = hashlib.sha256(one.data).hexdigest()
+                self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
             except UnsupportedFileError as unsupported:
                 run.fail(UnreadFile(child, unsupported))
             except ParsingError as failed:
                 run.fail(UnreadFile(child, failed, READER))
+
+    def _cut(
+        self, document: Document, states: Sequence[FileState], size: int, run: _Run
+    ) -> NewDocument:
+        """A document that was read, with its chunks; their vectors come later."""
+        with run.timed("chunk"):
+            chunks = self.chunker.chunk(document)
+        run.tell(Parsed(document.source, len(document.pages), len(chunks)))
+        return NewDocument(
+            document=document,
+            states=states,
+            size=size,
+            language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
+            chunking=self.chunking,
+            chunks=chunks,
+            vectors=self._none,
+        )
 
     @property
     def _none(self) -> NDArray[np.float32]:
@@ -575,14 +712,20 @@ class Indexer:
     def _flush(self, run: _Run) -> None:
         """Embed what is pending, commit it, and only then report it."""
         library, pending = self.library, list(run.pending.values())
+        if not pending and not run.touched and not run.gone:
+            self._remember(run)
+            return
         run.pending.clear()
         with run.timed("embed"):
             vectors = self._embed([one.chunks for one in pending], run)
         replaced = [one.states[0].path in run.known for one in pending]
-        with run.timed("store"):
+        with run.timed("store"), run.hold():
             # One transaction for the batch: each commit waits for the disk.
             new = [replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)]
             library.add(new, run.gone)
+            if run.touched:
+                library.set_sources(run.touched)
+                run.touched.clear()
         for one, again in zip(pending, replaced, strict=True):
             first, *others = one.states
             run.tell(Committed(first.path, one.document.id, len(one.chunks), again))
@@ -591,14 +734,14 @@ class Indexer:
         for source in run.gone:
             run.tell(Removed(source))
         run.gone.clear()
-        if run.touched:
-            library.set_sources(run.touched)
-            run.touched.clear()
         self._remember(run)
 
     def _remember(self, run: _Run, forgotten: Sequence[str] = ()) -> None:
         """Keep which files could not be read."""
-        self.library.set_unread(run.failures.new(), forgotten=forgotten)
+        new = run.failures.new()
+        if new or forgotten:
+            with run.hold():
+                self.library.set_unread(new, forgotten=forgotten)
 
     def _stage(self, batch: list[tuple[Document, list[Chunk]]], run: _Run) -> None:
         with run.timed("embed"):
@@ -627,7 +770,7 @@ class Indexer:
 
     def _sync(self, run: _Run) -> None:
         started = time.monotonic()
-        with run.timed("index"):
+        with run.timed("index"), run.hold():
             self.library.sync()
         run.synced_at = time.monotonic()
         run.sync_took = run.synced_at - started
@@ -687,15 +830,15 @@ def _too_many(path: Path, count: int) -> ParsingError:
     )
 
 
-def _storable_ns(state: os.stat_result) -> int:
+def storable_ns(state: os.stat_result) -> int:
     """The modification time, in what SQLite can hold: a wrong clock may say the year 2400."""
     return max(-(2**63), min(state.st_mtime_ns, 2**63 - 1))
 
 
-def is_as_read(state: FileState, now: os.stat_result) -> bool:
+def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
-    same = (state.size, state.mtime_ns) == (now.st_size, _storable_ns(now))
-    return same and state.mtime_ns + RACY_NS < state.checked_ns
+    same = (state.size, state.mtime_ns) == (size, mtime_ns)
+    return same and mtime_ns + RACY_NS < state.checked_ns
 
 
 def origins(path: Path) -> tuple[str, ...]:

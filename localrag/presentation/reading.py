@@ -182,6 +182,11 @@ def advice_text(problem: Problem, language: InterfaceLanguage | None = None) -> 
     return speaker(language)(_ADVICE[kind]) if kind in _ADVICE else ""
 
 
+def problems_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """What was not read, or not read well, as plain data."""
+    return [plain(problem) for problem in problems]
+
+
 @plain.register
 def _(problem: Problem) -> dict[str, Any]:
     note, error = problem.note, problem.error

@@ -47,6 +47,8 @@ MARKER = re.compile(
 )
 """A citation marker with the blanks before it: [1], [1, 2], [1-3], 【1】, [source 1]."""
 _MARKER_BEGUN = re.compile(r"[ \t]*(?:[\[【［][^\]】］\n]{0,24})?\Z")
+_WHOLE = re.compile(r"(\d+)\.0+")
+"""A whole number as tables write it: 173,500.00."""
 _NUMBER_OR_RANGE = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 
 
@@ -199,7 +201,8 @@ class Attributor:
         return self._place_of(chunk, offset).number
 
     def _terms(self, text: str) -> frozenset[str]:
-        return frozenset(self._tokenize(text))
+        terms = self._tokenize(text)
+        return frozenset(whole[1] if (whole := _WHOLE.fullmatch(term)) else term for term in terms)
 
     def _weight(self, term: str) -> float:
         return math.log1p(len(self._evidence) / (self._document_frequency[term] or 1))

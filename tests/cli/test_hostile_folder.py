@@ -50,6 +50,7 @@ RUNS = (
     ("config", "show"),
     ("config", "set", "answer.max_tokens", "16"),
     ("add", "notes.md", "notes.txt", "notes.html", "notes.pdf"),
+    ("watch", ".", "--once"),
     ("status",),
     ("status", "--problems"),
     ("show", "notes.pdf"),

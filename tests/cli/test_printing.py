@@ -91,7 +91,7 @@ def documents(tmp_path: Path) -> Path:
     for name in (NAME, "plain.md", NOT_UTF8):
         with suppress(OSError):  # a file system of UTF-8 names only
             (folder / name).write_text(f"{text}{len(name)}\n", encoding="utf-8")
-    (folder / f"no{CODES}{LINES}.xyz").write_bytes(b"x")
+    (folder / f"no{CODES}{LINES}.xyz").write_bytes(b"\0")
     (folder / f"broken{CODES}{LINES}.pdf").write_bytes(b"%PDF-1.4 broken")
     return folder
 

@@ -31,8 +31,8 @@ def folder(tmp_path: Path) -> Path:
     document.save(made / "scan.pdf")
     (made / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
     os.utime(made / "broken.pdf", (0, 0))
-    (made / "one.bin").write_bytes(b"x")
-    (made / "two.bin").write_bytes(b"x")
+    (made / "one.bin").write_bytes(b"\0")
+    (made / "two.bin").write_bytes(b"\0")
     return made
 
 

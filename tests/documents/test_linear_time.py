@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pymupdf
 import pytest
 
 from localrag.documents.chunking import SentenceChunker
@@ -113,6 +114,40 @@ def test_lines_without_blank_ones(word: str) -> None:
 )
 def test_what_is_made_to_take_long(suffix: str, make: Callable[[int], str]) -> None:
     assert_linear(lambda n: added(suffix, make(n)))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "make"),
+    [
+        (".csv", lambda n: "name,count\n" + "a tea,1\n" * (n // 8)),
+        (".csv", lambda n: "a,b,c\n" + "x " * (n // 4) + ",1,2\n" + "y,3,4\n" * (n // 12)),
+        (".csv", lambda n: (",".join(f"name {i}" for i in range(n // 60)) + "\n") * 6),
+        (".csv", lambda n: "name\n" * 200 + ",".join("tea" for _ in range(n // 4))),
+        (".html", lambda n: "<table>" + "<tr><th>a<th>b<tr><td>1<td>2" * (n // 28)),
+        (".html", lambda n: "<table>" + "<tr><td rowspan=9999 colspan=999>a b<td>1" * (n // 42)),
+        (".html", lambda n: "<table><tr><td>" * (n // 60) + "tea"),
+        (".html", lambda n: "<table><tr><th>a<th>b<tr><td>1<td>2</table>" * (n // 43)),
+        (".md", lambda n: "| a | b |\n| - | - |\n" + "| 1 | |\n" * (n // 8)),
+    ],
+)
+def test_tables(suffix: str, make: Callable[[int], str]) -> None:
+    assert_linear(lambda n: added(suffix, make(n)))
+
+
+def test_a_page_of_very_many_cells_is_given_up_in_time() -> None:
+    document = pymupdf.open()
+    page = document.new_page(width=600, height=4900)
+    shape, writer = page.new_shape(), pymupdf.TextWriter(page.rect)
+    for row in range(600):
+        for column in range(6):
+            box = pymupdf.Rect(20 + 90 * column, 20 + 8 * row, 110 + 90 * column, 28 + 8 * row)
+            shape.draw_rect(box)
+            writer.append((box.x0 + 2, box.y1 - 2), f"{column}.{row}", fontsize=6)
+    shape.finish(width=0.5)
+    shape.commit()
+    writer.write_text(page)
+    data = document.tobytes()
+    assert seconds(lambda: parse_file(Path("a.pdf"), data)) < 10
 
 
 def test_marks_on_a_character_are_bounded() -> None:

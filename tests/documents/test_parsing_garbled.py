@@ -14,11 +14,14 @@ import pymupdf
 import pytest
 
 from localrag.documents.files import parse_file
+from localrag.documents.formats.pdf import scans
 from localrag.documents.formats.pdf.page import PageText, page_text
 from localrag.documents.formats.pdf.trust import judge
-from localrag.documents.ocr import Image, Reading
+from localrag.documents.formats.table import ParseOptions
+from localrag.documents.ocr import Image, OcrLine, Reading
 from localrag.errors import ParsingError
 
+UNRECOGNISED = ParseOptions(ocr=False)
 ENGLISH = """The harbour was built in the year of the great flood, when merchants from the
 northern towns began to store their grain beside the river. Every spring the wardens measure the
 depth of the water at the old bridge and write it into a book, which anybody may read. Larger ships
@@ -263,18 +266,67 @@ def test_chinese_without_a_map_is_garbled(wrong: Callable[[str], str] | None) ->
     assert read.doubt is not None
     assert (read.doubt.reason, read.doubt.certain, reader.pictures) == ("unmapped", True, [])
     with pytest.raises(ParsingError) as caught:
-        parse_file(Path("made.pdf"), document.tobytes())
+        parse_file(Path("made.pdf"), document.tobytes(), UNRECOGNISED)
     assert "blank" not in str(caught.value)
 
 
 def test_a_garbled_page_has_a_note() -> None:
     document = written(SAMPLE, shifted(-29))
     document.insert_pdf(written(SAMPLE, lambda c: c))
-    parsed = parse_file(Path("made.pdf"), document.tobytes())
+    parsed = parse_file(Path("made.pdf"), document.tobytes(), UNRECOGNISED)
     (note,) = parsed.pages[0].notes
     assert (note.kind, note.values["reason"]) == ("untrusted", "letters")
     assert note.problem
     assert parsed.pages[1].notes == ()
+
+
+class Whole(Reader):
+    """Reads its lines off a sample, and then, this surely, off a whole page."""
+
+    sure = 0.98
+
+    def read(self, image: Image) -> Reading:
+        if image.shape[0] < 500:
+            return super().read(image)
+        self.pictures.append(image)
+        found = []
+        for n, text in enumerate(self.lines):
+            top, end = 200.0 + 60 * n, 160.0 + 14 * len(text)
+            corners = ((160.0, top), (end, top), (end, top + 34), (160.0, top + 34))
+            box = (160.0, top, end, top + 34)
+            found.append(OcrLine(text, self.sure, box, corners))
+        return Reading(tuple(found))
+
+
+@pytest.mark.parametrize("wrong", [shifted(-29), None])
+def test_a_garbled_page_is_read_by_recognition(
+    wrong: Callable[[str], str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Whole(SAMPLE)
+    monkeypatch.setattr(scans, "page_reader", lambda: reader)
+    document = written(SAMPLE, wrong)
+    document.insert_pdf(written(["A page whose text is honest and short."], lambda c: c))
+    first, second = parse_file(Path("made.pdf"), document.tobytes()).pages
+    assert "".join(first.text.split()) == "".join("".join(SAMPLE).split())
+    assert (first.how, first.confidence) == ("ocr", 0.98)
+    assert [note.kind for note in first.notes] == ["garbled"]
+    assert (second.how, second.notes) == ("text", ())
+    assert len(reader.pictures) == (1 if wrong is None else 2)
+
+
+def test_a_doubtful_text_is_kept_where_recognition_is_not_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = Whole(SAMPLE, confidence=0.6)
+    reader.sure = 0.6
+    monkeypatch.setattr(scans, "page_reader", lambda: reader)
+    (page,) = parse_file(Path("made.pdf"), written(SAMPLE, shifted(-29)).tobytes()).pages
+    assert page.how == "text"
+    assert [note.kind for note in page.notes] == ["untrusted"]
+    reader.sure = 0.7
+    (page,) = parse_file(Path("made.pdf"), written(SAMPLE, None).tobytes()).pages
+    assert page.how == "ocr"
+    assert [note.kind for note in page.notes] == ["garbled", "doubtful"]
 
 
 # Unseen text under a picture: a scan that was recognised before
@@ -334,7 +386,7 @@ def test_clean_files_are_trusted(shared_data: Path) -> None:
     files = [*shared_data.glob("pdf/*.pdf"), *shared_data.glob("files/**/*.pdf")]
     for path in files:
         try:
-            parsed = parse_file(path)
+            parsed = parse_file(path, options=UNRECOGNISED)
         except ParsingError:
             continue
         found |= {

@@ -9,6 +9,7 @@ import pymupdf
 import pytest
 
 from localrag.documents.files import parse_file
+from localrag.documents.formats.table import ParseOptions
 from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
@@ -17,7 +18,7 @@ from localrag.errors import (
     ParsingError,
     UnsupportedFileError,
 )
-from localrag.types import Document
+from localrag.types import Document, PageNote
 
 INSET = (4, 4, -4, -4)
 LONG = "This sentence is here so that the page has some running text in the size of its body. "
@@ -92,8 +93,8 @@ def test_scans_are_told_apart_from_blank_pages() -> None:
     document = with_text("", "")
     for page in document:
         add_picture(page)
-    with pytest.raises(ImageOnlyFileError, match=r"none of its 2 pages has text.*ocrmypdf"):
-        parse(document)
+    with pytest.raises(ImageOnlyFileError, match=r"none of its 2 pages has text.*parsing\.ocr"):
+        parse_file(Path("made.pdf"), document.tobytes(), ParseOptions(ocr=False))
 
 
 def test_pages_without_text_are_named() -> None:
@@ -101,7 +102,12 @@ def test_pages_without_text_are_named() -> None:
     add_picture(document[1])
     parsed = parse(document)
     assert [page.text for page in parsed.pages] == ["first", "", "third", ""]
-    assert noted(parsed, "no text") == [2, 4]
+    assert [page.notes for page in parsed.pages] == [
+        (),
+        (PageNote("no text"),),
+        (),
+        (PageNote("no text"),),
+    ]
 
 
 def test_an_ocr_layer_is_text() -> None:
@@ -272,7 +278,7 @@ def test_real_files(shared_data: Path, name: str, capfd: pytest.CaptureFixture[s
         assert_offsets(document)
     else:
         with pytest.raises(expected) as caught:
-            parse_file(path)
+            parse_file(path, options=ParseOptions(ocr=False))
         assert name in str(caught.value)
         assert caught.value.hint
     assert capfd.readouterr() == ("", "")

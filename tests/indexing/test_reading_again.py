@@ -21,7 +21,7 @@ from localrag.types import READER, Document
 TEXT = "text 3 of the first sentence stands here. " * 4
 
 
-def newer(path: Path, data: bytes) -> Document:
+def newer(path: Path, data: bytes, **_: object) -> Document:
     """Another reader of files: it sees one more page, and says how it read."""
     document = parse_file(path, data)
     (page,) = document.pages

@@ -24,7 +24,7 @@ class Parser:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def __call__(self, path: Path, data: bytes) -> Document:
+    def __call__(self, path: Path, data: bytes, **_: object) -> Document:
         self.read.append(path.name)
         return parse_file(path, data)
 
@@ -86,9 +86,9 @@ def test_a_file_tried_by_an_older_reader_is_tried_again(
 def test_unread_files_are_forgotten_when_they_are_read_or_gone(room: Room) -> None:
     bad = room.write("bad.txt", "")
     room.write("gone.txt", "")
-    room.write("clip.mp4", "x")
-    room.write("sub/film.mp4", "x")
-    room.write("sub/other.mp4", "x")
+    room.write("clip.mp4", "\0\1\2")
+    room.write("sub/film.mp4", "\0\1\2")
+    room.write("sub/other.mp4", "\0\1\2")
     elsewhere = room.files.with_name("elsewhere.txt")
     elsewhere.write_text("")
     room.add(room.files, elsewhere)
@@ -122,7 +122,7 @@ def test_a_new_version_that_cannot_be_read_is_remembered_beside_the_old(room: Ro
 
 def test_nothing_is_written_for_what_is_known(room: Room) -> None:
     room.write("bad.txt", "")
-    room.write("clip.mp4", "x")
+    room.write("clip.mp4", "\0\1\2")
     room.add()
     kept: list[Any] = []
     room.library.set_unread = lambda files, forgotten=(): kept.extend([*files, *forgotten])  # type: ignore[method-assign]

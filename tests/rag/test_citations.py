@@ -226,4 +226,18 @@ def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
     ):
         (citation,) = found.attribute(answer, [1])
         assert (citation.quote, citation.page) == (rows[1], 2)
+    (citation,) = found.attribute_short("4.43", "What is the density of TC4?")
+    assert citation.quote == rows[1]
     assert found.attribute("The glass house was opened by the council in 1907", [1]) == []
+
+
+def test_a_whole_number_is_that_of_a_table_with_decimals() -> None:
+    text = "Bank | left\nMinsheng | 173500.00\nBohai | 98000.50"
+    chunk = Chunk(
+        1, "d", 0, text, "", 1, 1, 0, len(text), (Columns(0, len(text), ("Bank", "left")),)
+    )
+    contexts = [ScoredChunk(chunk, 1.0, "banks.pdf")]
+    found = Attributor(contexts, str.split, lambda _, at: Place(at), MeaningEmbedder())
+    (citation,) = found.attribute_short("173500", "What is left at Minsheng ?")
+    assert citation.quote == "Minsheng | 173500.00"
+    assert found.attribute_short("98000", "What is left at Bohai ?") == []

@@ -16,8 +16,14 @@ from localrag.system import processes
 _NATIVE = {
     "faiss_cpu": "faiss",
     "llama_cpp_python": "llama_cpp",
+    "lxml": "lxml.etree",
     "onnxruntime": "onnxruntime",
+    "opencv_python_headless": "cv2",
+    "pillow": "PIL.Image",
+    "pyclipper": "pyclipper",
     "pymupdf": "pymupdf",
+    "python_calamine": "python_calamine",
+    "shapely": "shapely",
     "tantivy": "tantivy",
 }
 """Wheels with machine code, and what is imported to see that it runs on this processor."""

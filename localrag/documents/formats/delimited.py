@@ -29,7 +29,7 @@ def read(file: SourceFile) -> Document:
     text = clean(decode(file))
     remarks = [Line(squeeze(line)) for line in _remarks(text)]
     rows = ([squeeze(cell) for cell in row] for row in _rows(text, len(remarks)))
-    return build(file, [[*remarks, *table_lines(rows, numbers=count())]], unit="text")
+    return build(file, [[*remarks, *table_lines(rows, numbers=count(), named=True)]], unit="text")
 
 
 def _remarks(text: str) -> list[str]:

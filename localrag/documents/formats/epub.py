@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -11,10 +12,14 @@ from localrag.documents.formats.archive import Archive, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
+from localrag.documents.pictures import with_pictures
 from localrag.errors import EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
 
+_PICTURE = re.compile(
+    r"""\b(?:src|href)\s*=\s*["']([^"':]+\.(?:png|jpe?g|gif|webp|bmp))["']""", re.IGNORECASE
+)
 _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 
 
@@ -42,7 +47,13 @@ def read(file: SourceFile) -> Document:
             text = decode(SourceFile(file.source, data)) if data else ""
             lines = html_lines(clean(text))
             first = next((line.text for line in lines if line.level), "")
-            pages.append(PageLines(lines, labels.get(name, first)))
+            page = PageLines(lines, labels.get(name, first))
+            inside = posixpath.dirname(name)
+            pictures = (
+                posixpath.normpath(posixpath.join(inside, unquote(one)))
+                for one in _PICTURE.findall(text)
+            )
+            pages.append(with_pictures(file, page, map(archive.read, pictures)))
             file.page_done()
     if not any(page.lines for page in pages):
         raise empty(file.source)

@@ -13,7 +13,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from localrag.documents.decoding import decode, decode_declared
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import CELL_BREAK, Line, build, resolved, squeeze
+from localrag.documents.lines import Line, build, resolved, squeeze, table_lines
+from localrag.documents.tables import spread
 from localrag.errors import CorruptFileError, EmptyFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
@@ -57,6 +58,9 @@ _CLOSED_BY_ITSELF = frozenset(_END_LEFT_OUT.split())
 
 _HEAD = 4096
 """Bytes in which a page declares its encoding."""
+
+_MOST_SPANNED = 1000
+"""Rows or columns of a cell, as in browsers."""
 
 _DEEPEST = 100
 """Levels of nesting that are told apart; what lies deeper is taken as one text."""
@@ -184,10 +188,12 @@ class _Walk:
             for line in (node.text() or "").split("\n"):
                 if text := resolved(line).rstrip():
                     yield Line(text)
-        elif tag == "tr":
-            cells = [_flat(cell, depth) for cell in node.iter() if cell.tag in ("td", "th")]
-            if any(cells):
-                yield Line(squeeze(CELL_BREAK.join(cells)))
+        elif tag == "table" and not _is_layout(node):
+            for part in node.iter():
+                if part.tag == "caption":
+                    yield from self._node(part, depth + 1)
+                    yield from self._flush(0)
+            yield from _table_lines(node, depth)
         else:
             if tag == "li":
                 self.marker = f"{number}. " if parent == "ol" else "- "
@@ -200,6 +206,52 @@ class _Walk:
 def _flat(node: LexborNode, depth: int) -> str:
     """The text of a node on one line, its blocks separated by spaces."""
     return " ".join(line.text for line in _Walk().lines(node, depth + 1))
+
+
+def _is_layout(table: LexborNode) -> bool:
+    """Whether it only places other tables, as in mail: then its cells are blocks."""
+    inner = sum(1 for found in table.css("table") if found.mem_id != table.mem_id)
+    if not inner:
+        return False
+    widths = [sum(c.tag in ("td", "th") for c in row.iter()) for row, _ in _rows(table)]
+    return max(widths, default=0) < 2 or 3 * inner >= sum(widths)
+
+
+def _table_lines(table: LexborNode, depth: int) -> list[Line]:
+    """The rows of a table; `thead`, else rows of `th` alone, name the columns."""
+    rows: list[list[tuple[str, int, int]]] = []
+    header_rows, begins, bold = 0, True, []
+    for row, in_head in _rows(table):
+        cells = [c for c in row.iter() if c.tag in ("td", "th") and not _is_hidden(c)]
+        rows.append([(_flat(c, depth), _span(c, "colspan"), _span(c, "rowspan")) for c in cells])
+        begins = begins and bool(cells) and (in_head or all(c.tag == "th" for c in cells))
+        header_rows += begins
+        bold.append(bool(cells) and all(_is_bold(c) for c in cells))
+    if header_rows == len(rows):
+        header_rows = 0
+    styled = len(bold) > 1 and bold[0] and not all(bold)
+    return table_lines(spread(rows), header_rows, styled=styled)
+
+
+def _rows(table: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
+    """The rows that are shown, and whether each is in the head of the table."""
+    for part in table.iter():
+        if part.tag == "tr" and not _is_hidden(part):
+            yield part, False
+        elif part.tag in ("thead", "tbody", "tfoot") and not _is_hidden(part):
+            for row in part.iter():
+                if row.tag == "tr" and not _is_hidden(row):
+                    yield row, part.tag == "thead"
+
+
+def _span(cell: LexborNode, name: str) -> int:
+    value = (cell.attributes.get(name) or "1").strip()
+    return min(int(value), _MOST_SPANNED) if value.isdecimal() and len(value) < 6 else 1
+
+
+def _is_bold(cell: LexborNode) -> bool:
+    strong = cell.css_first("b, strong")
+    return strong is not None and squeeze(strong.text()) == squeeze(cell.text())
 
 
 def _is_hidden(node: LexborNode) -> bool:

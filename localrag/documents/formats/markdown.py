@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -13,7 +14,7 @@ from markdown_it.token import Token
 from localrag.documents.decoding import decode
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import CELL_BREAK, Line, build, join_all, resolved, squeeze
+from localrag.documents.lines import Line, build, join_all, resolved, squeeze, table_lines
 from localrag.errors import CorruptFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
@@ -71,6 +72,7 @@ def _lines(markdown: _Markdown) -> Iterator[Line]:
     lists: list[int | None] = []  # the next number of each open list, None for bullets
     marker = ""
     level = 0
+    table: list[list[str]] = []
     cells: list[str] | None = None
     for token in markdown.blocks:
         match token.type:
@@ -89,11 +91,15 @@ def _lines(markdown: _Markdown) -> Iterator[Line]:
                 marker = "- " if number is None else f"{number}. "
                 if number is not None:
                     lists[-1] = number + 1
+            case "table_open":
+                table = []
             case "tr_open":
                 cells = []
             case "tr_close":
-                yield from _nonempty(CELL_BREAK.join(cells or ()))
+                table.append([squeeze(resolved(cell)) for cell in cells or ()])
                 cells = None
+            case "table_close":
+                yield from table_lines(table, 1)
             case "inline":
                 parts = list(_inline(markdown.inline(token.content)))
                 if cells is not None:
@@ -108,8 +114,7 @@ def _lines(markdown: _Markdown) -> Iterator[Line]:
                 for line in token.content.split("\n"):
                     yield from _nonempty(line.rstrip(), verbatim=True)
             case "html_block":
-                for line in (line.text for line in html_lines(token.content)):
-                    yield from _nonempty(line)
+                yield from (replace(line, level=0) for line in html_lines(token.content))
 
 
 def _nonempty(text: str, level: int = 0, *, verbatim: bool = False) -> Iterator[Line]:

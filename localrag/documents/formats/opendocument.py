@@ -26,6 +26,7 @@ from localrag.documents.formats.numbering import counted
 from localrag.documents.formats.numbers import plain
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
+from localrag.documents.pictures import with_pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -71,7 +72,9 @@ def read(file: SourceFile) -> Document:
         label = next((line.text for line in lines if line.level), "") if slides else ""
         note = PageNote("hidden text", {"what": "text", "count": walk.hidden})
         notes = (note,) if walk.hidden else ()
-        pages.append(PageLines(lines, label, notes=notes))
+        names = (each.get(f"{_XLINK}href", "") for each in page.iter(f"{_DRAW}image"))
+        read = PageLines(lines, label, notes=notes)
+        pages.append(with_pictures(file, read, map(archive.read, names)))
         file.page_done()
     if not any(page.lines for page in pages):
         raise empty(file.source)

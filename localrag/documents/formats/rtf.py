@@ -7,12 +7,14 @@ stand behind the paragraph that they belong to; hidden and deleted text is left 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from localrag.documents.formats.cells import row_text
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, PageLines, build, empty, squeeze
+from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
 from localrag.errors import CorruptFileError
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
@@ -102,6 +104,8 @@ class _Text:
     parts: list[str] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    rows: dict[int, list[str]] = field(default_factory=dict)
+    """The cells of the lines that are rows of a table, by their place among the lines."""
 
     def take(self) -> str:
         text = "".join(self.parts)
@@ -116,8 +120,18 @@ class _Text:
 
     def end_row(self) -> None:
         if text := row_text(self.cells):
+            self.rows[len(self.lines)] = self.cells
             self.lines.append(text)
         self.cells = []
+
+    def made(self) -> Iterator[Line]:
+        """The lines, those of tables with their header."""
+        places = range(len(self.lines))
+        for is_row, group in groupby(places, key=self.rows.__contains__):
+            if is_row:
+                yield from table_lines([self.rows[place] for place in group])
+            else:
+                yield from (Line(self.lines[place]) for place in group)
 
 
 def read(file: SourceFile) -> Document:
@@ -125,7 +139,7 @@ def read(file: SourceFile) -> Document:
     if not file.data.lstrip().startswith(b"{\\rtf"):
         raise _damaged(file, "no RTF")
     reader = _Reader(file)
-    lines = [Line(text) for text in reader.read()]
+    lines = reader.read()
     if not lines:
         raise empty(file.source)
     note = PageNote("hidden text", {"what": "text", "count": reader.hidden})
@@ -145,7 +159,7 @@ class _Reader:
         self._running: set[str] = set()
         self._bytes = bytearray()
 
-    def read(self) -> list[str]:
+    def read(self) -> list[Line]:
         """The lines of the document."""
         data, state, above = self._file.data, _State(), list[_State]()
         place = pending = 0
@@ -210,7 +224,7 @@ class _Reader:
         self._flush(state)
         self._texts[""].end_row()
         self._texts[""].end_line()
-        return self._texts[""].lines
+        return list(self._texts[""].made())
 
     def _word(self, state: _State, name: str, value: int | None) -> None:
         text = self._texts.get(state.into)

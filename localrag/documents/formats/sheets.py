@@ -16,6 +16,7 @@ from localrag.documents.formats.cells import MOST_CELLS, Sheet, cell_text, repea
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.formats.xlsx import Workbook
 from localrag.documents.lines import Line, PageLines, build, squeeze, table_lines
+from localrag.documents.pictures import stored, with_pictures
 from localrag.errors import CorruptFileError, EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
@@ -23,7 +24,7 @@ from localrag.types import Document, PageNote
 
 def read(file: SourceFile) -> Document:
     """Raises what `Archive` raises, EmptyFileError if no shown sheet has a value."""
-    title = ""
+    title, archive = "", None
     if file.data.startswith(b"PK"):
         archive = Archive(file)
         kinds = archive.related("").values()
@@ -42,6 +43,8 @@ def read(file: SourceFile) -> Document:
     for sheet in sheets:
         pages.append(_page(sheet))
         file.page_done()
+    if archive is not None and pages:
+        pages[-1] = with_pictures(file, pages[-1], stored(archive, "xl/media/"))
     return build(file, pages, clean(title), unit="sheet")
 
 

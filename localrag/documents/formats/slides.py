@@ -16,6 +16,7 @@ from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
+from localrag.documents.pictures import with_pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -47,7 +48,9 @@ def read(file: SourceFile) -> Document:
             notes = [PageNote("damaged", {"reason": each}) for each in reader.damaged]
             if reader.hidden:
                 notes.append(PageNote("hidden text", {"what": "text", "count": reader.hidden}))
-            pages.append(PageLines(lines, label, notes=tuple(notes)))
+            pictures = (part for kind, part in reader.related.values() if kind == "image")
+            page = PageLines(lines, label, notes=tuple(notes))
+            pages.append(with_pictures(file, page, map(archive.read, pictures)))
             file.page_done()
     except RecursionError as error:
         raise archive.too_deep() from error
@@ -134,7 +137,7 @@ def _drawn(root: ElementTree.Element, kind: str) -> list[Line]:
     if kind == "diagramData":
         return [Line(each) for each in paragraphs(root)]
     title = chart_title(root)
-    return [*([Line(title)] if title else []), *table_lines(chart_rows(root))]
+    return [*([Line(title)] if title else []), *table_lines(chart_rows(root), 1)]
 
 
 def _place(shape: Any) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Protocol
 
 from localrag.types import Document
 
@@ -22,6 +23,8 @@ class ParseOptions:
 
     hidden_text: bool = False
     """Take what no reader of a PDF sees, too."""
+    ocr: bool = True
+    """Read pictures of text by recognition: scans, and pictures inside documents."""
 
 
 DEFAULTS = ParseOptions()
@@ -35,12 +38,24 @@ class Limits:
     """Seconds without a page done, and in addition what the file's size explains: the slowest
     honest page seen, with thousands of table cells, takes two."""
     longest: float = 1800.0
-    """Seconds in all: a book of 5000 pages takes 50 on a small laptop."""
+    """Seconds in all: a book of 5000 pages takes 50 on a small laptop. A page that was read by
+    recognition adds as much as `silence`."""
     memory: int = 2 * 2**30
     """Bytes, and in addition four times the file's own size. Honest files stay below a quarter."""
 
 
-def nothing() -> None:
+class PageDone(Protocol):
+    """To be called after each page: a reader that is silent for long is given up."""
+
+    def __call__(self, number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+        """So many of so many pages are done, where that is known.
+
+        `recognised` is whether the last was read by recognition, which takes seconds.
+        """
+        ...
+
+
+def nothing(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
     """Tell nobody."""
 
 
@@ -67,8 +82,7 @@ class SourceFile:
     source: str
     data: bytes
     options: ParseOptions = DEFAULTS
-    page_done: Callable[[], None] = nothing
-    """To be called after each page: a reader that is silent for long is given up."""
+    page_done: PageDone = nothing
     attach: Attach = leave_out
     """To be called with each file inside that is a document of its own."""
 
@@ -128,6 +142,14 @@ FORMATS: tuple[FileFormat, ...] = (
         "mail", (".eml", ".msg"), f"{_READERS}.mail.reader", _OLE, is_text=True, attaches=True
     ),
     FileFormat("delimited", (".csv", ".tsv"), f"{_READERS}.delimited", is_text=True),
+    FileFormat(
+        "image",
+        (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"),
+        f"{_READERS}.image",
+        re.compile(
+            rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|(?s:RIFF....WEBP)|II[*+]\0|MM\0[*+]|(?s:BM.{4}\0{4})"
+        ),
+    ),
     FileFormat("text", (".txt", ".text", ".log", ".rst"), f"{_READERS}.plain", is_text=True),
 )
 

@@ -19,6 +19,7 @@ from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.numbering import WordNumbering
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
+from localrag.documents.pictures import stored, with_pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -64,12 +65,12 @@ def read(file: SourceFile) -> Document:
     except Exception as error:  # whatever a damaged file leads mammoth to
         raise archive.damaged(error) from error
     file.page_done()
-    lines = html_lines(clean(html))
-    if not lines:
-        raise empty(file.source)
     note = PageNote("hidden text", {"what": "text", "count": package.hidden})
-    notes = (note,) if package.hidden else ()
-    return build(file, [PageLines(lines, notes=notes)], clean(core_title(archive)), unit="text")
+    page = PageLines(html_lines(clean(html)), notes=(note,) if package.hidden else ())
+    page = with_pictures(file, page, stored(archive, "word/media/"))
+    if not page.lines:
+        raise empty(file.source)
+    return build(file, [page], clean(core_title(archive)), unit="text")
 
 
 class _Package:

@@ -16,6 +16,7 @@ from localrag.documents.lines import (
     CELL_BREAK,
     CJK,
     LIST_MARKER,
+    Header,
     ends_sentence,
     is_cjk,
     is_marker,
@@ -44,6 +45,10 @@ class Row:
     tabular: bool = False
     pieces: Sequence[Piece] = ()
     """Where its words stand on the page, however the row was turned; () where that is not sure."""
+    cells: tuple[str, ...] = ()
+    columns: tuple[tuple[float, float], ...] = ()
+    """Left and right edge of each of the cells."""
+    table: Header | None = None
 
 
 def hull(boxes: Iterable[Sequence[float]]) -> tuple[float, float, float, float]:
@@ -78,6 +83,7 @@ class Paragraph:
     rows: int
     tabular: bool
     pieces: Sequence[Piece]
+    table: Header | None = None
 
 
 def merge_segments(segments: Sequence[Row]) -> list[Row]:
@@ -106,16 +112,26 @@ def _merge_row(group: Sequence[Row]) -> Row:
     starts_list = is_marker(group[0].text)
     tabular = max(gaps[1:] if starts_list else gaps, default=0.0) >= 1.8 * size
     text = group[0].text
+    cells, columns = [text], [(group[0].x0, group[0].x1)]
     for position, (gap, row) in enumerate(zip(gaps, group[1:], strict=True)):
         if tabular and gap >= 0.8 * size and not (starts_list and position == 0):
             text = f"{text.rstrip()}{CELL_BREAK}{row.text.lstrip()}"
-        elif gap > 0.15 * size:
+            cells.append(row.text)
+            columns.append((row.x0, row.x1))
+            continue
+        if gap > 0.15 * size:
             text = join(text.rstrip() + " ", row.text)
+            cells[-1] = join(cells[-1].rstrip() + " ", row.text)
         else:
             text += row.text
+            cells[-1] += row.text
+        columns[-1] = (columns[-1][0], row.x1)
     box = hull((row.x0, row.y0, row.x1, row.y1) for row in group)
     pieces = [piece for row in group for piece in row.pieces]
-    return Row(text, *box, size, all(row.bold for row in group), tabular, pieces)
+    merged = Row(text, *box, size, all(row.bold for row in group), tabular, pieces)
+    if tabular:
+        merged.cells, merged.columns = tuple(map(squeeze, cells)), tuple(columns)
+    return merged
 
 
 # Running headers and footers
@@ -310,7 +326,8 @@ def _paragraph(rows: Sequence[Row], tabular: bool, vocabulary: Collection[str]) 
     if len(rows) > 1 or _SPACED_OUT.fullmatch(text):
         text = _BETWEEN_CHINESE.sub("", text)
     pieces = [piece for row in rows for piece in row.pieces]
-    return Paragraph(text, rows[0].size, rows[0].bold, len(rows), tabular, pieces)
+    first = rows[0]
+    return Paragraph(text, first.size, first.bold, len(rows), tabular, pieces, first.table)
 
 
 _BETWEEN_CHINESE = re.compile(f"(?<=[{CJK}]) (?=[{CJK}])")
@@ -348,7 +365,7 @@ def _continues(rows: Sequence[Row], row: Row, edge: float, block: Block | None) 
         return False
     closed = ends_sentence(previous.text)
     free = edge - previous.x1
-    full = free < _first_word(row) + 0.5 * size
+    full = free < first_word(row) + 0.5 * size
     if is_marker(previous.text) and abs(row.y1 - previous.y1) < size:
         return True
     if row.bold != previous.bold and (closed or not full):
@@ -379,7 +396,7 @@ def _continues_in_next_block(first: Row, previous: Row, row: Row, in_list: bool)
     return row.y0 - previous.y1 <= 0.8 * size and -3 * size <= indent <= allowed
 
 
-def _first_word(row: Row) -> float:
+def first_word(row: Row) -> float:
     """The width in points that the row's first word would have taken on the row before."""
     if is_cjk(row.text[:1]):
         return 2.2 * row.size  # a character, and a mark that may not begin a row

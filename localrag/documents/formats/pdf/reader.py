@@ -1,8 +1,8 @@
 """A PDF file: its pages, what repeats on them, its headings and what it says of itself.
 
 Text is taken in the order a person reads it, whichever way the page is turned.
-Text that no person sees is left out (`hidden.py`). Pictures are not read; a page without text
-has a note.
+Text that no person sees is left out (`hidden.py`). Pages without text, and pictures on others,
+are read by recognition (`scans.py`).
 
 The library's layout model and pymupdf4llm cost a hundred times as much as the
 plain text with its places and read the same, so the order is worked out in
@@ -26,7 +26,9 @@ from localrag.documents.formats.pdf.layout import (
     paragraphs,
     reading_order,
 )
-from localrag.documents.formats.pdf.page import PageText, page_text
+from localrag.documents.formats.pdf.page import page_text
+from localrag.documents.formats.pdf.scans import PageRead, Scans
+from localrag.documents.formats.pdf.tables import name_columns
 from localrag.documents.formats.table import SourceFile, suffixes
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
 from localrag.documents.positions import Piece, place, turned
@@ -35,6 +37,7 @@ from localrag.errors import (
     EmptyFileError,
     EncryptedFileError,
     ImageOnlyFileError,
+    ModelError,
     UnsupportedFileError,
 )
 from localrag.text.normalize import clean
@@ -61,11 +64,11 @@ _mupdf: Any = pymupdf
 def read(file: SourceFile) -> Document:
     """Read a PDF; safe to call from several threads, one runs at a time.
 
-    Pages may have the notes "no text" (a scan among pages with text), "damaged" and "hidden
-    text"; `metadata` may hold `author`.
+    Pages may have the notes "no text", "damaged", "hidden text" and those of recognition;
+    `metadata` may hold `author`.
 
     Raises EncryptedFileError, EmptyFileError, CorruptFileError,
-    ImageOnlyFileError or UnsupportedFileError.
+    ImageOnlyFileError or UnsupportedFileError; ModelCorruptError.
     """
     with _LOCK:
         _mupdf.TOOLS.mupdf_display_errors(False)
@@ -121,63 +124,65 @@ def _read(document: Any, file: SourceFile) -> Document:
             pages=count,
             limit=MOST_PAGES,
         )
-    pages: list[list[Block]] = []
+    read: list[PageRead] = []
     notes: list[list[PageNote]] = []
     shown: list[tuple[int, float, float]] = []
     reason: Exception | None = None
+    scans = Scans(file.options.ocr)
     for number in range(count):
         said: list[PageNote] = []
+        blocks: list[Block] = []
         try:
             page = document[number]
             shown.append((page.rotation // 90, page.rect.width, page.rect.height))
-            text = page_text(page, keep_hidden=file.options.hidden_text)
-            said += _notes(text)
-            # What stands for no characters is no text to keep.
-            blocks = [] if text.doubt is not None and text.doubt.certain else text.blocks
+            text = page_text(page, keep_hidden=file.options.hidden_text, reader=scans.reader)
+            blocks = text.blocks
+            if text.hides:
+                said.append(PageNote("hidden text"))
+            seen = scans.read(page, text)
+            if seen.how != "ocr" and text.turn and seen.blocks:
+                said.append(PageNote("turned", {"degrees": text.turn}))
+        except ModelError:
+            raise
         except Exception as error:
-            blocks, reason = [], error
-            shown[number:] = [(0, 0.0, 0.0)]
+            seen, reason = PageRead(blocks), error
+            shown[number:] = shown[number : number + 1] or [(0, 0.0, 0.0)]
             said.append(PageNote("damaged", {"reason": squeeze(str(error))[:_LONGEST_REASON]}))
-        pages.append(blocks)
-        notes.append(said)
-        file.page_done()
-    if reason is not None and all(any(n.kind == "damaged" for n in said) for said in notes):
+        if seen.how == "ocr":  # its places are those on the page as it is shown
+            shown[number] = (0, *shown[number][1:])
+        read.append(seen)
+        notes.append([*said, *seen.notes])
+        file.page_done(number + 1, count, recognised=seen.looked)
+    lost = [any(n.kind == "damaged" for n in said) for said in notes]
+    if reason is not None and all(lost) and not any(seen.blocks for seen in read):
         raise _corrupt(file.source, reason) from reason
+    pages = [seen.blocks for seen in read]
     kept = drop_running_text(pages)
     # A file whose every row repeats is still better than nothing, unless it is a scan.
-    if not any(kept) and not _has_pictures(document):
+    if not any(kept) and (file.options.ocr or not _has_pictures(document)):
         kept = pages
     if not any(kept):
         garbled = sum(1 for said in notes if any(note.kind == "untrusted" for note in said))
-        raise _no_text(document, file.source, mostly_garbled=2 * garbled > count)
+        raise _no_text(document, file, mostly_garbled=2 * garbled > count)
     vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
-    found = [paragraphs(reading_order(blocks), vocabulary) for blocks in kept]
+    ordered = [reading_order(blocks) for blocks in kept]
+    name_columns(ordered)
+    found = [paragraphs(blocks, vocabulary) for blocks in ordered]
     levels = outline_levels(found, toc) or font_levels(found)
     lines = [
         [_line(one, levels, *sheet) for one in page]
         for page, sheet in zip(found, shown, strict=True)
     ]
     for page, said in zip(lines, notes, strict=True):
-        if not page and not any(note.kind in ("damaged", "untrusted") for note in said):
+        if not page and not any(note.problem for note in said):
             said.append(PageNote("no text"))
     author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
     metadata = {"author": author} if author else {}
-    read = [
-        PageLines(page, notes=tuple(said), size=sheet[1:])
-        for page, said, sheet in zip(lines, notes, shown, strict=True)
+    made = [
+        PageLines(page, "", seen.how, seen.confidence, tuple(said), sheet[1:])
+        for page, seen, said, sheet in zip(lines, read, notes, shown, strict=True)
     ]
-    return build(file, read, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
-
-
-def _notes(text: PageText) -> list[PageNote]:
-    """What there is to say of how the text of a page was read."""
-    notes = [PageNote("hidden text")] if text.hides else []
-    if text.doubt is not None:
-        share = round(text.doubt.share, 2)
-        notes.append(PageNote("untrusted", {"reason": text.doubt.reason, "share": share}))
-    if text.turn and text.blocks:
-        notes.append(PageNote("turned", {"degrees": text.turn}))
-    return notes
+    return build(file, made, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
 
 
 def _line(
@@ -192,7 +197,7 @@ def _line(
             for one in pieces
         ]
     marks = place(paragraph.text, pieces)
-    return Line(paragraph.text, levels.get(id(paragraph), 0), marks=marks)
+    return Line(paragraph.text, levels.get(id(paragraph), 0), paragraph.table, marks)
 
 
 def _has_pictures(document: Any) -> bool:
@@ -203,27 +208,30 @@ def _has_pictures(document: Any) -> bool:
 
 
 def _no_text(
-    document: Any, source: str, *, mostly_garbled: bool
+    document: Any, file: SourceFile, *, mostly_garbled: bool
 ) -> EmptyFileError | ImageOnlyFileError | UnsupportedFileError:
     if mostly_garbled:
         return UnsupportedFileError(
             "{source} cannot be read: its fonts do not say which characters they show.",
             hint="Open it, print it to a new PDF as images, and add that file.",
-            source=source,
+            source=file.source,
         )
     if _has_pictures(document):
         return ImageOnlyFileError(
-            "{source} contains only images of text (a scan): none of its {pages} pages has text.",
-            hint=(
-                "Run text recognition first, for example "
-                "`ocrmypdf -l chi_sim+eng in.pdf out.pdf`, and add the new file."
-            ),
-            source=source,
+            "{source} contains only images, and text recognition found no text on any of its "
+            "{pages} pages."
+            if file.options.ocr
+            else "{source} contains only images of text (a scan), and text recognition is switched "
+            "off: none of its {pages} pages has text.",
+            hint="If they do show text, scan them again: sharper, or at 300 dpi."
+            if file.options.ocr
+            else "Switch it on: localrag config set parsing.ocr true",
+            source=file.source,
             pages=document.page_count,
         )
     return EmptyFileError(
         "{source} contains no text: its pages ({pages}) are blank or show only drawings.",
         hint="Open it in a PDF reader to check that it is the file you meant.",
-        source=source,
+        source=file.source,
         pages=document.page_count,
     )

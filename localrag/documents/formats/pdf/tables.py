@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from localrag.documents.formats.pdf.layout import Block, hull
+from localrag.documents.formats.pdf.layout import Block, Row, hull
 from localrag.documents.formats.pdf.spans import Span, row_of, text_of
-from localrag.documents.lines import CELL_BREAK, join, squeeze
+from localrag.documents.lines import Header, join, squeeze
+from localrag.documents.tables import (
+    REPEATED,
+    header_rows_of,
+    names_numbers,
+    names_of,
+    notes_of,
+    titles_of,
+    with_cells,
+)
 from localrag.text.normalize import clean
 
-_MOST_DRAWINGS = 3000
+_MOST_RULES = 3000
+"""Lines and boxes of a page on which tables are looked for: the finder takes 5 s for these."""
 
 
 class Table:
@@ -52,29 +63,87 @@ class Table:
         `right` and `down` are the direction of its text, as in `row_of`.
         """
         rows = []
+        along = int(right == 0)  # the axis of the page on which rows lie
+        columns = self._columns(along)
+        texts = {place: _cell_text(spans, right, down) for place, spans in self.spans.items()}
+        above: list[tuple[int, int] | None] = []
         for i, width in enumerate(self._widths):
-            cells = [self.spans.get((i, j), []) for j in range(width)]
-            row = row_of([span for cell in cells for span in cell], right, down)
-            if row is not None:
-                texts = [_cell_text(cell, right, down) for cell in cells]
-                while texts and not texts[-1]:
-                    texts.pop()
-                row.text, row.tabular = CELL_BREAK.join(texts), True
-                rows.append(row)
+            owners = self._owners(i, columns, above, along)
+            above = owners
+            row = row_of(
+                [span for j in range(width) for span in self.spans.get((i, j), [])], right, down
+            )
+            if row is None:
+                continue
+            alone = len(set(owners)) == 1
+            cells: list[str] = []
+            spans: list[Span] = []
+            for j, owner in enumerate(owners):
+                text = texts.get(owner, "") if owner else ""
+                again = owner != (i, j)
+                cells.append("" if again and (alone or len(text) > REPEATED) else text)
+                spans += self.spans[owner] if cells[-1] and owner else ()
+            spoken = row_of(spans, right, down)
+            row.pieces = spoken.pieces if spoken is not None else ()
+            while cells and not cells[-1]:
+                cells.pop()
+            row.cells = tuple(cells)
+            row.text, row.tabular, row.columns = with_cells(row.cells), True, columns
+            rows.append(row)
         return Block(rows, table=True) if rows else None
+
+    def _columns(self, along: int) -> tuple[tuple[float, float], ...]:
+        """The edges of each column: those of its narrowest cell."""
+        narrowest: dict[int, tuple[float, float]] = {}
+        for (_, j), cell in self._cells.items():
+            left, right = cell[along], cell[along + 2]
+            known = narrowest.get(j)
+            if known is None or right - left < known[1] - known[0]:
+                narrowest[j] = left, right
+        return tuple(narrowest.get(j, (0.0, 0.0)) for j in range(max(self._widths, default=0)))
+
+    def _owners(
+        self,
+        i: int,
+        columns: Sequence[tuple[float, float]],
+        above: Sequence[tuple[int, int] | None],
+        along: int,
+    ) -> list[tuple[int, int] | None]:
+        """For each cell of a row the one that covers it: itself, or one merged over it."""
+        own = [cell for j in range(self._widths[i]) if (cell := self._cells.get((i, j)))]
+        top, bottom = min(
+            ((cell[1 - along], cell[3 - along]) for cell in own),
+            key=lambda edges: edges[1] - edges[0],
+            default=(0.0, 0.0),
+        )
+        across = (top + bottom) / 2
+        owners: list[tuple[int, int] | None] = []
+        for j in range(self._widths[i]):
+            middle = sum(columns[j]) / 2
+            x, y = (across, middle) if along else (middle, across)
+            near = [(i, j), *owners[-1:], *above[j : j + 1]]
+            owners.append(next((each for each in near if each and self._holds(each, x, y)), None))
+        return owners
+
+    def _holds(self, place: tuple[int, int], x: float, y: float) -> bool:
+        cell = self._cells.get(place)
+        return cell is not None and cell[0] <= x <= cell[2] and cell[1] <= y <= cell[3]
 
 
 def _cell_text(spans: Sequence[Span], right: float, down: float) -> str:
-    text, bottom = "", None
+    text, bottom, before = "", None, 0.0
     for span in spans:
         piece = clean(text_of(span))
         x0, y0, x1, y1 = span["bbox"]
         top, end = sorted((y0 * right - x0 * down, y1 * right - x1 * down))
+        start, after = sorted((x0 * right + y0 * down, x1 * right + y1 * down))
         if bottom is None or top < bottom - 0.3 * span["size"]:
-            text += piece
+            # A table within the cell, or the sign of a list.
+            apart = bottom is not None and start > before + 0.4 * span["size"]
+            text += f" {piece}" if apart else piece
         else:
             text = join(text, piece)
-        bottom = end
+        bottom, before = end, after
     return squeeze(text)
 
 
@@ -113,8 +182,8 @@ def find_tables(page: Any, right: float, down: float) -> list[Table]:
     if turned is None:
         return []
     drawings = page.get_cdrawings()
-    sideways = right == 0
-    if not 2 <= len(drawings) <= _MOST_DRAWINGS or not _suggest_grid(drawings, sideways):
+    rules = sum(len(drawing["items"]) for drawing in drawings)
+    if rules > _MOST_RULES or not _suggest_grid(drawings, sideways=right == 0):
         return []
     shown = page.rotation
     page.set_rotation(0)  # text has its places on the page as it was drawn
@@ -137,6 +206,114 @@ _TURNS: dict[tuple[float, float], Callable[[_Cells], _Cells]] = {
     (0.0, 1.0): lambda rows: list(zip(*rows, strict=True))[::-1],
 }
 """What makes rows of the cells of a table whose text runs in this direction."""
+
+
+# The names of columns
+
+_APART = 3.0
+"""Points by which the edges of a column may differ from page to page."""
+_BETWEEN = 2
+"""Rows of text, such as a page's footer, that may stand between two parts of a table."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows that stand together and have the same columns; `gap` rows of text are before them."""
+
+    rows: list[Row]
+    ruled: bool
+    page: int
+    gap: int
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row has its cells where those of the last row are."""
+        return len(row.cells) > 2 and _aligned(self.rows[-1].columns, row.columns)
+
+    def goes_on(self, other: _Part) -> bool:
+        """Whether the other part goes on with this table: on the next page, or after a remark."""
+        mine, others = self.rows[-1].columns, other.rows[0].columns
+        if self.ruled != other.ruled or len(mine) != len(others) or other.gap > _BETWEEN:
+            return False
+        if self.ruled:
+            same = all(
+                abs(a - b) <= _APART
+                for one, two in zip(mine, others, strict=True)
+                for a, b in zip(one, two, strict=True)
+            )
+            if not same or other.page != self.page + 1:
+                return False
+        elif not _aligned(mine, others):
+            return False
+        # Another header begins another table.
+        rows = [row.cells for row in other.rows]
+        return rows[0] == self.rows[0].cells or not names_numbers(rows)
+
+
+def name_columns(pages: Sequence[Sequence[Block]]) -> None:
+    """Give the rows of tables their header, on pages of blocks in reading order.
+
+    A table that goes on on the next page keeps its header, whether that says it again or not. Rows
+    without rules are a table where at least three cells stand one below another, words above
+    numbers.
+    """
+    tables: list[list[_Part]] = []
+    for part in _parts(pages):
+        if tables and tables[-1][-1].goes_on(part):
+            tables[-1].append(part)
+        else:
+            tables.append([part])
+    for parts in tables:
+        rows = [row for part in parts for row in part.rows]
+        cells = [row.cells for row in rows]
+        first = titles_of(cells)
+        rows, cells = rows[first:], cells[first:]
+        ruled = parts[0].ruled
+        number = 0
+        if ruled or (len(rows) > 1 and names_numbers(cells)):
+            styled = bool(rows) and rows[0].bold and not all(row.bold for row in rows)
+            number = header_rows_of(cells, styled=styled)
+        if ruled or number:
+            header = Header(names_of(cells[:number]), number)
+            for row in rows[: len(rows) - notes_of(cells)]:
+                row.table = header
+
+
+def _parts(pages: Sequence[Sequence[Block]]) -> Iterator[_Part]:
+    gap = 0
+    part: _Part | None = None
+    for page, blocks in enumerate(pages):
+        for block in blocks:
+            if block.table:
+                if part is not None:
+                    yield part
+                    part = None
+                yield _Part(list(block.rows), True, page, gap)
+                gap = 0
+                continue
+            for row in block.rows:
+                if part is not None and part.page == page and part.holds(row):
+                    part.rows.append(row)
+                    continue
+                if part is not None:
+                    yield part
+                    part, gap = None, 0
+                if len(row.cells) > 2:
+                    part = _Part([row], False, page, gap)
+                else:
+                    gap += 1
+    if part is not None:
+        yield part
+
+
+def _aligned(one: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]) -> bool:
+    """Whether the cells of two rows stand one below another, each below one alone."""
+    if len(one) != len(two):
+        return False
+    return all(
+        (a[0] < b[1] and b[0] < a[1]) == (i == j)
+        for i, a in enumerate(one)
+        for j, b in enumerate(two[max(0, i - 1) : i + 2], max(0, i - 1))
+    )
 
 
 def _suggest_grid(drawings: Iterable[dict[str, Any]], sideways: bool) -> bool:

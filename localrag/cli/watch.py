@@ -1,0 +1,182 @@
+"""`localrag watch`: the library follows folders, in the foreground, for a terminal or a service."""
+
+from __future__ import annotations
+
+import signal
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localrag.cli.output import (
+    emit_json_line,
+    library_option,
+    no_empty_path,
+    note,
+    note_rebuilding,
+    say,
+)
+from localrag.messages import spoken, tr
+
+if TYPE_CHECKING:
+    from localrag.indexing.events import Event
+
+AWAY = {
+    "missing": "{source} is not there. Its documents stay in the library until it is back.",
+    "empty": (
+        "{source} is empty, though documents were added from it; they stay in the library. If its "
+        "drive is not connected, connect it; if you emptied the folder: localrag remove {source}"
+    ),
+    "unreadable": (
+        "{source} cannot be opened: {reason}. Its documents stay in the library until it can."
+    ),
+}
+POLLED = {
+    "network-drive": (
+        "{source} is on a network drive, where changes go unnoticed; it is looked through every "
+        "{seconds:g} s."
+    ),
+    "limit": (
+        "There are more folders than the system allows to be watched ({reason}); they are looked "
+        "through every {seconds:g} s. On Linux, raise fs.inotify.max_user_watches."
+    ),
+    "events": (
+        "The system does not report changes ({reason}); the folders are looked through every "
+        "{seconds:g} s."
+    ),
+}
+
+
+@click.command(
+    help=tr(
+        "Keep the library true to folders: add what is new or changed, remove what is gone. "
+        "Runs until Ctrl-C."
+    )
+)
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar=tr("PATH..."),
+    type=click.Path(),
+    callback=no_empty_path,
+)
+@click.option("--once", is_flag=True, help=tr("Do it one time and exit, for example from cron."))
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=1),
+    metavar=tr("SECONDS"),
+    help=tr(
+        "Time between two looks at the folders if the system reports no change "
+        "(default: 300; 60 on network drives)."
+    ),
+)
+@click.option(
+    "--prune",
+    is_flag=True,
+    help=tr("Also remove files when more than half of a folder is gone at once."),
+)
+@library_option
+@click.option(
+    "--json", "as_json", is_flag=True, help=tr("Print one JSON object per line instead of text.")
+)
+def watch(
+    paths: tuple[str, ...],
+    once: bool,
+    interval: float | None,
+    prune: bool,
+    library: Path,
+    as_json: bool,
+) -> None:
+    """Watch and say each change."""
+    from localrag.api import LocalRAG
+    from localrag.documents.files import walk
+    from localrag.library.folder.filesystem import CATALOGUE
+
+    if not (library / CATALOGUE).exists():  # a mistyped path is said before anything is made
+        walk([Path(path).expanduser() for path in paths], [])
+
+    def tell(event: Event) -> None:
+        told = _told(event)
+        if told is None:
+            return
+        name, values, text = told
+        now = datetime.now().astimezone()
+        if as_json:
+            emit_json_line({"time": now.isoformat(timespec="seconds"), "event": name} | values)
+        else:
+            say(f"{now:%Y-%m-%d %H:%M:%S}  {text}")
+
+    terminated = False
+
+    def terminate(_: int, __: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, terminate)
+    try:
+        with LocalRAG.open(library, on_damage=note_rebuilding) as rag:
+            complete = rag.watch(paths, tell, once=once, interval=interval, prune=prune)
+    except KeyboardInterrupt:
+        if not terminated:
+            raise
+        note(tr("Stopped. Everything reported as done is kept."))  # a service is stopped so
+        return
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if not complete:
+        raise click.exceptions.Exit(1)
+
+
+def _told(event: Event) -> tuple[str, dict[str, Any], str] | None:
+    """An event's name, its values and what a person reads; None for what is no change."""
+    from localrag.indexing import events
+    from localrag.presentation.records import picked
+
+    match event:
+        case events.Committed(source, _, chunks, replaced):
+            values = {"source": source, "chunks": chunks}
+            if replaced:
+                return "updated", values, tr("updated: {source} ({chunks} passages)", **values)
+            return "added", values, tr("added: {source} ({chunks} passages)", **values)
+        case events.Linked(source):
+            return (
+                "linked",
+                {"source": source},
+                tr("another name of the same content: {source}", source=source),
+            )
+        case events.Removed(source):
+            return "removed", {"source": source}, tr("removed, it is gone: {source}", source=source)
+        case events.Failed(source, error):
+            reason = spoken(error)
+            return "failed", {"source": source, "reason": reason}, reason
+        case events.Watching(folders, files):
+            values = {"folders": list(folders), "files": files}
+            names = ", ".join(folders)
+            return "watching", values, tr("{files} files in {folders}", files=files, folders=names)
+        case events.Polled(why=why):
+            values = picked(event, "source", "why", "seconds", "reason")
+            return "polled", values, tr(POLLED[why], **values)
+        case events.Away(why=why):
+            values = picked(event, "source", "why", "reason")
+            return "away", values, tr(AWAY[why], **values)
+        case events.Back(source):
+            return "back", {"source": source}, tr("{source} is there again.", source=source)
+        case events.Withheld():
+            values = picked(event, "source", "gone", "files")
+            text = tr(
+                "{gone} of {files} files from {source} are gone at once; they stay in the "
+                "library. If you deleted them: localrag add --prune {source}",
+                **values,
+            )
+            return "withheld", values, text
+        case events.Restless(source):
+            text = tr("{source} is still being written; the next run takes it.", source=source)
+            return "restless", {"source": source}, text
+        case events.Waiting(holder):
+            text = tr("Waiting: the library is in use by {holder}.", holder=holder)
+            return "waiting", {"holder": holder}, text
+    return None

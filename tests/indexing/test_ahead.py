@@ -1,0 +1,144 @@
+"""Work ahead: in order, several at once, within bounds, and nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from test_watching import World
+
+from localrag.documents import worker
+from localrag.documents.files import parse_file
+from localrag.documents.formats.table import Attach, leave_out
+from localrag.documents.worker import ParsingProcess, ParsingProcesses
+from localrag.indexing import ahead
+from localrag.indexing.ahead import Ahead
+from localrag.indexing.events import Committed, Event, Linked, Parsed
+from localrag.types import Document
+
+
+def test_several_at_once_and_results_in_order() -> None:
+    both = threading.Barrier(2, timeout=30)
+    slow = threading.Event()
+
+    def work(number: int) -> int:
+        if number < 2:
+            both.wait()  # only where two are done at once
+        if number == 1:
+            assert slow.wait(30)  # one that takes long keeps nobody
+        return number * number
+
+    with Ahead(work, 2, size=lambda _: 1) as running:
+        tasks = [running.submit(number) for number in range(50)]
+        assert tasks[0].result() == 0
+        for task in tasks[2:]:
+            assert task._done.wait(30)
+        slow.set()
+        assert [task.result() for task in tasks[1:]] == [n * n for n in range(1, 50)]
+
+
+def test_results_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "HELD", 10)
+    begun: list[int] = []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        return number
+
+    with Ahead(work, 2, size=lambda _: 5) as running:
+        tasks = [running.submit(number) for number in range(20)]
+        assert tasks[1]._done.wait(30)
+        assert not tasks[4]._done.wait(0.2)
+        assert len(begun) <= 3
+        assert [task.result() for task in tasks] == list(range(20))
+
+
+def test_errors_come_where_the_result_is_asked_for() -> None:
+    def work(number: int) -> int:
+        if number == 1:
+            raise KeyboardInterrupt
+        return number
+
+    with Ahead(work, 1, size=lambda _: 0) as running:
+        tasks = [running.submit(number) for number in range(3)]
+        assert tasks[0].result() == 0
+        with pytest.raises(KeyboardInterrupt):
+            tasks[1].result()
+        assert tasks[2].result() == 2
+
+
+def test_what_is_not_begun_at_the_end_never_is() -> None:
+    begun: list[int] = []
+    go = threading.Event()
+
+    def work(number: int) -> int:
+        begun.append(number)
+        go.wait(30)
+        return number
+
+    with Ahead(work, 1, size=lambda _: 0) as running:
+        first = running.submit(0)
+        running.submit(1)
+        while not begun:
+            pass
+    go.set()
+    assert first.result() == 0
+    assert begun == [0]
+
+
+def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for number in range(40):
+        world.write(f"{number:02}.txt", f"text {number // 2}")  # each twice
+    last = threading.Event()
+    parsed: list[str] = []
+
+    def parse(path: Path, data: bytes, *, attach: Attach = leave_out, **_: object) -> Document:
+        if path.name == "00.txt":
+            assert last.wait(30)  # the first is ready last
+        document = parse_file(path, data, attach=attach)
+        parsed.append(path.name)
+        if path.name == "38.txt":
+            last.set()
+        return document
+
+    indexer = world.indexer()
+    indexer.parse, indexer.parsers = parse, 3
+    events: list[Event] = []
+    report = indexer.add([world.files], events.append)
+    assert parsed[-1] == "00.txt"
+    assert sorted(parsed) == [f"{number:02}.txt" for number in range(0, 40, 2)]  # each once
+    names = [Path(e.source).name for e in events if isinstance(e, Parsed)]
+    assert names == sorted(names)
+    done = [Path(e.source).name for e in events if isinstance(e, Committed | Linked)]
+    assert done == [f"{number:02}.txt" for number in range(40)]
+    assert len(report.committed) == len(report.linked) == 20
+
+
+def test_each_thread_has_a_process_of_its_own() -> None:
+    processes = [ParsingProcess() for _ in range(2)]
+    parse = ParsingProcesses(processes)
+    names = [Path(f"{number}.txt") for number in range(8)]
+    with Ahead(lambda path: parse(path, path.name.encode()), 2, size=lambda _: 0) as running:
+        tasks = [running.submit(path) for path in names]
+        assert [task.result().text for task in tasks] == [path.name for path in names]
+    assert all(process._running for process in processes)
+    for process in processes:
+        process.close()
+
+
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "expected"), [(1, 8, 1), (2, 8, 1), (8, 4, 2), (8, 8, 2), (8, 32, 7)]
+)
+def test_there_are_as_many_as_cores_and_memory_allow(
+    cores: int, gigabytes: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Memory:
+        total = gigabytes * 2**30
+
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("psutil.virtual_memory", Memory)
+    assert worker.processes_at_once() == expected
+    most = worker.OWN_MEMORY + expected * worker.PROCESS_MEMORY
+    assert most <= max(worker.LEAST_MEMORY, Memory.total // 2)

@@ -1,0 +1,564 @@
+"""Watching folders: what is done when, with a clock and hints of the test's own."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import HashEmbedder
+
+from localrag.documents.chunking import WindowChunker
+from localrag.documents.files import parse_file
+from localrag.errors import UsageError
+from localrag.factory import indexes_of
+from localrag.indexing import hints, watching
+from localrag.indexing.events import (
+    Away,
+    Back,
+    Committed,
+    Event,
+    Failed,
+    Linked,
+    Polled,
+    Removed,
+    Restless,
+    Watching,
+    Withheld,
+)
+from localrag.indexing.hints import NoHintsError, system_hints
+from localrag.indexing.indexer import Indexer
+from localrag.indexing.watching import Watch
+from localrag.library.check import check_library
+from localrag.library.library import Library
+from localrag.library.records import EmbeddingIdentity
+
+
+class Words:
+    fingerprint = "words"
+
+    def __call__(self, text: str) -> list[str]:
+        return text.split()
+
+
+class World:
+    """A folder, a library, a clock that runs as fast as it is asked, and things that happen."""
+
+    def __init__(self, base: Path) -> None:
+        self.files = base / "files"
+        self.files.mkdir(exist_ok=True)
+        self.embedder = HashEmbedder()
+        self.identity = EmbeddingIdentity(
+            self.embedder.fingerprint, "hash", self.embedder.dimension
+        )
+        self.library = Library.open(
+            base / "library", create=True, embedding=self.identity, indexes=indexes_of(Words())
+        )
+        self.now, self.offset = 1000.0, time.time() - 1000.0
+        self.stop = threading.Event()
+        self.events: list[Event] = []
+        self.plan: list[tuple[float, Callable[[], object]]] = []
+        self.hinting = True
+        self.made = self.released = self.looks = 0
+
+    # A clock
+
+    def time(self) -> float:
+        return self.now + self.offset
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.happen()
+
+    # What happens
+
+    def at(self, moment: float, action: Callable[[], object]) -> None:
+        self.plan.append((1000 + moment, action))
+
+    def happen(self) -> bool:
+        due = [action for moment, action in self.plan if moment <= self.now]
+        self.plan = [one for one in self.plan if one[0] > self.now]
+        for action in due:
+            action()
+        return bool(due)
+
+    def hints(
+        self, folders: Sequence[Path], stop: threading.Event
+    ) -> Generator[set[str], None, None]:
+        self.heard = list(folders)
+        while not stop.is_set():
+            self.now += 1
+            changed = self.happen()
+            yield {str(self.files / "something")} if changed and self.hinting else set()
+
+    def write(self, name: str, text: str, *, age: float = 1000) -> Path:
+        path = self.files / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        moment = self.time() - age
+        os.utime(path, (moment, moment))
+        return path
+
+    # Watching
+
+    def indexer(self) -> Indexer:
+        self.made += 1
+        return Indexer(
+            self.library,
+            chunker=WindowChunker(60, 0),
+            chunking="window 60",
+            embedder=self.embedder,
+            embedding=self.identity,
+            detect_language=lambda _: "en",
+            parse=parse_file,
+        )
+
+    def release(self) -> None:
+        self.released += 1
+
+    def watch(self, *paths: Path, until: float = 0, prune: bool = False) -> bool:
+        """Once, or until so many seconds have passed."""
+        self.events.clear()
+        self.stop.clear()
+        if until:
+            self.plan.append((self.now + until, self.stop.set))
+        watch = Watch(
+            self.library,
+            paths or (self.files,),
+            self.events.append,
+            make=self.indexer,
+            release=self.release,
+            clock=self,
+            prune=prune,
+            stop=self.stop,
+            hints=self.hints,
+        )
+        looking = watch._look
+
+        def look(held: Any) -> object:
+            self.looks += 1
+            return looking(held)
+
+        watch._look = look  # type: ignore[assignment,method-assign]
+        return watch.run(once=not until)
+
+    def told(self, *kinds: type[Event]) -> list[tuple[str, str]]:
+        """Kind and name of what was told, in order."""
+        found = []
+        for event in self.events:
+            if isinstance(event, kinds or (Committed, Linked, Removed, Failed, Restless)):
+                name = Path(getattr(event, "source", "")).name
+                found.append((type(event).__name__, name))
+        return found
+
+    def sources(self) -> list[str]:
+        return [Path(record.state.path).name for record in self.library.sources()]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_one_pass_makes_the_library_true_to_the_folder(world: World) -> None:
+    world.write("a.txt", "apples")
+    world.write("b.txt", "bananas")
+    assert world.watch()
+    assert world.told() == [("Committed", "a.txt"), ("Committed", "b.txt")]
+    assert world.events[0] == Watching((str(world.files),), 2)
+    world.write("a.txt", "apples and pears")
+    (world.files / "b.txt").unlink()
+    world.write("c.txt", "cherries")
+    assert world.watch()
+    assert world.told() == [("Committed", "a.txt"), ("Committed", "c.txt"), ("Removed", "b.txt")]
+    assert all(one.behind == 0 for one in world.library.status().derived)
+    made = world.made
+    assert world.watch()
+    assert (world.told(), world.made) == ([], made)  # no model for nothing
+
+
+def test_changes_are_followed(world: World) -> None:
+    world.at(10, lambda: world.write("a.txt", "apples"))
+    world.at(20, lambda: world.write("a.txt", "apples and pears"))
+    world.at(30, (world.files / "a.txt").unlink)
+    world.watch(until=60)
+    assert world.told() == [("Committed", "a.txt"), ("Committed", "a.txt"), ("Removed", "a.txt")]
+    assert [one.replaced for one in world.events if isinstance(one, Committed)] == [False, True]
+    assert world.sources() == []
+
+
+def test_what_no_hint_tells_is_found_by_looking(world: World) -> None:
+    world.hinting = False
+    world.at(10, lambda: world.write("a.txt", "apples"))
+    world.watch(until=watching.INTERVAL - 20)
+    assert world.told() == []
+    world.watch(until=watching.INTERVAL + 20)
+    assert world.told() == [("Committed", "a.txt")]
+    world.looks = 0
+    world.watch(until=10 * watching.INTERVAL)
+    assert world.looks <= 12
+
+
+def test_a_clock_that_jumps_lets_it_look(world: World) -> None:
+    world.hinting = False
+
+    def sleep() -> None:
+        world.write("a.txt", "apples")
+        world.offset += 3600
+
+    world.at(10, sleep)
+    world.watch(until=30)
+    assert world.told() == [("Committed", "a.txt")]
+
+
+def test_a_file_is_read_when_it_is_still(world: World) -> None:
+    for second in range(10, 40):
+        world.at(second, lambda: world.write("a.txt", "apples " * int(world.now), age=0))
+    committed: list[float] = []
+    tell = world.events.append
+    world.events = type("Timed", (list,), {})()
+
+    def note(event: Event) -> None:
+        if isinstance(event, Committed):
+            committed.append(world.now)
+        tell(event)
+
+    world.events.append = note  # type: ignore[method-assign]
+    world.watch(until=60)
+    assert len(committed) == 1
+    assert 1039 + watching.STILL <= committed[0] <= 1039 + 3 * watching.STILL
+
+
+def test_one_pass_waits_a_moment_for_a_file_and_no_longer(world: World) -> None:
+    world.write("a.txt", "apples", age=1)
+    for second in range(100):
+        world.at(second / 2, lambda: world.write("b.txt", "bananas " * int(world.now), age=0))
+    assert world.watch()
+    assert world.told() == [("Committed", "a.txt"), ("Restless", "b.txt")]
+    assert world.now < 1030
+
+
+def test_a_renamed_file_never_leaves_the_library(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        world.write(f"old/{number}.txt", f"text {number}")
+    world.watch()
+    ids = {record.id for record in world.library.documents()}
+    monkeypatch.setattr(world.embedder, "embed_documents", lambda *_: pytest.fail("embedded again"))
+    (world.files / "old").rename(world.files / "new")
+    held: list[set[str]] = []
+    told = world.events.append
+    world.events = type("Held", (list,), {})()
+
+    def note(event: Event) -> None:
+        held.append({record.id for record in world.library.documents()})
+        told(event)
+
+    world.events.append = note  # type: ignore[method-assign]
+    assert world.watch()
+    assert held
+    assert all(one == ids for one in held)
+    assert {Path(one.state.path).parent.name for one in world.library.sources()} == {"new"}
+
+
+@pytest.mark.parametrize("way", ["missing", "empty", "unreadable"])
+def test_a_folder_that_is_away_is_not_emptied(world: World, way: str) -> None:
+    if way == "unreadable" and (os.name == "nt" or os.geteuid() == 0):
+        pytest.skip("only where a folder can be closed to its owner")
+    for number in range(3):
+        world.write(f"{number}.txt", f"text {number}")
+    world.watch()
+    aside = world.files.with_name("aside")
+
+    def leave() -> None:
+        if way == "unreadable":
+            world.files.chmod(0)
+            return
+        world.files.rename(aside)
+        if way == "empty":  # the mount point that is left
+            world.files.mkdir()
+
+    def come_back() -> None:
+        if way == "unreadable":
+            world.files.chmod(0o700)
+            return
+        if way == "empty":
+            world.files.rmdir()
+        aside.rename(world.files)
+        world.write("new.txt", "new")
+
+    began = world.now - 1000
+    world.at(began + 10, leave)
+    world.at(began + 500, come_back)
+    world.watch(until=800)
+    (away,) = (event for event in world.events if isinstance(event, Away))
+    assert (away.source, away.why) == (str(world.files), way)
+    assert [type(event) for event in world.events if isinstance(event, Away | Back)] == [Away, Back]
+    assert "Removed" not in dict(world.told())
+    assert len(world.sources()) >= 3
+    # Also where it is away from the beginning, and for a single pass, which says so.
+    leave()
+    assert not world.watch()
+    assert world.told(Away) == [("Away", "files")]
+    assert len(world.sources()) >= 3
+    come_back()
+
+
+def test_a_folder_that_a_person_empties_is_empty(world: World) -> None:
+    path = world.write("a.txt", "apples")
+    world.at(10, path.unlink)
+    world.watch(until=30)
+    assert world.told() == [("Committed", "a.txt"), ("Removed", "a.txt")]
+
+
+def test_more_than_half_of_many_files_is_not_removed_unasked(world: World) -> None:
+    for number in range(20):
+        world.write(f"{number:02}.txt", f"text {number}")
+    world.watch()
+    for number in range(11):
+        (world.files / f"{number:02}.txt").unlink()
+    assert not world.watch()
+    assert [one for one in world.events if isinstance(one, Withheld)] == [
+        Withheld(str(world.files), 11, 20)
+    ]
+    assert len(world.sources()) == 20
+    world.watch(until=1000)
+    assert len(world.told(Withheld)) == 1  # said once
+    assert world.watch(prune=True)
+    assert len(world.sources()) == 9
+    (world.files / "19.txt").unlink()
+    assert world.watch()
+    assert len(world.sources()) == 8
+
+
+def test_a_lower_folder_on_another_device_is_not_emptied(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("a.txt", "apples")
+    world.write("drive/b.txt", "bananas")
+    mounted = [True]
+    real_seen, real_place = watching._seen, watching._place
+
+    def seen(path: Path) -> watching._File | None:
+        file = real_seen(path)
+        return file._replace(device=77) if file and path.parent.name == "drive" else file
+
+    def place(folder: Path) -> tuple[int, int]:
+        found = real_place(folder)
+        return (77, 1) if folder.name == "drive" and mounted[0] else found
+
+    monkeypatch.setattr(watching, "_seen", seen)
+    monkeypatch.setattr(watching, "_place", place)
+
+    def unplug() -> None:
+        mounted[0] = False
+        (world.files / "drive" / "b.txt").unlink()
+
+    world.at(10, unplug)
+    world.watch(until=60)
+    assert world.told() == [("Committed", "a.txt"), ("Committed", "b.txt")]
+    assert world.told(Withheld) == [("Withheld", "files")]
+    assert world.sources() == ["a.txt", "b.txt"]
+
+
+def test_a_file_that_cannot_be_read_is_said_once_and_tried_when_it_changes(world: World) -> None:
+    world.write("a.txt", "")
+    world.at(400, lambda: world.write("b.txt", "bananas"))
+    world.at(800, lambda: world.write("a.txt", "apples"))
+    world.watch(until=1200)
+    assert world.told() == [("Failed", "a.txt"), ("Committed", "b.txt"), ("Committed", "a.txt")]
+
+
+def test_a_file_whose_time_is_in_the_future_is_read_once(world: World) -> None:
+    reads: list[Path] = []
+    world.write("a.txt", "apples", age=-10_000_000)
+    make = world.indexer
+
+    def indexer() -> Indexer:
+        made = make()
+        read = made.read
+        made.read = lambda path: (reads.append(path), read(path))[1]
+        return made
+
+    world.indexer = indexer  # type: ignore[method-assign]
+    world.watch(until=5 * watching.INTERVAL)
+    assert world.told() == [("Committed", "a.txt")]
+    assert len(reads) == 1
+
+
+def test_models_are_let_go_after_a_while_and_made_when_needed(world: World) -> None:
+    world.write("a.txt", "apples")
+    world.at(2 * watching.IDLE, lambda: world.write("b.txt", "bananas"))
+    world.watch(until=watching.IDLE / 2)
+    assert (world.made, world.released) == (1, 1)
+    world.watch(until=4 * watching.IDLE)
+    assert world.made == 2
+    assert world.released == 3  # after b.txt, and at the end
+
+
+def test_where_nothing_is_told_it_looks_more_often(world: World) -> None:
+    def deaf(_: object, __: object) -> Generator[set[str], None, None]:
+        raise NoHintsError("OS file watch limit reached.", limit=True)
+        yield set()
+
+    world.hints = deaf  # type: ignore[assignment,method-assign]
+    world.at(10, lambda: world.write("a.txt", "apples"))
+    world.watch(until=3 * watching.POLLING)
+    assert world.told() == [("Committed", "a.txt")]
+    assert [one for one in world.events if isinstance(one, Polled)] == [
+        Polled("", "limit", watching.POLLING, "OS file watch limit reached.")
+    ]
+
+
+def test_a_network_drive_is_polled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "network_drive", lambda _: "nfs4")
+    world.at(10, lambda: world.write("a.txt", "apples"))
+    world.watch(until=2 * watching.POLLING)
+    assert world.told(Polled, Committed) == [("Polled", "files"), ("Committed", "a.txt")]
+    assert world.heard == []
+
+
+def test_paths_that_cannot_be_watched(world: World) -> None:
+    with pytest.raises(UsageError, match="no file or folder"):
+        world.watch(world.files / "gone")
+    with pytest.raises(UsageError, match="belongs to the library itself"):
+        world.watch(world.library.directory)
+    # The library within the folder is passed over.
+    world.write("a.txt", "apples")
+    (world.library.directory / "notes.txt").write_text("not a document", encoding="utf-8")
+    assert world.watch(world.files.parent)
+    assert world.told() == [("Committed", "a.txt")]
+
+
+def test_others_can_write_meanwhile(world: World, tmp_path: Path) -> None:
+    for number in range(3):
+        world.write(f"{number}.txt", f"text {number} " * 400)
+    other = Library.open(
+        tmp_path / "library", create=False, embedding=None, indexes=indexes_of(Words())
+    )
+    free: list[bool] = []
+    embed = world.embedder.embed_documents
+
+    def embedding(*args: object) -> object:
+        with other._lock.try_hold() as mine:
+            free.append(mine)
+        return embed(*args)  # type: ignore[arg-type]
+
+    world.embedder.embed_documents = embedding  # type: ignore[assignment,method-assign]
+    threads: list[threading.Thread] = []
+    world.write("a/x.txt", "x")
+
+    def in_a_thread() -> None:  # the lock belongs to a thread
+        thread = threading.Thread(target=world.watch)
+        thread.start()
+        threads.append(thread)
+        thread.join(60)
+
+    in_a_thread()
+    assert free
+    assert all(free)
+    assert len(world.sources()) == 4
+    other.close()
+
+
+def test_hints_of_the_system(tmp_path: Path) -> None:
+    lower = tmp_path / "lower"
+    lower.mkdir()
+    stop = threading.Event()
+    ticks = system_hints([tmp_path, lower], stop)
+    next(ticks)
+    (lower / "a.txt").write_text("apples")
+    heard: set[str] = set()
+    until = time.monotonic() + 20
+    while str(lower / "a.txt") not in heard and time.monotonic() < until:
+        heard |= next(ticks)
+    assert str(lower / "a.txt") in {os.path.realpath(path) for path in heard} | heard
+    stop.set()
+    assert list(ticks) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of inotify")
+def test_the_limit_of_the_system_is_known_by_what_it_says(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / str(number)).mkdir()
+    code = (
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "from localrag.indexing.hints import NoHintsError, system_hints\n"
+        "folders = [Path(sys.argv[1], str(n)) for n in range(50)]\n"
+        "try: next(system_hints(folders, threading.Event()))\n"
+        "except NoHintsError as error: print(error.limit)\n"
+    )
+    for limit in ("max_inotify_watches", "max_inotify_instances"):
+        command = f"echo 0 > /proc/sys/user/{limit} && exec {sys.executable} -c '{code}' {tmp_path}"
+        unshare = shutil.which("unshare")
+        done = subprocess.run(
+            [unshare or "false", "-Ur", "sh", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip("only where limits of one's own can be set")
+        assert done.stdout == "True\n"
+    assert hints.ONE_BY_ONE
+
+
+WATCHING = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from test_watching import World
+world = World(Path(sys.argv[1]))
+world.time, world.monotonic, world.sleep = time.time, time.monotonic, time.sleep
+world.hints = __import__("localrag.indexing.hints").indexing.hints.system_hints
+embed = world.embedder.embed_documents
+world.embedder.embed_documents = lambda *given: (time.sleep(0.05), embed(*given))[1]
+world.watch(until=1e9)
+"""
+
+
+def test_a_watch_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    files = tmp_path / "files"
+    files.mkdir()
+    here = Path(__file__).resolve()
+    paths = [str(here.parent), str(here.parents[1]), str(here.parents[2])]
+    texts = {f"{number:03}.txt": f"text {number} " * 40 for number in range(200)}
+    old = time.time() - 1000
+    for name, text in texts.items():
+        (files / name).write_text(text, encoding="utf-8")
+        os.utime(files / name, (old, old))
+    for kill in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WATCHING, str(tmp_path), *paths], stderr=subprocess.PIPE
+        )
+        time.sleep(draw.uniform(1.2, 3))
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        process.kill()
+        process.communicate()
+        for name in draw.sample(sorted(texts), 20):  # renamed while nobody looks
+            (files / name).rename(files / f"{kill}{name}")
+            texts[f"{kill}{name}"] = texts.pop(name)
+    world = World(tmp_path)
+    world.now += 10
+    assert world.watch()
+    assert world.sources() == sorted(texts)
+    for record in world.library.sources():
+        document = world.library.document(record.document_id)
+        assert document is not None
+        assert document.text.strip() == texts[Path(record.state.path).name].strip()
+    world.library.close()
+    assert check_library(tmp_path / "library", indexes_of(Words())).ok
