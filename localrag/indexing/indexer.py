@@ -364,10 +364,10 @@ class Indexer:
             try:
                 with file.open("rb") as stream:
                     new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
-                self._take(place, run)
+                self._take_all([place], run)
                 if any(one.source == storable_path(place) for one in run.told[Failed]):
-                    run.failures = unread.Failures()  # the file goes: nothing to try again
-                self._flush(run)
+                    # The file goes: there is nothing to try again.
+                    library.set_unread((), forgotten=[storable_path(place)])
                 self._sync(run)
             finally:
                 library.sweep_uploads()
