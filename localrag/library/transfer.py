@@ -22,7 +22,6 @@ from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from localrag.documents.files import SIZE_LIMIT
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.guarded import connect
@@ -394,7 +393,7 @@ def _extract_uploads(packed: zipfile.ZipFile, directory: Path, digests: Mapping[
         folder, _, name = info.filename.partition("/")
         if folder != UPLOADS:
             continue
-        if name not in digests or info.file_size > SIZE_LIMIT:
+        if name not in digests:
             raise LibraryDamagedError("it contains files that do not belong to a library")
         make_folder(directory / UPLOADS)
         new_file(directory / UPLOADS / name, partial(write, info, digests[name]))

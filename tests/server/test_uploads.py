@@ -9,16 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from email.message import EmailMessage
 from pathlib import Path
 
 import httpx
 import pytest
 from httpx_sse import connect_sse
+from library.library_fixtures import indexes
 from server.conftest import Served
 
-from localrag.library.folder.gate import UPLOADS
+from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.library.folder.gate import UPLOADS, enter_library
 from localrag.library.folder.uploads import file_of, free_place, safe_name
+from localrag.library.transfer import export_library, import_library
 from localrag.server import uploads
 
 RAW = {"content-type": "application/octet-stream"}
@@ -106,8 +110,6 @@ def test_the_body_is_bounded_and_no_form(served: Served, monkeypatch: pytest.Mon
             headers = {"content-type": media}
             refused = http.post("/api/documents?name=a.txt", content=HARBOUR, headers=headers)
             assert refused.status_code == 400
-        refused = http.post("/api/search", content=large, headers=RAW)
-        assert refused.status_code == 413
     assert kept(served) == {}
 
 
@@ -137,6 +139,43 @@ def test_what_was_cut_off_goes_with_the_next_upload_or_removal(served: Served) -
     with served.client() as http:
         send(http, "Elm.txt", HARBOUR)
     assert kept(served) == {"Elm.txt": HARBOUR}
+
+
+def test_uploads_travel_with_their_library(served: Served, tmp_path: Path) -> None:
+    with served.client() as http:
+        send(http, "Elm.txt", HARBOUR)
+    archive, new = tmp_path / "a.zip", tmp_path / "new"
+    manifest = export_library(served.engine.library.directory, archive, "0.2.0")
+    assert manifest.format == 2
+    import_library(archive, new, indexes=indexes())
+    assert (new / UPLOADS / "Elm.txt").read_bytes() == HARBOUR
+    with zipfile.ZipFile(archive) as packed:
+        whole = {name: packed.read(name) for name in packed.namelist()}
+    for name, data in (
+        ("uploads/Elm.txt", b"something else"),
+        ("uploads/other.txt", HARBOUR),
+        ("uploads/../Elm.txt", HARBOUR),
+    ):
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+            for one, content in (whole | {name: data}).items():
+                packed.writestr(one, content)
+        with pytest.raises(LibraryDamagedError):
+            import_library(archive, tmp_path / "changed", indexes=indexes())
+        assert not (tmp_path / "changed").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: links")
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_uploads_are_plain_files(served: Served, kind: str) -> None:
+    directory = served.engine.library.directory
+    (directory / UPLOADS).mkdir()
+    place = directory / UPLOADS / "Elm.txt"
+    if kind == "link":
+        place.symlink_to(directory.parent)
+    else:
+        place.mkdir()
+    with pytest.raises(LibraryError, match=r"uploads/Elm\.txt"):
+        enter_library(directory)
 
 
 @pytest.mark.parametrize(

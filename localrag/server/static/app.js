@@ -107,7 +107,7 @@ function App() {
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>
-    ${status && html`<footer>${say("version", { version: status.version })} ·
+    ${status && html`<footer>${say("version", { version: status.version })} ·${" "}
       <a href="/source">${say("source", { licence: status.licence })}</a></footer>`}`;
 }
 

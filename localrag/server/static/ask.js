@@ -11,7 +11,7 @@ export function Ask({ say, library, show, empty, toDocuments }) {
   const [busy, setBusy] = useState(false);
   const running = useRef(null);
   const [announced, setAnnounced] = useState("");
-  const end = useRef(null);
+  const latest = useRef(null);
 
   useEffect(() => () => { running.current?.abort(); setTurns([]); }, [library]);
 
@@ -58,7 +58,8 @@ export function Ask({ say, library, show, empty, toDocuments }) {
     setTimeout(() => URL.revokeObjectURL(url), 60000);
   };
 
-  useEffect(() => { end.current?.scrollIntoView({ block: "nearest" }); }, [turns]);
+  // To the question, below which its answer grows; not after it, so that it can be read meanwhile.
+  useEffect(() => { latest.current?.lastElementChild?.scrollIntoView({ block: "start" }); }, [turns.length]);
 
   function typed(event) {
     // Enter while an input method composes chooses a candidate and must not send.
@@ -69,14 +70,13 @@ export function Ask({ say, library, show, empty, toDocuments }) {
 
   return html`
     <section class="ask" aria-label=${say("ask")}>
-      <div class="turns" role="log" aria-live="off">
+      <div ref=${latest} class="turns" role="log" aria-live="off">
         ${turns.length === 0 && html`<div class="empty">
           <h2>${say("emptyTitle")}</h2>
           <p>${say(empty ? "noDocuments" : "emptyText")}</p>
           ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}
         ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} library=${library} />`)}
-        <div ref=${end}></div>
       </div>
       <div class="unseen" role="status" aria-live="polite">${announced}</div>
       <form onSubmit=${(event) => { event.preventDefault(); ask(); }}>

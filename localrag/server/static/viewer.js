@@ -12,7 +12,12 @@ export function Viewer({ say, language, view, close }) {
     call(`/api/view?${new URLSearchParams({ library, document: id, start, end, ...(key && { key }) })}`)
       .then((found) => { setPage(found); setFailed(""); }, (error) => setFailed(error.message));
   }, [library, id, start, end, language]);
-  useEffect(() => { heading.current?.focus(); marked.current?.scrollIntoView({ block: "center" }); }, [page]);
+  useEffect(() => {
+    heading.current?.focus({ preventScroll: true });
+    // The viewer alone: the page beside it stays where it is.
+    const around = heading.current?.closest("aside");
+    if (marked.current) around.scrollTop = marked.current.offsetTop - around.clientHeight / 3;
+  }, [page]);
   const title = page && page.cited;
   return html`<aside class="viewer" aria-label=${say("sources")}>
     <div class="row"><h2 ref=${heading} tabindex="-1">${title || ""}</h2><span class="space"></span>
