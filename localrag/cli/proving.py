@@ -10,12 +10,14 @@ it keeps its network, because that server would be cut off.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import socket
 import sys
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -36,6 +38,9 @@ QUESTIONS = (
     "When was the lamp of Greyholm changed to electric light?",
     "云溪茶园的春茶什么时候采摘？",
 )
+
+SCANNED = "The harbour office of Greyholm\nis open on Tuesdays and Fridays."
+"""On pictures only: what recognition reads, nothing else can have."""
 
 MAX_TOKENS = 48
 """Of an answer: whether anything connects does not hang on its length."""
@@ -289,6 +294,11 @@ def _stages(
         report = rag.add([samples])
         for one in report.failed:
             raise one.error
+        # A proof without recognition in it would say nothing of it.
+        for scan in samples.glob("scan.*"):
+            text = rag.show(scan).document.text
+            if "Tuesdays" not in text:
+                raise RuntimeError(f"{scan.name} was read as {text!r}")
 
     yield "add", add
     yield "search", lambda: [rag.search(question) for question in QUESTIONS]
@@ -344,10 +354,63 @@ def _samples(folder: Path) -> Path:
         files.copy_file(file, folder / file.name)
     text = (folder / "lighthouse.en.md").read_text(encoding="utf-8")
     files.write_output(folder / "lighthouse.txt", "A note.\n" + text)
-    pdf = mupdf.open()
+    files.write_output(folder / "lighthouse.docx", _docx(text))
+    pdf, picture, scan = (mupdf.open() for _ in range(3))
     pdf.new_page().insert_text((72, 72), text, fontsize=9)
     files.write_output(folder / "lighthouse.pdf", pdf.tobytes())
+    page = picture.new_page(width=400, height=150)
+    page.insert_text((40, 60), SCANNED, fontsize=18)
+    pixels = page.get_pixmap(dpi=150).tobytes("png")
+    files.write_output(folder / "scan.png", pixels)
+    scan.new_page(width=400, height=150).insert_image((0, 0, 400, 150), stream=pixels)
+    files.write_output(folder / "scan.pdf", scan.tobytes(deflate=True))
     return folder
+
+
+def _docx(text: str) -> bytes:
+    """A document of Word, with a template and a picture that lie on servers."""
+    office = "http://schemas.openxmlformats.org/officeDocument/2006"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    drawing = "http://schemas.openxmlformats.org/drawingml/2006/main"
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    lines = "".join(f"<w:p><w:r><w:t>{line}</w:t></w:r></w:p>" for line in text.splitlines())
+    picture = f'<w:p><w:r><w:drawing><a:blip xmlns:a="{drawing}" r:link="rId1"/></w:drawing></w:r>'
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types">'
+        f'<Override PartName="/word/document.xml" ContentType="{kind}"/>'
+        '<Default Extension="rels" ContentType='
+        '"application/vnd.openxmlformats-package.relationships+xml"/></Types>',
+        "_rels/.rels": _links(
+            package, f'Type="{office}/relationships/officeDocument" Target="word/document.xml"'
+        ),
+        "word/document.xml": f'<w:document xmlns:w="{word}" xmlns:r="{office}/relationships">'
+        f"<w:body>{lines}{picture}</w:p></w:body></w:document>",
+        "word/_rels/document.xml.rels": _links(
+            package,
+            f'Type="{office}/relationships/image" TargetMode="External" '
+            'Target="https://picture.invalid/chart.png"',
+        ),
+        "word/settings.xml": f'<w:settings xmlns:w="{word}" xmlns:r="{office}/relationships">'
+        '<w:attachedTemplate r:id="rId1"/></w:settings>',
+        "word/_rels/settings.xml.rels": _links(
+            package,
+            f'Type="{office}/relationships/attachedTemplate" TargetMode="External" '
+            'Target="https://template.invalid/letter.dotm"',
+        ),
+    }
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    return packed.getvalue()
+
+
+def _links(package: str, link: str) -> str:
+    return (
+        f'<Relationships xmlns="{package}/relationships">'
+        f'<Relationship Id="rId1" {link}/></Relationships>'
+    )
 
 
 def main() -> None:

@@ -148,9 +148,9 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
     chunks = reading.chunks or ()
     begins = [chunk.start for chunk in chunks]
     for page, start in pages:
-        place = place_text(Place(start, document.unit, page.number, page.label))
-        head = Text(f"— {as_name(place)}", style="bold cyan")
-        head.append(f"  {how_text(page, document.unit)}", style="dim")
+        place = as_name(place_text(Place(start, document.unit, page.number, page.label)))
+        head = Text(f"— {place}  " if place else "— ", style="bold cyan")
+        head.append(how_text(page, document.unit), style="dim")
         tables = sum(start <= one.start < start + len(page.text) for one in document.tables)
         if tables:
             head.append(tr(", ") + tr("tables: {count}", count=tables), style="dim")

@@ -113,7 +113,7 @@ def how_text(page: Page, unit: Unit, language: InterfaceLanguage | None = None) 
     ways: dict[How, str] = {
         "text": say("text layer") if unit == "page" else say("text"),
         "ocr": say("OCR"),
-        "mixed": say("text layer and OCR"),
+        "mixed": say("text layer and OCR") if unit == "page" else say("text and OCR"),
     }
     parts = [ways[page.how]]
     if page.confidence is not None:

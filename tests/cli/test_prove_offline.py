@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +16,10 @@ import pytest
 from click.testing import CliRunner
 from http_server import chat, serving
 
-from localrag.cli import prove_offline
+from localrag.cli import prove_offline, proving
 from localrag.cli.group import cli
 from localrag.cli.proving import STAGES
+from localrag.documents.files import parse_file
 
 LEAKY = """
 import sqlite3
@@ -84,6 +86,20 @@ def stages(proof: dict[str, object]) -> dict[str, str]:
     found = proof["stages"]
     assert isinstance(found, list)
     return {stage["name"]: stage["problem"] for stage in found}
+
+
+def test_the_samples_are_a_scan_and_office_with_addresses_in_it(tmp_path: Path) -> None:
+    samples = proving._samples(tmp_path / "samples")
+    read = {path.name: parse_file(path).pages[0] for path in samples.iterdir()}
+    assert {name: page.how for name, page in read.items() if page.how != "text"} == {
+        "scan.pdf": "ocr",
+        "scan.png": "ocr",
+    }
+    assert "Ingrid Solberg" in read["lighthouse.docx"].text
+    with zipfile.ZipFile(samples / "lighthouse.docx") as archive:
+        links = [archive.read(name) for name in archive.namelist() if name.endswith(".xml.rels")]
+    assert all(b"https://" in link for link in links)
+    assert len(links) == 2
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -163,6 +179,7 @@ report, nonce = sys.argv[1:3]
 WHOLE = """
 import json
 from localrag.cli.proving import STAGES
+from localrag.documents.files import parse_file
 proof = {"nonce": nonce, "stages": [{"name": name} for name in STAGES]}
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pymupdf
@@ -184,6 +186,29 @@ def test_problems_are_one_table_at_the_end_of_an_add(
     assert shown.code == 0
     for word in ("scan.pdf", "broken.pdf", "*.bin", "2 files of a type"):
         assert word in shown.out
+
+
+ALONE = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1].split("|")
+import pytest
+from in_process import in_process
+with pytest.MonkeyPatch.context() as patch:
+    folder = Path(sys.argv[2])
+    run = in_process(folder, patch)
+    report = run("add", sys.argv[3], "--json", "--library", str(folder / "library"))
+    print([one["kind"] for one in report.json["problems"]])
+"""
+
+
+def test_problems_are_json_where_nothing_else_was_imported(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "one.bin").write_bytes(b"\0x")
+    places = "|".join(path for path in sys.path if path)
+    command = [sys.executable, "-c", ALONE, places, str(tmp_path), str(tmp_path / "folder")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "['UnsupportedFileError']\n", done.stderr
 
 
 def test_many_problems_are_not_all_shown(localrag: Localrag, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from localrag.documents.formats.pdf.layout import (
     merge_segments,
     paragraphs,
     reading_order,
+    stacked,
 )
 
 
@@ -43,6 +44,21 @@ def test_columns_are_read_one_after_the_other_whatever_the_files_order() -> None
     for seed in range(20):
         random.Random(seed).shuffle(shuffled)
         assert texts(reading_order(shuffled)) == expected
+
+
+def test_columns_whose_rows_are_blocks_of_their_own_are_columns() -> None:
+    left = [row(f"left{n}", 50, 80 + 15 * n, 290) for n in range(6)]
+    right = [row(f"right{n}", 310, 81 + 15 * n, 550) for n in range(6)]
+    blocks = [Block([each]) for each in [*left, *right]]
+    assert [each.text for each in rows_in_order(blocks)] == [each.text for each in [*left, *right]]
+    labels = [row(f"label{n}", 50, 80 + 15 * n, 160 + 30 * n) for n in range(4)]
+    values = [row(f"value{n}", 310, 81 + 15 * n, 550 - 30 * n) for n in range(4)]
+    blocks = [Block([each]) for each in [*labels, *values]]
+    assert [each.text for each in rows_in_order(blocks)][:3] == ["label0", "value0", "label1"]
+
+
+def rows_in_order(blocks: list[Block]) -> list[Row]:
+    return [row for block in reading_order(stacked(blocks)) for row in block.rows]
 
 
 def test_cells_side_by_side_are_read_row_by_row() -> None:

@@ -316,3 +316,20 @@ def test_the_tables_of_a_chinese_prospectus(shared_data: Path) -> None:
     assert "1 | 工商银行 | 330,435.30 | 234,850.00 | 95,585.30" in lines
     assert any(line.endswith("违约风险很低 | 联合资信评估有限公司 | 稳定") for line in lines)
     assert any("已使用额度252.06 亿元" in line for line in lines)
+
+
+def test_letters_of_an_arabic_ligature_stand_in_their_order() -> None:
+    document = with_text("MLS")
+    page = document[0]
+    codes = {"M": "0645", "L": "06440627", "S": "0633"}  # as seen, from left to right
+    pairs = "\n".join(f"<{ord(code):02X}> <{letters}>" for code, letters in codes.items())
+    cmap = document.get_new_xref()
+    document.update_object(cmap, "<<>>")
+    document.update_stream(
+        cmap,
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def\n"
+        "1 begincodespacerange <00> <FF> endcodespacerange\n"
+        f"{len(codes)} beginbfchar\n{pairs}\nendbfchar\nendcmap end end".encode(),
+    )
+    document.xref_set_key(page.get_fonts()[0][0], "ToUnicode", f"{cmap} 0 R")
+    assert parse(document).text == "\u0633\u0644\u0627\u0645"  # salam; lam and alef are one glyph

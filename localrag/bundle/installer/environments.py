@@ -25,6 +25,7 @@ _NATIVE = {
     "python_calamine": "python_calamine",
     "shapely": "shapely",
     "tantivy": "tantivy",
+    "watchfiles": "watchfiles",
 }
 """Wheels with machine code, and what is imported to see that it runs on this processor."""
 _ILLEGAL_INSTRUCTION = (-4, 0xC000001D)

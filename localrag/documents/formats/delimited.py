@@ -29,7 +29,13 @@ def read(file: SourceFile) -> Document:
     text = clean(decode(file))
     remarks = [Line(squeeze(line)) for line in _remarks(text)]
     rows = ([squeeze(cell) for cell in row] for row in _rows(text, len(remarks)))
-    return build(file, [[*remarks, *table_lines(rows, numbers=count(), named=True)]], unit="text")
+    # It holds for all of the process: whoever else reads CSV keeps a limit of its own.
+    before = csv.field_size_limit(len(text) + 1)
+    try:
+        lines = [*remarks, *table_lines(rows, numbers=count(), named=True)]
+    finally:
+        csv.field_size_limit(before)
+    return build(file, [lines], unit="text")
 
 
 def _remarks(text: str) -> list[str]:
@@ -39,7 +45,6 @@ def _remarks(text: str) -> list[str]:
 
 def _rows(text: str, remarks: int) -> Iterator[list[str]]:
     """The rows as the file numbers them: what is none is empty."""
-    csv.field_size_limit(1 << 30)
     lines = text.splitlines(keepends=True)
     # What Excel writes, and reads, where a system has another list separator.
     said = re.fullmatch(r"sep=(.)\s*", lines[remarks], re.IGNORECASE) if lines[remarks:] else None

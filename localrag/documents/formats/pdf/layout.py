@@ -209,6 +209,39 @@ def _roman(text: str) -> int:
 
 _MOST_BLOCKS = 500
 _DEEPEST_CUT = 20
+_WIDE = 10.0
+"""Times the font size, of rows with both ends in line: running text, not cells."""
+
+
+def stacked(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks, with those joined that go on one below the other in a column of running text.
+
+    Some files draw each row of their text as a block: only so a column of them is seen.
+    """
+    stacks: list[list[Block]] = []
+    for block in blocks:
+        if stacks and _goes_on_below(stacks[-1][-1], block):
+            stacks[-1].append(block)
+        else:
+            stacks.append([block])
+    return [
+        stack[0] if len(stack) == 1 else Block([row for block in stack for row in block.rows])
+        for stack in stacks
+    ]
+
+
+def _goes_on_below(block: Block, following: Block) -> bool:
+    above, below = block.rows[-1], following.rows[0]
+    if block.table or following.table or above.tabular or below.tabular:
+        return False
+    size = above.size
+    return (
+        abs(below.size - size) < 0.1 * size
+        and min(above.x1 - above.x0, below.x1 - below.x0) > _WIDE * size
+        and abs(below.x0 - above.x0) < 2.5 * size
+        and abs(below.x1 - above.x1) < 1.5 * size
+        and -0.3 * size < below.y0 - above.y1 <= 0.8 * size
+    )
 
 
 def reading_order(blocks: Sequence[Block], depth: int = 0) -> list[Block]:

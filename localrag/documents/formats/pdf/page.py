@@ -12,7 +12,7 @@ import pymupdf
 from localrag.documents.formats.pdf.hidden import drop_hidden
 from localrag.documents.formats.pdf.layout import Block, Row, merge_segments
 from localrag.documents.formats.pdf.sample import agrees
-from localrag.documents.formats.pdf.spans import note_words, row_of, text_of
+from localrag.documents.formats.pdf.spans import LAM, mend_ligatures, note_words, row_of, text_of
 from localrag.documents.formats.pdf.tables import find_tables, outside
 from localrag.documents.formats.pdf.trust import Doubt, judge
 from localrag.documents.lines import is_cjk
@@ -52,9 +52,12 @@ def page_text(page: Any, *, keep_hidden: bool, reader: PageReader | None = None)
     tables = find_tables(page, right, down)
     words = content.extractWORDS()
     # Places of single characters take as long again as all the rest: only where words are long, as
-    # in Chinese, or where they are asked for.
-    if tables or any(map(is_cjk, {c for word in words for c in word[4]})):
+    # in Chinese, where letters may stand in a wrong order, or where they are asked for.
+    characters = {character for word in words for character in word[4]}
+    if tables or LAM in characters or any(map(is_cjk, characters)):
         blocks = _lines(content.extractRAWDICT())
+        if LAM in characters:
+            mend_ligatures(blocks)
     note_words(blocks, words)
     hides = not keep_hidden and drop_hidden(page, blocks)
     doubt = _doubt(page, blocks, reader, unseen_too=not keep_hidden)

@@ -25,6 +25,7 @@ from localrag.documents.formats.pdf.layout import (
     drop_running_text,
     paragraphs,
     reading_order,
+    stacked,
 )
 from localrag.documents.formats.pdf.page import page_text
 from localrag.documents.formats.pdf.scans import PageRead, Scans
@@ -50,7 +51,8 @@ _LONGEST_REASON = 200
 """Code points that are kept of what a library says of a damaged page."""
 
 _NOT_A_TITLE = re.compile(
-    r"untitled.*|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}|无标题.*|文档\s*\d*|document\d*",
+    r"untitled.*|\(?(?:anonymous|unspecified)\)?|microsoft (?:word|powerpoint|excel).*|.*\.\w{2,4}"
+    r"|无标题.*|文档\s*\d*|document\d*",
     re.IGNORECASE,
 )
 
@@ -165,7 +167,7 @@ def _read(document: Any, file: SourceFile) -> Document:
         garbled = sum(1 for said in notes if any(note.kind == "untrusted" for note in said))
         raise _no_text(document, file, mostly_garbled=2 * garbled > count)
     vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
-    ordered = [reading_order(blocks) for blocks in kept]
+    ordered = [reading_order(stacked(blocks)) for blocks in kept]
     name_columns(ordered)
     found = [paragraphs(blocks, vocabulary) for blocks in ordered]
     levels = outline_levels(found, toc) or font_levels(found)

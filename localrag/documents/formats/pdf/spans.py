@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,6 +24,33 @@ def text_of(span: Span) -> str:
         return str(span["text"])
     return "".join(character["c"] for character in span["chars"])
 
+
+LAM = "\u0644"
+"""The Arabic letter that is written as one glyph with an alef after it."""
+
+
+def mend_ligatures(blocks: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Put the letters of Arabic ligatures into their order.
+
+    MuPDF turns a line that runs to the left round character by character, also the letters that
+    one glyph stands for: the later ones, which have no width of their own, come first.
+    """
+    for lines in blocks:
+        for line in lines:
+            for span in line["spans"]:
+                characters, start = span["chars"], 0
+                for end, character in enumerate(characters, start=1):
+                    if not _has_no_width(character):
+                        characters[start:end] = characters[start:end][::-1]
+                        start = end
+
+
+def _has_no_width(character: dict[str, Any]) -> bool:
+    letter = unicodedata.bidirectional(character["c"]) == "AL"
+    return letter and character["bbox"][2] - character["bbox"][0] < _NO_WIDTH
+
+
+_NO_WIDTH = 0.01
 
 _EVEN = 0.5
 """Points that a character may be off the place that even spreading gives it."""
