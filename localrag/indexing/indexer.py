@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
@@ -66,6 +67,7 @@ from localrag.indexing.events import (
     Vanished,
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
+from localrag.library.folder.uploads import free_place, safe_name
 from localrag.library.library import Library
 from localrag.library.records import (
     EmbeddingIdentity,
@@ -75,6 +77,7 @@ from localrag.library.records import (
     UnreadFile,
 )
 from localrag.models.embeddings.base import Embedder
+from localrag.system.files import make_folder, new_file
 from localrag.types import READER, Chunk, Document
 
 BATCH = 128
@@ -325,7 +328,8 @@ class Indexer:
             run.tell(Found(len(files)))
             self._take_all(files, run)
             for source in gone_from(paths, run.known.keys() - map(storable_path, files)):
-                run.tell(Vanished(source))
+                if library.file_of(source) == Path(source):  # uploads moved with the library
+                    run.tell(Vanished(source))
             run.failures.skip(run.skipped)
             self._remember(run, forgotten=run.failures.obsolete(run.told, paths))
             self._sync(run)
@@ -335,6 +339,38 @@ class Indexer:
                     run.tell(Removed(source))
             else:
                 library.purge_if_due()
+        return run.report()
+
+    def upload(
+        self, file: Path, name: str, progress: Progress = _ignore, *, timeout: float = PATIENCE
+    ) -> AddReport:
+        """Keep a copy of `file` in the library under that name, and add it.
+
+        Nothing is kept of bytes that the library has already, nor of a file that cannot be read.
+        Another file of that name gets a number. Raises what `add` raises.
+        """
+        library, name = self.library, safe_name(name)
+        with library.writing(timeout):
+            library.expect(self.embedding)
+            run = _Run(progress, unread.Failures())
+            run.tell(Found(1))
+            digest = _digest(file)
+            if library.has_document(digest):
+                run.tell(Unchanged(name))
+                return run.report()
+            library.sweep_uploads()
+            place = free_place(library.directory, name)
+            make_folder(place.parent)
+            try:
+                with file.open("rb") as stream:
+                    new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
+                self._take_all([place], run)
+                if any(one.source == storable_path(place) for one in run.told[Failed]):
+                    # The file goes: there is nothing to try again.
+                    library.set_unread((), forgotten=[storable_path(place)])
+                self._sync(run)
+            finally:
+                library.sweep_uploads()
         return run.report()
 
     def update(self, files: Iterable[Path], progress: Progress, on_wait: OnWait) -> None:
@@ -424,7 +460,7 @@ class Indexer:
         assert record is not None  # noqa: S101 - nobody else may write meanwhile
         source = record.sources[0] if record.sources else document_id
         try:
-            for path in map(Path, record.sources):
+            for path in map(self.library.file_of, record.sources):
                 with run.timed("read"):
                     data = self._bytes(path, document_id)
                 if data is not None:
@@ -739,6 +775,11 @@ class Indexer:
         run.synced_at = time.monotonic()
         run.sync_took = run.synced_at - started
         run.tell(Synced(run.sync_took))
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:

@@ -95,18 +95,26 @@ def find(library: Library, source: str) -> SourceRecord | None:
     return found[0] if found else None
 
 
+def existing(library: Library, path: Path) -> Path:
+    """The source, or the file that it lies in, such as a mail; `path` where neither is there."""
+    found = (one for one in (path, *path.parents) if os.path.lexists(library.file_of(str(one))))
+    return next(found, path)
+
+
 def origin(library: Library, record: SourceRecord) -> Literal["library", "changed", "gone"]:
     """Whether the file still is what the library has read."""
     path = Path(record.state.path)
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
-    if there != path and there.is_file():  # it lies in that file, such as a mail
+    there, file = existing(library, path), library.file_of(record.state.path)
+    if (
+        there != path and library.file_of(str(there)).is_file()
+    ):  # it lies in that file, such as a mail
         holder = library.source(str(there))
         return origin(library, holder) if holder else "library"
     try:
-        now = path.stat()
+        now = file.stat()
         if (now.st_size, now.st_mtime_ns) == (record.state.size, record.state.mtime_ns):
             return "library"
-        data = read_bytes(path)
+        data = read_bytes(file)
     except FileNotFoundError:
         return "gone"
     except (OSError, ParsingError):  # it lies there as something else, or for somebody else

@@ -7,7 +7,6 @@ those that were read; where the words stand on it was kept then, and is never se
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from localrag.documents.formats.table import Attachment, attaches, format_of
 from localrag.documents.lines import is_cjk, squeeze
 from localrag.documents.worker import ParsingProcess
 from localrag.errors import ParsingError, UsageError
-from localrag.indexing.reading import find, origin
+from localrag.indexing.reading import existing, find, origin
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.text.normalize import clean
@@ -119,7 +118,7 @@ def with_image(
 ) -> PageView:
     """The view with its image, `width` pixels wide, where its file still is what was read."""
     paths = [path for path in view.paths if _is_drawn(path)]
-    found = ((path, _original(Path(path), view.document_id, drawing)) for path in paths)
+    found = ((path, _original(library, path, view.document_id, drawing)) for path in paths)
     path, data = next((each for each in found if each[1] is not None), ("", None))
     if data is None:  # `_view` may have gone by its size and time
         return replace(view, state="changed" if paths and view.state == "same" else view.state)
@@ -198,13 +197,16 @@ def _is_drawn(path: str) -> bool:
     return known is not None and known.is_drawn
 
 
-def _original(path: Path, document_id: str, parse: ParsingProcess) -> bytes | None:
+def _original(
+    library: Library, source: str, document_id: str, parse: ParsingProcess
+) -> bytes | None:
     """The bytes that a document was read from, if its file still has them."""
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
+    path = Path(source)
+    there = existing(library, path)
     if there != path and not attaches(there):
         return None
     try:
-        files = [Attachment(there.name, read_bytes(there))]
+        files = [Attachment(there.name, read_bytes(library.file_of(str(there))))]
         for _ in path.relative_to(there).parts:  # it lies in that file, such as a mail
             inside: list[Attachment] = []
             for one in filter(lambda each: attaches(each.name), files):

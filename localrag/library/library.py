@@ -37,6 +37,7 @@ from localrag.library.folder.gate import (
 from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
+from localrag.library.folder.uploads import file_of, sweep_uploads
 from localrag.library.problems import problems
 from localrag.library.records import (
     EmbeddingIdentity,
@@ -172,6 +173,7 @@ class Library:
     document_record = _asked(Snapshot.document_record)
     document = _asked(Snapshot.document)
     text = _asked(Snapshot.text)
+    page_spans = _asked(Snapshot.page_spans)
     place = _asked(place_of)
     page = _asked(page_of)
     rectangles = _asked(rectangles_of)
@@ -187,6 +189,10 @@ class Library:
     readings = _asked(Snapshot.readings)
     unread = _asked(Snapshot.unread)
     problems = _asked(problems)
+
+    def file_of(self, source: str) -> Path:
+        """Where the file of a source lies now: what was uploaded moves with the library."""
+        return file_of(self.directory, source)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
@@ -323,6 +329,7 @@ class Library:
         Where it is cut off or False, whatever opens the library next tries again.
         """
         with self.writing(), in_our_words(self.directory):
+            self.sweep_uploads()
             if not self._places.kept_in_library:  # nobody here brings them up
                 self._erase_indexes()
             # A state says as much as the passage that it stands for.
@@ -342,6 +349,11 @@ class Library:
             with self._catalogue.write() as transaction:
                 transaction.forget_meta(PURGE_DUE)
             return True
+
+    def sweep_uploads(self) -> None:
+        """Delete the files in `uploads` that are no document's any more, or are not yet."""
+        with self.writing():
+            sweep_uploads(self.directory, {record.state.path for record in self.sources()})
 
     def purge_if_due(self) -> None:
         """Purge, if something was removed since the last time."""

@@ -1,7 +1,8 @@
 """Export and import: a library as one file, taken over elsewhere without embedding again.
 
-The archive holds the catalogue and a manifest. The vectors and the keyword index follow from the
-catalogue within seconds, so nothing that a C++ library would have to parse is taken from others.
+The archive holds the catalogue, a manifest, and the files that were uploaded. The vectors and the
+keyword index follow from the catalogue within seconds, so nothing that a C++ library would have to
+parse is taken from others.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -28,17 +30,19 @@ from localrag.library.catalogue.reads import PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
-from localrag.library.folder.gate import enter_library
+from localrag.library.folder.gate import UPLOADS, enter_library, uploads
 from localrag.library.folder.locking import OnWait, WriteLock
+from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
 from localrag.library.library import Library
-from localrag.library.records import Counts, EmbeddingIdentity
-from localrag.system.files import create_file, new_file, scratch_folder
+from localrag.library.records import Counts, EmbeddingIdentity, SourceRecord
+from localrag.system.files import create_file, make_folder, new_file, open_plain, scratch_folder
 from localrag.types import Finding
 
 ImportStage = Literal["checking", "indexing"]
 """What an import does: look at the archive and copy it, then build the search indexes."""
 
-FORMAT = 1
+FORMAT = 2
+"""1 had no uploads, and is still written where there are none, for versions that know no other."""
 MANIFEST = "manifest.json"
 _PART = 1 << 20
 _MANIFEST_LIMIT = 1 << 20
@@ -55,7 +59,7 @@ _NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, Un
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What `manifest.json` says of the catalogue beside it."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     localrag: _Text
     created: _Text
     embedding: _Text
@@ -90,9 +94,10 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
     directory = enter_library(directory)
     try:
         with scratch_folder() as scratch:
-            counts, embedding = _snapshot(directory, scratch / CATALOGUE)
-            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding)
-            new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE))
+            counts, embedding, sources = _snapshot(directory, scratch / CATALOGUE)
+            kept = _uploads(directory, sources)
+            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, 2 if kept else 1)
+            new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE, kept))
     except FileExistsError:
         raise _there_already(archive) from None
     except OSError as error:
@@ -111,13 +116,36 @@ def _there_already(archive: Path) -> UsageError:
     )
 
 
-def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path) -> None:
+def _uploads(directory: Path, sources: Sequence[SourceRecord]) -> list[Path]:
+    """The uploaded files, but for those that are not what was uploaded."""
+    digests = _digests(sources)
+    found = []
+    for path in uploads(directory):
+        with suppress(FileNotFoundError), open_plain(path) as file:  # removed this moment
+            if hashlib.file_digest(file, "sha256").hexdigest() == digests.get(path.name):
+                found.append(path)
+    return found
+
+
+def _digests(sources: Sequence[SourceRecord]) -> dict[str, str]:
+    """The SHA-256 of uploads by name: the ids of their documents."""
+    return {
+        name: record.document_id
+        for record in sources
+        for name in uploaded([record.state.path])
+        if safe_name(name) == name
+    }
+
+
+def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Sequence[Path]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
         new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
         new.write(catalogue, CATALOGUE)
+        for path in kept:
+            new.write(path, f"{UPLOADS}/{path.name}")
 
 
-def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
+def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
     """One committed state as a file of its own, without what is derived, due or half done."""
     with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
         older = catalogue.needs_migration()
@@ -129,7 +157,7 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
             transaction.drop_staging()
             transaction.forget_removals()
             transaction.forget_meta(PURGE_DUE)
-            found = transaction.counts(), transaction.embedding()
+            found = transaction.counts(), transaction.embedding(), transaction.sources()
         copied.purge()
     with closing(connect(copy)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
@@ -137,12 +165,16 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity]:
 
 
 def _manifest(
-    catalogue: Path, version: str, counts: Counts, embedding: EmbeddingIdentity
+    catalogue: Path,
+    version: str,
+    counts: Counts,
+    embedding: EmbeddingIdentity,
+    form: Literal[1, 2],
 ) -> Manifest:
     with catalogue.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Manifest(
-        format=1,
+        format=form,
         localrag=version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         embedding=embedding.fingerprint,
@@ -180,7 +212,8 @@ def import_library(
         with zipfile.ZipFile(archive) as packed:
             with _of_an_export(packed):
                 manifest = _read_manifest(packed)
-            _need_space(directory, 3 * manifest.bytes)
+            others = sum(info.file_size for info in packed.infolist()) - manifest.bytes
+            _need_space(directory, 3 * manifest.bytes + others)
             library = Library.open(
                 directory,
                 create=True,
@@ -222,6 +255,9 @@ def _unmake(directory: Path, *, made: bool) -> None:
     with WriteLock(directory).try_hold() as held:
         if not held or (catalogue.exists() and not _is_unused(catalogue)):
             return
+        sweep_uploads(directory, ())
+        with suppress(OSError):
+            (directory / UPLOADS).rmdir()
         with suppress(OSError):  # Windows: opened by somebody this very moment
             catalogue.unlink(missing_ok=True)
             if os.name != "nt":  # who waits for the file that goes tries again with a new one
@@ -282,14 +318,17 @@ def _fill(
                 raise _damaged(
                     packed.filename, LibraryError("its manifest is that of another library")
                 )
+            with _of_an_export(packed):
+                _extract_uploads(packed, directory, _digests(snapshot.sources()))
             transaction.copy_from(snapshot)
 
 
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
     infos = packed.infolist()
-    if sorted(info.filename for info in infos) != [CATALOGUE, MANIFEST]:
-        raise LibraryDamagedError("it contains files that do not belong to a library")
     by_name = {info.filename: info for info in infos}
+    kept = {name for name in by_name if name.startswith(f"{UPLOADS}/")}
+    if len(by_name) != len(infos) or by_name.keys() - kept != {CATALOGUE, MANIFEST}:
+        raise LibraryDamagedError("it contains files that do not belong to a library")
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
         raise LibraryDamagedError("it is packed in a way that localrag never uses")
     raw = packed.read(MANIFEST)
@@ -333,6 +372,31 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
             raise LibraryDamagedError("it is not in the form that an export has")
+
+
+def _extract_uploads(packed: zipfile.ZipFile, directory: Path, digests: Mapping[str, str]) -> None:
+    """Put the uploads into the library's folder; each must be what its document was read from."""
+
+    def write(info: zipfile.ZipInfo, expected: str, file: BinaryIO) -> None:
+        digest, left = hashlib.sha256(), info.file_size
+        with packed.open(info) as stream:
+            for part in iter(lambda: stream.read(_PART), b""):
+                left -= len(part)
+                if left < 0:
+                    break
+                digest.update(part)
+                file.write(part)
+        if left or digest.hexdigest() != expected:
+            raise LibraryDamagedError("a file in it is not the one that its document was read from")
+
+    for info in packed.infolist():
+        folder, _, name = info.filename.partition("/")
+        if folder != UPLOADS:
+            continue
+        if name not in digests:
+            raise LibraryDamagedError("it contains files that do not belong to a library")
+        make_folder(directory / UPLOADS)
+        new_file(directory / UPLOADS / name, partial(write, info, digests[name]))
 
 
 def _need_space(directory: Path, needed: int) -> None:

@@ -6,7 +6,7 @@ Where the format of a document has none of them, as in a mail of one line, nothi
 from __future__ import annotations
 
 from localrag.documents.formats.table import shown_name
-from localrag.messages import InterfaceLanguage, speaker, tr
+from localrag.messages import InterfaceLanguage, speaker
 from localrag.types import Citation, LeftOut, Place, ScoredChunk
 
 
@@ -46,17 +46,26 @@ def place_text(
     return say("para. {paragraph}", paragraph=place.paragraph)
 
 
-def passage_place(found: ScoredChunk, *, heading: bool = True) -> str:
+def passage_place(
+    found: ScoredChunk, language: InterfaceLanguage | None = None, *, heading: bool = True
+) -> str:
     """Where a passage stands; its pages where nothing else is known of it."""
     place = found.place or Place(found.chunk.start, number=found.chunk.first_page)
-    return place_text(place, found.chunk.last_page, heading=heading)
+    return place_text(place, found.chunk.last_page, heading=heading, language=language)
 
 
-def cited_as(cited: Citation | LeftOut | ScoredChunk) -> str:
+def cited_as(
+    cited: Citation | LeftOut | ScoredChunk, language: InterfaceLanguage | None = None
+) -> str:
     """The file and the place in it: `tea.pdf, p. 3`."""
-    name = shown_name(cited.source)
     if isinstance(cited, ScoredChunk):
-        place = passage_place(cited)
+        place = passage_place(cited, language)
     else:
-        place = place_text(cited.place or Place(0, number=cited.page))
-    return tr("{name}, {place}", name=name, place=place) if place else name
+        place = place_text(cited.place or Place(0, number=cited.page), language=language)
+    return in_file(cited.source, place, language)
+
+
+def in_file(source: str, place: str, language: InterfaceLanguage | None = None) -> str:
+    """The name of the file, and a place in it that is in words already."""
+    name, say = shown_name(source), speaker(language)
+    return say("{name}, {place}", name=name, place=place) if place else name

@@ -25,7 +25,7 @@ from localrag.server.access import Access, Gate, TooMuchError
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
-from localrag.server.own import Own
+from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
@@ -66,7 +66,7 @@ def make_app(libraries: Libraries, access: Access) -> Gate:
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
         lifespan=life,
     )
-    return Gate(app, access)
+    return Gate(app, access, larger=[DOCUMENTS])
 
 
 async def shell(_: Request) -> Response:

@@ -31,14 +31,12 @@ from localrag.rag.citations import MARKER, marked
 from localrag.rag.conversation import Turn
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import decoded, error_body, reply
-from localrag.server.running import asking
+from localrag.server.replies import PING, decoded, error_body, reply
+from localrag.server.running import asking, while_heard
 from localrag.types import Answer, Step
 
 MODEL = "localrag"
 SELF_RAG = ":self-rag"
-_PING = 10
-"""Seconds of silence after which a comment keeps a connection open."""
 
 
 class Part(msgspec.Struct):
@@ -225,12 +223,15 @@ class Surface:
         # Refused with a status, not amid a stream.
         self.queue.expect_room()
         if not asked.stream:
-            async with self.queue.turn(), asking(engine, question, options) as pieces:
-                answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
-            return reply(self._completion(engine, asked, answer))
+            answer = await while_heard(request, self._answer(engine, question, options))
+            return reply(self._completion(engine, asked, answer)) if answer else Response()
         return EventSourceResponse(
-            self._streamed(engine, asked, question, options), ping=_PING, sep="\n"
+            self._streamed(engine, asked, question, options), ping=PING, sep="\n"
         )
+
+    async def _answer(self, engine: Engine, question: str, options: AskOptions) -> Answer:
+        async with self.queue.turn(), asking(engine, question, options) as pieces:
+            return [piece async for piece in pieces if isinstance(piece, Answer)][-1]
 
     def _completion(self, engine: Engine, asked: ChatRequest, answer: Answer) -> dict[str, Any]:
         message = {
@@ -288,10 +289,9 @@ class Surface:
         self.queue.expect_room()
         if asked.stream:
             events = self._response_events(engine, asked, question, options)
-            return EventSourceResponse(events, ping=_PING)
-        async with self.queue.turn(), asking(engine, question, options) as pieces:
-            answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
-        return reply(_response(asked.model, _identity("resp"), answer))
+            return EventSourceResponse(events, ping=PING)
+        answer = await while_heard(request, self._answer(engine, question, options))
+        return reply(_response(asked.model, _identity("resp"), answer)) if answer else Response()
 
     async def _response_events(
         self, engine: Engine, asked: ResponseRequest, question: str, options: AskOptions

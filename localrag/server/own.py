@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -21,8 +22,10 @@ from localrag.egress import network
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.indexing.viewing import PageView
+from localrag.library.records import Removal
 from localrag.messages import InterfaceLanguage
-from localrag.presentation.places import place_text
+from localrag.presentation.places import cited_as, in_file, place_text
+from localrag.presentation.reading import advice_text, page_ranges, reason_text
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import marked, without_markers
@@ -30,14 +33,17 @@ from localrag.rag.conversation import Turn
 from localrag.server.libraries import Libraries
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import decoded, error_body, preferred, reply
+from localrag.server.replies import PING, decoded, error_body, event, preferred, reply
 from localrag.server.running import asking
+from localrag.server.uploads import Uploads
 from localrag.server.views import View, quoted
 from localrag.text.sentences import split_sentences
 from localrag.types import Answer, Rating, ScoredChunk, Step
 
+DOCUMENTS = "/api/documents"
+"""Where files are sent to, which may be larger than other bodies."""
+
 LICENCE = "AGPL-3.0-or-later"
-_PING = 10
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,13 +72,15 @@ class Own:
     libraries: Libraries
     queue: ModelQueue
     pages: Pages
+    uploads: Uploads = field(default_factory=Uploads)
 
     def routes(self) -> list[Route]:
         """All of them."""
         return [
             Route("/api/status", self.status),
-            Route("/api/documents", self.documents),
-            Route("/api/documents/{document}", self.remove, methods=["DELETE"]),
+            Route(DOCUMENTS, self.documents),
+            Route(DOCUMENTS, self.upload, methods=["POST"]),
+            Route(f"{DOCUMENTS}/{{document}}", self.remove, methods=["DELETE"]),
             Route("/api/view", self.view),
             Route("/api/view.png", self.image),
             Route("/api/search", self.search, methods=["POST"]),
@@ -101,13 +109,35 @@ class Own:
         return reply(await anyio.to_thread.run_sync(gathered))
 
     async def documents(self, request: Request) -> Response:
-        """The documents of a library, without their text."""
+        """The documents of a library without their text, and what there is to say of them."""
         library = self._engine(request.query_params.get("library", "")).library
-        found = await anyio.to_thread.run_sync(library.documents)
-        return reply({"documents": [plain(record) for record in found]})
+        language = preferred(request)
+
+        def gathered() -> dict[str, Any]:
+            noted, unread = defaultdict(list), []
+            for one in library.problems():
+                said = {
+                    "pages": page_ranges(one.pages),
+                    "reason": reason_text(one, language),
+                    "advice": advice_text(one, language),
+                }
+                if one.document_id:
+                    noted[one.document_id].append(said)
+                else:
+                    unread.append(said | {"source": one.source})
+            documents = [plain(one) | {"problems": noted[one.id]} for one in library.documents()]
+            return {"documents": documents, "unread": unread}
+
+        return reply(await anyio.to_thread.run_sync(gathered))
+
+    async def upload(self, request: Request) -> Response:
+        """Keep and add a file: the body of the request. Events: progress, done, error."""
+        asked = request.query_params
+        engine = self._engine(asked.get("library", ""))
+        return await self.uploads.take(request, engine, asked.get("name", ""))
 
     async def remove(self, request: Request) -> Response:
-        """Forget a document; the file stays where it is."""
+        """Forget a document; its file goes only where it was uploaded."""
         library = self._engine(request.query_params.get("library", "")).library
         document = request.path_params["document"]
         record = library.document_record(document)
@@ -115,10 +145,16 @@ class Own:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See /api/documents.", name=document
             )
-        removal = await anyio.to_thread.run_sync(
-            lambda: library.remove(sources=list(record.sources))
-        )
-        await anyio.to_thread.run_sync(self.pages.forget)
+
+        def forget() -> Removal:
+            inside = {f"{source}{os.sep}" for source in record.sources}
+            held = [one.state.path for one in library.sources() if one.document_id != document]
+            attached = [path for path in held if path.startswith(tuple(inside))]
+            removal = library.remove(sources=[*record.sources, *attached])
+            self.pages.forget()
+            return removal
+
+        removal = await anyio.to_thread.run_sync(forget)
         return reply({"removed": removal.sources, "purged": removal.purged})
 
     async def view(self, request: Request) -> Response:
@@ -126,15 +162,17 @@ class Own:
         view = await self._view(request)
         start, end = view.spans[0] if view.spans else (0, 0)
         image = f"/api/view.png?{request.url.query}" if view.image is not None else None
-        place = view.place
+        place, language = view.place, preferred(request)
+        source, words = next(iter(view.paths), ""), place_text(place, language=language)
         return reply(
             {
-                "source": shown_name(view.paths[0]) if view.paths else "",
+                "source": shown_name(source),
                 "page": place.number,
                 "pages": view.pages,
                 "unit": place.unit,
                 "label": place.label,
-                "place": place_text(place, language=preferred(request)),
+                "place": words,
+                "cited": in_file(source, words, language),
                 "before": view.text[:start],
                 "quoted": view.text[start:end],
                 "after": view.text[end:],
@@ -172,14 +210,14 @@ class Own:
         asked = await decoded(request, Asked)
         engine = self._engine(asked.library)
         hits = await anyio.to_thread.run_sync(engine.search, asked.question, asked.options)
-        return reply({"passages": passages(hits)})
+        return reply({"passages": passages(hits, preferred(request))})
 
     async def ask(self, request: Request) -> Response:
         """An answer as events: passages, waiting, step, text, answer, error."""
         asked = await decoded(request, Asked)
         engine = self._engine(asked.library)
         self.queue.expect_room()
-        return EventSourceResponse(self._events(engine, asked, preferred(request)), ping=_PING)
+        return EventSourceResponse(self._events(engine, asked, preferred(request)), ping=PING)
 
     async def _events(
         self, engine: Engine, asked: Asked, language: InterfaceLanguage
@@ -192,12 +230,12 @@ class Own:
                 try:
                     await self._answer(engine, library, asked, language, send.send)
                 except Exception as error:  # told in the stream: its status has been sent
-                    await send.send(_event("error", error_body(error, language)[1]["error"]))
+                    await send.send(event("error", error_body(error, language)[1]["error"]))
 
         async with receive, anyio.create_task_group() as group:
             group.start_soon(work)
-            async for event in receive:
-                yield event
+            async for one in receive:
+                yield one
 
     async def _answer(
         self,
@@ -211,10 +249,10 @@ class Own:
         if not asked.history:  # a follow-up is searched for as the model understands it
             k = engine.applied(options).answer.k
             found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
-            await send(_event("passages", {"passages": passages(found)}))
+            await send(event("passages", {"passages": passages(found, language)}))
 
         async def wait(position: int, seconds: float) -> None:
-            await send(_event("waiting", {"position": position, "seconds": round(seconds)}))
+            await send(event("waiting", {"position": position, "seconds": round(seconds)}))
 
         async with self.queue.turn(wait), asking(engine, asked.question, options) as pieces:
             async for piece in pieces:
@@ -224,21 +262,29 @@ class Own:
         self, library: str, piece: str | Step | Answer, language: InterfaceLanguage
     ) -> ServerSentEvent:
         if isinstance(piece, str):
-            return _event("text", {"text": piece})
+            return event("text", {"text": piece})
         if isinstance(piece, Step):
             said = {"name": step_name(piece.kind, language), "said": scored(piece, language)}
-            return _event("step", {"kind": piece.kind, **said, "seconds": piece.seconds})
+            return event("step", {"kind": piece.kind, **said, "seconds": piece.seconds})
         views = {
             one.marker: plain(quoted(library, piece, one)) for one in reversed(piece.citations)
         }
         told: dict[str, Any] = {"sentences": sentences(piece), "views": views}
-        told["contexts"] = passages(piece.contexts)
-        return _event("answer", {**plain(piece), **told})
+        told["contexts"] = passages(piece.contexts, language)
+        told["cited"] = [cited_as(one, language) for one in piece.citations]
+        return event("answer", {**plain(piece), **told})
 
 
-def passages(hits: Sequence[ScoredChunk]) -> list[dict[str, Any]]:
+def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:
     """Passages, and where each stands in its document."""
-    return [{**plain(hit), **picked(hit.chunk, "document_id", "start", "end")} for hit in hits]
+    return [
+        {
+            **plain(hit),
+            **picked(hit.chunk, "document_id", "start", "end"),
+            "cited": cited_as(hit, language),
+        }
+        for hit in hits
+    ]
 
 
 def _offset(asked: Mapping[str, str], name: str) -> int:
@@ -277,7 +323,3 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         mark = _MARKS[rating] if rating else "quoted" if markers else "none"
         found.append({"text": text[start:end], "markers": markers, "mark": mark})
     return found
-
-
-def _event(name: str, data: Mapping[str, Any]) -> ServerSentEvent:
-    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name)

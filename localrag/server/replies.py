@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +28,8 @@ from localrag.server.queue import FullError
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _STATUS: tuple[tuple[type[LocalragError], int], ...] = (
     (LibraryNotFoundError, 404),
     (LibraryLockedError, 409),
@@ -33,6 +39,15 @@ _STATUS: tuple[tuple[type[LocalragError], int], ...] = (
     (ModelError, 503),
     (ConfigError, 503),
 )
+
+
+PING = 10
+"""Seconds between signs of life in a stream of events."""
+
+
+def event(name: str, data: Mapping[str, Any]) -> ServerSentEvent:
+    """One event of a stream."""
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name)
 
 
 def reply(data: object, status: int = 200) -> Response:
@@ -73,6 +88,7 @@ def error_body(
         status = next((code for kind_, code in _STATUS if isinstance(error, kind_)), 500)
         text, kind = spoken(error, language), type(error).__name__
     else:
+        _log.error("A request failed.", exc_info=error)
         status, text, kind = 500, "An internal error; the log has more.", "internal_error"
     return status, {"error": {"message": text, "type": kind, "code": status}}, headers
 

@@ -1,52 +1,102 @@
-"""An engine's blocking work for an event loop: in a thread, ended when nobody listens."""
+"""Blocking work for an event loop: in a thread, ended when nobody listens."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import anyio
+from starlette.requests import Request
 
 from localrag.engine import AskOptions, Engine
 from localrag.errors import StoppedError
 from localrag.rag.base import Piece
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def working(
+    work: Callable[[Callable[[T], None]], object], stopped: threading.Event | None = None
+) -> AsyncIterator[AsyncIterator[T]]:
+    """What `work` tells in a thread of its own; leaving the block stops it and waits for it.
+
+    Then `stopped` is set, and telling raises `StoppedError`. The iterator raises what `work` does.
+    """
+    loop, stopped = asyncio.get_running_loop(), stopped or threading.Event()
+    send, receive = anyio.create_memory_object_stream[T](math.inf)
+
+    def tell(piece: T) -> None:
+        if stopped.is_set():
+            raise StoppedError("Nobody listens any more.")
+        loop.call_soon_threadsafe(send.send_nowait, piece)
+
+    def run() -> None:
+        try:
+            work(tell)
+        except StoppedError:
+            pass
+        finally:
+            loop.call_soon_threadsafe(send.close)
+
+    running = loop.run_in_executor(None, run)
+
+    async def told() -> AsyncIterator[T]:
+        async for piece in receive:
+            yield piece
+        await running  # for what it raised
+
+    try:
+        yield told()
+    finally:
+        stopped.set()
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([running])
+        finally:  # also where the loop ends
+            send.close()
+            receive.close()
 
 
 @asynccontextmanager
 async def asking(
     engine: Engine, question: str, options: AskOptions
 ) -> AsyncIterator[AsyncIterator[Piece]]:
-    """The pieces of an answer as they come; leaving the block stops the model and waits for it.
+    """The pieces of an answer as they come; left, the model lets go within half a second.
 
     The iterator raises what `Engine.stream` raises.
     """
-    loop, stopped = asyncio.get_running_loop(), threading.Event()
-    send, receive = anyio.create_memory_object_stream[Piece](math.inf)
+    stopped = threading.Event()
 
-    def work() -> None:
-        try:
-            for piece in engine.stream(question, replace(options, stopped=stopped)):
-                loop.call_soon_threadsafe(send.send_nowait, piece)
-        except StoppedError:
-            pass
-        finally:
-            loop.call_soon_threadsafe(send.close)
+    def ask(tell: Callable[[Piece], None]) -> None:
+        for piece in engine.stream(question, replace(options, stopped=stopped)):
+            tell(piece)
 
-    working = loop.run_in_executor(None, work)
+    async with working(ask, stopped) as pieces:
+        yield pieces
 
-    async def pieces() -> AsyncIterator[Piece]:
-        async for piece in receive:
-            yield piece
-        await working  # for what it raised
 
+async def while_heard(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` returns, or None where the client has left, which cancels it.
+
+    The body of the request must have been read. Raises what `work` does.
+    """
+    task, left = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
     try:
-        yield pieces()
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
     finally:
-        stopped.set()
-        with anyio.CancelScope(shield=True):  # the model lets go within half a second
-            await asyncio.wait([working])
-        receive.close()
+        task.cancel()
+        left.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((task, left))
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -61,6 +61,7 @@ RUNS = (
     ("ask", "What lamp?"),
     ("chat",),
     ("mcp",),
+    ("serve", "none"),
     ("compare", "lamp"),
     ("check",),
     ("export", "library.export"),
@@ -79,8 +80,9 @@ RUNS = (
     ("completion", "bash"),
 )
 
-FAIL = {"models pull": 1, "prove-offline": 1, "bundle create": 1}
-"""What cannot succeed here: nothing is to be had from the index, and the settings are broken."""
+FAIL = {"models pull": 1, "prove-offline": 1, "bundle create": 1, "serve none": 1}
+"""What cannot succeed here: nothing is to be had from the index, the settings are broken, and one
+library is not there, else it would serve until it is stopped."""
 
 pytestmark = [
     pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4"),

@@ -320,8 +320,8 @@ def test_a_manifest_that_does_not_fit(
 
 
 def test_a_newer_format_is_a_mismatch(archive: Path, tmp_path: Path) -> None:
-    other = altered(archive, tmp_path / "x.zip", lambda _: None, format=2)
-    with pytest.raises(LibraryMismatchError, match="format 2"):
+    other = altered(archive, tmp_path / "x.zip", lambda _: None, format=3)
+    with pytest.raises(LibraryMismatchError, match="format 3"):
         bring(other, tmp_path / "there")
 
 

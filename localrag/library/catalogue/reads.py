@@ -312,6 +312,16 @@ class Snapshot:
         )
         return [_unread(FileState(*row[:4]), row[4], row[5:]) for row in rows]
 
+    def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
+        """(page number, start, end) of each page, in code points of the document's text."""
+        rows = self.sql.rows(
+            'SELECT p.position, p.number, p."start", p."end" FROM pages p '
+            "JOIN documents d ON d.number = p.document WHERE d.id = ? ORDER BY p.position",
+            document_id,
+            kinds=(int, int, int, int),
+        )
+        return [(number, start, end) for _, number, start, end in rows]
+
     def text(self, document_id: str, start: int, end: int) -> str:
         """Code points `start:end` of a document's text; "" for an unknown document."""
         number = self._number(document_id)

@@ -31,6 +31,9 @@ POINTER = "index.json"
 KV_FOLDER = "kv"
 """What a language model made of passages; derived, and gone when a document goes."""
 
+UPLOADS = "uploads"
+"""Files that were handed to the library; their names are their owners'."""
+
 JOURNAL = f"{CATALOGUE}-journal"
 LOCK = "write.lock"
 HOLDER = "write.lock.json"
@@ -50,9 +53,9 @@ _POINTER_PARTS = re.compile(r"index\.json\.[0-9a-f]{1,16}\.part")
 _STATES = re.compile(r"[0-9a-f]{40}\.kv|[0-9a-f]{40}\.kv\.[0-9a-f]{8}\.part|tmp[0-9a-z_]+\.new")
 _POINTER = re.compile(re.escape(POINTER))
 _PLAIN = (*_IN_PLACE, VECTORS, HOLDER, KEY)
-_NAMES = (*_PLAIN, KEYWORDS, KV_FOLDER)
+_NAMES = (*_PLAIN, KEYWORDS, KV_FOLDER, UPLOADS)
 _FILES = re.compile(rf"{'|'.join(map(re.escape, _PLAIN))}|{_PARTS.pattern}")
-_FOLDERS = re.compile(f"{KEYWORDS}|{KV_FOLDER}")
+_FOLDERS = re.compile(f"{KEYWORDS}|{KV_FOLDER}|{UPLOADS}")
 _ALL, _NONE = re.compile(".*", re.DOTALL), re.compile("(?!)")
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
@@ -135,6 +138,8 @@ def _expect_our_own(directory: Path) -> None:
         for lower in _look(directory, name, known, folders):
             with suppress(PermissionError):  # what cannot be listed is not opened either
                 _look(directory, f"{name}/{lower}", _NONE, _NONE)
+    for lower in _look(directory, UPLOADS, _NONE, _NONE):
+        raise _refused(directory, f"{UPLOADS}/{lower}", _KINDS["folder"])
     for name in _IN_PLACE:
         if _names(directory / name) > 1:
             wrong = LibraryError("a file that has another name elsewhere (a hard link)")
@@ -199,6 +204,12 @@ def clear_states(directory: Path) -> bool:
     return gone
 
 
+def uploads(directory: Path) -> list[Path]:
+    """The files that were handed to the library, and what uploads left that were cut off."""
+    folder = directory / UPLOADS
+    return list(_plain(folder, _ALL)) if files.is_real_folder(folder) else []
+
+
 def all_of_ours(directory: Path) -> Iterator[Path]:
     """The library's folder, and every file and folder in it that localrag made, folders first.
 
@@ -206,7 +217,7 @@ def all_of_ours(directory: Path) -> Iterator[Path]:
     """
     yield directory
     yield from _of_one_name(directory, _FILES)
-    for name, known in ((KEYWORDS, _POINTER), (KV_FOLDER, _STATES)):
+    for name, known in ((KEYWORDS, _POINTER), (KV_FOLDER, _STATES), (UPLOADS, _ALL)):
         folder = directory / name
         if not files.is_real_folder(folder):
             continue

@@ -1,4 +1,4 @@
-import { html, render, useCallback, useEffect, useState } from "./preact.js";
+import { html, render, useCallback, useEffect, useRef, useState } from "./preact.js";
 import { begin, call, speak } from "./api.js";
 import { Ask } from "./ask.js";
 import { Documents } from "./documents.js";
@@ -6,27 +6,10 @@ import { Search } from "./search.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
 
-// What a link from another client opens: the page that a citation quotes, and nothing else.
-function Single() {
-  const [language, setLanguage] = useState(preferred());
-  const [fragment, setFragment] = useState(location.hash);
-  const say = speaker(language);
-  speak(language);
-  useEffect(() => { document.documentElement.lang = language === "zh" ? "zh-CN" : "en"; }, [language]);
-  useEffect(() => {
-    const changed = () => setFragment(location.hash);
-    addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
-  }, []);
-  const view = Object.fromEntries(new URLSearchParams(fragment.slice(1)));
-  return html`
-    <header>
-      <span class="brand" aria-hidden="true"></span><strong>localrag</strong>
-      <span class="space"></span>
-      <button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${() => setLanguage(language === "zh" ? "en" : "zh")}>${say("switch")}</button>
-    </header>
-    <main class="single"><${Viewer} say=${say} view=${view} /></main>`;
-}
+// A link from another client: its fragment names one place, and holds the key to that alone.
+const linked = location.pathname === "/view";
+const placed = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+const narrow = matchMedia("(max-width: 800px)");
 
 function App() {
   const [language, setLanguage] = useState(preferred());
@@ -34,7 +17,9 @@ function App() {
   const [failed, setFailed] = useState("");
   const [tab, setTab] = useState("ask");
   const [library, setLibrary] = useState("");
-  const [view, setView] = useState(null);
+  const [view, setView] = useState(linked ? placed() : null);
+  const [dropped, setDropped] = useState([]);
+  const opener = useRef(null);
   const say = speaker(language);
   speak(language);
 
@@ -46,10 +31,15 @@ function App() {
       setLibrary((chosen) => chosen || now.libraries[0].name);
       setFailed("");
     } catch (error) {
-      setFailed(error.status === 401 ? "noToken" : error.message);
+      setFailed(error.status === 401 ? "noToken" : error.status ? error.message : "unreachable");
     }
   }, []);
   useEffect(() => {
+    if (linked) {  // another link in the same window
+      const changed = () => setView(placed());
+      addEventListener("hashchange", changed);
+      return () => removeEventListener("hashchange", changed);
+    }
     begin().then(refresh, refresh);
     const timer = setInterval(refresh, 15000);
     return () => clearInterval(timer);
@@ -60,36 +50,70 @@ function App() {
     localStorage.setItem("language", next);
     setLanguage(next);
   };
+  const show = (place) => {
+    if (!view) opener.current = document.activeElement;
+    setView(place);
+  };
+  const close = () => setView(null);
+  useEffect(() => {
+    if (view) return;
+    opener.current?.focus();
+    opener.current = null;
+  }, [view]);
+  useEffect(() => {
+    if (!view || linked) return undefined;
+    const keys = (event) => { if (event.key === "Escape" && !event.isComposing) close(); };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, [view]);
+  useEffect(() => {  // wherever a file is dropped, the browser must not leave the page to show it
+    const over = (event) => event.preventDefault();
+    const drop = (event) => {
+      event.preventDefault();
+      if (linked || !event.dataTransfer.files.length) return;
+      setTab("documents");
+      setDropped([...event.dataTransfer.files]);
+    };
+    addEventListener("dragover", over);
+    addEventListener("drop", drop);
+    return () => { removeEventListener("dragover", over); removeEventListener("drop", drop); };
+  }, []);
+
+  const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
+  if (linked) {
+    return html`<header><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
+      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>`;
+  }
   const current = status && status.libraries.find((one) => one.name === library);
-  const shared = { say, library, show: setView, refresh, empty: current ? current.documents === 0 : false };
+  const shared = { say, language, library, show, refresh, empty: current ? current.documents === 0 : false };
   const tabs = ["ask", "documents", "search"];
   return html`
     <header>
-      <span class="brand" aria-hidden="true"></span><strong>localrag</strong>
+      <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
       <nav aria-label="localrag">
         ${tabs.map((name) => html`<button key=${name} class="tab" aria-current=${tab === name ? "page" : undefined}
           onClick=${() => setTab(name)}>${say(name)}</button>`)}
       </nav>
       <span class="space"></span>
-      ${status && status.libraries.length > 1 && html`<label class="quiet">${say("library")}
+      ${status && status.libraries.length > 1 && html`<label class="quiet">${say("library")}${" "}
         <select value=${library} onChange=${(event) => setLibrary(event.target.value)}>
           ${status.libraries.map((one) => html`<option key=${one.name}>${one.name}</option>`)}
         </select></label>`}
       ${status && html`<span class=${status.outside ? "guard alert" : "guard"}>
-        ${say("outside", { count: status.outside })}</span>`}
-      <button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>
+        ${say(status.outside === 1 ? "outsideOnce" : "outside", { count: status.outside })}</span>`}
+      ${switcher}
     </header>
-    ${failed && html`<p class="failed" role="alert">${failed === "noToken" ? say("noToken") : failed}</p>`}
+    ${failed && html`<p class="failed" role="alert">${["noToken", "unreachable"].includes(failed) ? say(failed) : failed}</p>`}
     <div class=${view ? "columns" : ""}>
-      <main>
+      <main inert=${Boolean(view) && narrow.matches}>
         <div hidden=${tab !== "ask"}><${Ask} ...${shared} toDocuments=${() => setTab("documents")} /></div>
-        ${tab === "documents" && html`<${Documents} ...${shared} />`}
-        ${tab === "search" && html`<${Search} ...${shared} />`}
+        <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
+        <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
       </main>
-      ${view && html`<${Viewer} say=${say} view=${view} close=${() => setView(null)} />`}
+      ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>
-    ${status && html`<footer>${say("version", { version: status.version })} ·
+    ${status && html`<footer>${say("version", { version: status.version })} ·${" "}
       <a href="/source">${say("source", { licence: status.licence })}</a></footer>`}`;
 }
 
-render(html`<${location.pathname === "/view" ? Single : App} />`, document.getElementById("app"));
+render(html`<${App} />`, document.getElementById("app"));

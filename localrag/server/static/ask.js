@@ -2,27 +2,31 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 import { Passage } from "./passage.js";
 
+let last = 0;
+
 export function Ask({ say, library, show, empty, toDocuments }) {
   const [turns, setTurns] = useState([]);
   const [question, setQuestion] = useState("");
   const [mode, setMode] = useState("standard");
-  const [running, setRunning] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const running = useRef(null);
   const [announced, setAnnounced] = useState("");
-  const end = useRef(null);
+  const latest = useRef(null);
 
-  useEffect(() => { setTurns([]); }, [library]);
+  useEffect(() => () => { running.current?.abort(); setTurns([]); }, [library]);
 
   async function ask() {
     const asked = question.trim();
-    if (!asked || running) return;
+    if (!asked || busy) return;
     const stopping = new AbortController();
     const history = turns.filter((turn) => turn.answer).map((turn) => (
       { question: turn.answer.question, answer: turn.answer.answer }));
-    const turn = { asked, passages: null, steps: [], text: "", answer: null, waiting: null, error: "", stopped: false };
-    const tell = (change) => { Object.assign(turn, change); setTurns((all) => [...all.slice(0, -1), { ...turn }]); };
+    const turn = { id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, error: "", stopped: false };
+    const tell = (change) => { Object.assign(turn, change); setTurns((all) => all.map((one) => (one.id === turn.id ? { ...turn } : one))); };
     setTurns((all) => [...all, turn]);
     setQuestion("");
-    setRunning(stopping);
+    running.current = stopping;
+    setBusy(true);
     setAnnounced("");
     try {
       for await (const [name, data] of events("/api/ask", { question: asked, library, mode, history }, stopping.signal)) {
@@ -31,16 +35,31 @@ export function Ask({ say, library, show, empty, toDocuments }) {
         else if (name === "step") tell({ waiting: null, steps: [...turn.steps, data] });
         else if (name === "text") tell({ waiting: null, text: turn.text + data.text });
         else if (name === "answer") { tell({ answer: data, passages: data.contexts }); setAnnounced(data.answer); }
-        else if (name === "error") { tell({ error: data.message }); setAnnounced(data.message); }
+        else if (name === "error") tell({ error: data.message });
       }
     } catch (error) {
       if (error.name === "AbortError") tell({ stopped: true });
-      else tell({ error: error.message });
+      else tell({ error: error.status ? error.message : say("unreachable") });
     }
-    setRunning(null);
+    if (!turn.answer && !turn.error && !turn.stopped) tell({ error: say("unreachable") });
+    setBusy(false);
   }
 
-  useEffect(() => { end.current?.scrollIntoView({ block: "nearest" }); }, [turns]);
+  // What documents say is no markup of ours: a picture in it would be fetched by who shows it.
+  const plainly = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>!#|~]/g, "\\$&");
+  const save = () => {
+    const parts = turns.filter((turn) => turn.answer).map(({ answer }) => [
+      `## ${plainly(answer.question)}`, answer.answer.split(/\n+/).map(plainly).join("\n\n"),
+      answer.citations.map((one, number) => `- \\[${one.marker}\\] ${plainly(answer.cited[number])}${say("colon")}${say("quotation", { quote: plainly(one.quote) })}`).join("\n"),
+    ].filter(Boolean).join("\n\n"));
+    const url = URL.createObjectURL(new Blob([`# localrag: ${library}\n\n${parts.join("\n\n")}\n`], { type: "text/markdown" }));
+    const link = Object.assign(document.createElement("a"), { href: url, download: `localrag-${new Date().toISOString().slice(0, 10)}.md` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  };
+
+  // To the question, below which its answer grows; not after it, so that it can be read meanwhile.
+  useEffect(() => { latest.current?.lastElementChild?.scrollIntoView({ block: "start" }); }, [turns.length]);
 
   function typed(event) {
     // Enter while an input method composes chooses a candidate and must not send.
@@ -51,14 +70,13 @@ export function Ask({ say, library, show, empty, toDocuments }) {
 
   return html`
     <section class="ask" aria-label=${say("ask")}>
-      <div class="turns" role="log" aria-live="off">
+      <div ref=${latest} class="turns" role="log" aria-live="off">
         ${turns.length === 0 && html`<div class="empty">
-          <h1>${say("emptyTitle")}</h1>
+          <h2>${say("emptyTitle")}</h2>
           <p>${say(empty ? "noDocuments" : "emptyText")}</p>
           ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}
-        ${turns.map((turn, number) => html`<${Turn} key=${number} say=${say} turn=${turn} show=${show} library=${library} />`)}
-        <div ref=${end}></div>
+        ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} library=${library} />`)}
       </div>
       <div class="unseen" role="status" aria-live="polite">${announced}</div>
       <form onSubmit=${(event) => { event.preventDefault(); ask(); }}>
@@ -69,10 +87,11 @@ export function Ask({ say, library, show, empty, toDocuments }) {
           <label class="quiet">${say("mode")} <select value=${mode} onChange=${(event) => setMode(event.target.value)}>
             <option value="standard">${say("standard")}</option><option value="self-rag">${say("selfRag")}</option>
           </select></label>
-          ${turns.length > 0 && !running && html`<button type="button" class="quiet" onClick=${() => setTurns([])}>${say("again")}</button>`}
+          ${turns.length > 0 && !busy && html`<button type="button" class="quiet" onClick=${() => setTurns([])}>${say("again")}</button>`}
+          ${turns.some((turn) => turn.answer) && !busy && html`<button type="button" class="quiet" onClick=${save}>${say("save")}</button>`}
           <span class="space"></span>
-          ${running
-            ? html`<button type="button" class="main" onClick=${() => running.abort()}>${say("stop")}</button>`
+          ${busy
+            ? html`<button type="button" class="main" onClick=${() => running.current.abort()}>${say("stop")}</button>`
             : html`<button type="submit" class="main" disabled=${!question.trim()}>${say("send")}</button>`}
         </div>
       </form>
@@ -83,7 +102,7 @@ function Turn({ say, turn, show, library }) {
   const [copied, setCopied] = useState(false);
   const { answer } = turn;
   const copy = async () => {
-    const cited = answer.citations.map((one) => `[${one.marker}] ${name(one.source)}, ${say(one.unit || "page")} ${one.page}: “${one.quote}”`);
+    const cited = answer.citations.map((one, number) => `[${one.marker}] ${answer.cited[number]}${say("colon")}${say("quotation", { quote: one.quote })}`);
     await navigator.clipboard.writeText([answer.answer, "", ...cited].join("\n"));
     setCopied(true);
   };
@@ -95,15 +114,17 @@ function Turn({ say, turn, show, library }) {
           open=${(marker) => show({ ...answer.views[marker], quote: answer.citations.find((each) => each.marker === marker) })} />`)}</p>`
       : html`<p class="answer writing" aria-busy=${!turn.error && !turn.stopped}>${turn.text}</p>`}
     ${turn.error && html`<p class="failed" role="alert">${turn.error}</p>`}
-    ${!answer && !turn.error && !turn.stopped && !turn.text && html`<p class="quiet">${say("reading")}</p>`}
+    ${turn.stopped && html`<p class="quiet">${say("stopped")}</p>`}
+    ${answer && answer.left_out.length > 0 && html`<p class="quiet">${say("leftOut", { count: answer.left_out.length })}</p>`}
+    ${!answer && !turn.error && !turn.stopped && !turn.text && !turn.waiting && html`<p class="quiet">${say("reading")}</p>`}
     ${answer && answer.citations.length > 0 && html`<ul class="sources">
-      ${answer.citations.map((one) => html`<li key=${one.marker + one.quote}><button class="source" onClick=${() => show({ ...answer.views[one.marker], quote: one })}>
-        <b>[${one.marker}]</b> ${name(one.source)}, ${say(one.unit || "page")} ${one.page}</button> <q>${one.quote}</q></li>`)}</ul>
-      <p class="row"><button class="quiet" onClick=${copy}>${say(copied ? "copied" : "copy")}</button>
+      ${answer.citations.map((one, number) => html`<li key=${one.marker + one.quote}><button class="source" onClick=${() => show({ ...answer.views[one.marker], quote: one })}>
+        <b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ul>`}
+    ${answer && html`<p class="row"><button class="quiet" onClick=${copy}>${say(copied ? "copied" : "copy")}</button>
         <span class="quiet">${say("seconds", { seconds: answer.seconds.toFixed(1) })}</span></p>`}
     ${turn.passages && turn.passages.length > 0 && html`<details open=${!answer || !answer.grounded}>
       <summary>${say(answer && !answer.grounded ? "related" : "found")} (${turn.passages.length})</summary>
-      ${turn.passages.map((one) => html`<${Passage} key=${one.chunk_id} say=${say} one=${one} show=${show} library=${library} />`)}</details>`}
+      ${turn.passages.map((one) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} />`)}</details>`}
     ${turn.steps.length > 0 && html`<details><summary>${say("steps")} (${turn.steps.length})</summary>
       <ol class="steps">${turn.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}
         <span class="quiet">${say("seconds", { seconds: one.seconds.toFixed(2) })}</span></li>`)}</ol></details>`}
@@ -120,8 +141,4 @@ function Sentence({ say, one, open }) {
           aria-label=${`${say("sources")} ${marker}`}>${marker}</button>`)
       : part;
   })}</span>`;
-}
-
-export function name(source) {
-  return source.split(/[\\/]/).pop();
 }

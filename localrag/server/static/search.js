@@ -1,4 +1,4 @@
-import { html, useState } from "./preact.js";
+import { html, useEffect, useState } from "./preact.js";
 import { call } from "./api.js";
 import { Passage } from "./passage.js";
 
@@ -6,6 +6,7 @@ export function Search({ say, library, show }) {
   const [question, setQuestion] = useState("");
   const [found, setFound] = useState(null);
   const [failed, setFailed] = useState("");
+  useEffect(() => { setFound(null); }, [library]);
   const search = async (event) => {
     event.preventDefault();
     if (!question.trim()) return;
@@ -21,7 +22,7 @@ export function Search({ say, library, show }) {
       <button class="main" type="submit">${say("search")}</button>
     </form>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
-    <div role="status" class="quiet">${found && (found.length ? say("results", { count: found.length }) : say("nothing"))}</div>
-    ${found && found.map((one) => html`<${Passage} key=${one.chunk_id} say=${say} one=${one} show=${show} library=${library} />`)}
+    <div role="status" class="quiet">${found && (found.length ? say(found.length === 1 ? "passage" : "passages", { count: found.length }) : say("nothing"))}</div>
+    ${found && found.map((one) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} />`)}
   </section>`;
 }

@@ -2,13 +2,14 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 
 // `view` is a span of a document, with the key to it where a link brought one.
-export function Viewer({ say, view, close }) {
+export function Viewer({ say, language, view, close }) {
   const [page, setPage] = useState(null);
   const [failed, setFailed] = useState("");
   const [large, setLarge] = useState(false);
   const heading = useRef(null);
   const marked = useRef(null);
   const viewer = useRef(null);
+  const entered = useRef(null);
   const { library, document: id, start, end, key } = view;
   useEffect(() => {
     let shown = true;
@@ -20,13 +21,13 @@ export function Viewer({ say, view, close }) {
       (error) => shown && setFailed(error.status === 401 || error.status === 400 ? say("badLink") : error.message),
     );
     return () => { shown = false; };
-  }, [library, id, start, end, key]);
+  }, [library, id, start, end, key, language]);
   useEffect(() => {
     if (!page) return;
-    if (close) heading.current?.focus({ preventScroll: true });
+    if (close && entered.current !== view) heading.current?.focus({ preventScroll: true });
+    entered.current = view;
     if (!page.image) toMark();
   }, [page]);
-  const keys = (event) => { if (event.key === "Escape" && close) close(); };
   // Only what shows the page moves, and not the answer beside it.
   function toMark() {
     const box = viewer.current, mark = marked.current;
@@ -35,8 +36,8 @@ export function Viewer({ say, view, close }) {
     const down = mark.getBoundingClientRect().top - box.getBoundingClientRect().top;
     box.scrollTop += down - box.clientHeight / 3;
   }
-  const title = page && [page.source, page.place].filter(Boolean).join(", ");
-  return html`<aside class="viewer" ref=${viewer} onKeyDown=${keys} aria-label=${say("sources")}>
+  const title = page && page.cited;
+  return html`<aside class="viewer" ref=${viewer} aria-label=${say("sources")}>
     <div class="row"><h2 ref=${heading} tabindex="-1">${title || ""}</h2><span class="space"></span>
       ${page && page.image && html`<button class="quiet" aria-pressed=${large} onClick=${() => setLarge(!large)}>${say("enlarge")}</button>`}
       ${close && html`<button class="quiet" onClick=${close}>${say("close")}</button>`}</div>

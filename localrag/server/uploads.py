@@ -1,0 +1,123 @@
+"""Files that a client sends: streamed to disk, then read and added as `localrag add` does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+
+from localrag import factory
+from localrag.documents.files import SIZE_LIMIT
+from localrag.engine import Engine
+from localrag.errors import UsageError
+from localrag.indexing import events
+from localrag.library.folder.locking import PATIENCE
+from localrag.library.folder.uploads import safe_name
+from localrag.messages import InterfaceLanguage, speaker, spoken
+from localrag.server.access import TooMuchError
+from localrag.server.replies import PING, error_body, event, preferred
+from localrag.server.running import working
+from localrag.system.files import create_file, scratch_folder
+
+MEDIA = "application/octet-stream"
+
+
+class Uploads:
+    """Takes one file at a time, of whoever sends one."""
+
+    def __init__(self) -> None:
+        self._turn = anyio.Lock()
+
+    async def take(self, request: Request, engine: Engine, name: str) -> Response:
+        """Receive the body, then tell its way into the library: progress, done, error."""
+        if request.headers.get("content-type", "") != MEDIA:  # what no foreign form can send
+            raise UsageError(
+                "A file is sent as the body itself, not as {media}.",
+                hint="Send it with Content-Type: application/octet-stream.",
+                media=request.headers.get("content-type", "?"),
+            )
+        name, language = safe_name(name), preferred(request)
+        held = ExitStack()
+        try:
+            file = held.enter_context(scratch_folder()) / "upload"
+            await _receive(request, file)
+        except BaseException:
+            held.close()
+            raise
+        return EventSourceResponse(self._added(engine, file, name, language, held), ping=PING)
+
+    async def _added(
+        self, engine: Engine, file: Path, name: str, language: InterfaceLanguage, held: ExitStack
+    ) -> AsyncIterator[ServerSentEvent]:
+        with held:
+            try:
+                async with self._turn, working(_Adding(engine, file, name, language)) as told:
+                    async for one in told:
+                        yield one
+            except Exception as error:  # told in the stream: its status has been sent
+                yield event("error", error_body(error, language)[1]["error"])
+
+
+@dataclass
+class _Adding:
+    """Adds one file, and says how far that is."""
+
+    engine: Engine
+    file: Path
+    name: str
+    language: InterfaceLanguage
+
+    def __call__(self, tell: Callable[[ServerSentEvent], None]) -> None:
+        say = speaker(self.language)
+        embedded = chunks = 0
+
+        def hear(happened: events.Event) -> None:
+            nonlocal embedded, chunks
+            match happened:
+                case events.Parsed(_, pages, chunks):
+                    said = say("{pages} pages read", pages=pages)
+                case events.Embedded(count):
+                    embedded += count
+                    said = say("{done} of {count} passages embedded", done=embedded, count=chunks)
+                case _:
+                    return
+            tell(event("progress", {"said": said}))
+
+        engine = self.engine
+        indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
+        report = indexer.upload(self.file, self.name, hear, timeout=PATIENCE)
+        if report.failed and not report.committed:
+            error = report.failed[0].error
+            error.values["source"] = self.name  # not where it lay for a moment
+            tell(event("done", {"said": spoken(error, self.language), "failed": True}))
+        elif report.unchanged:
+            tell(event("done", {"said": say("It is in the library already."), "failed": False}))
+        else:
+            said = say("Added, {count} passages", count=report.chunks)
+            tell(event("done", {"said": said, "failed": False}))
+
+
+async def _receive(request: Request, file: Path) -> None:
+    """Write the body to a new file; what is too large is read to its end, to be answered."""
+    if int(request.headers.get("content-length", "0")) > 2 * SIZE_LIMIT:
+        raise _too_large()
+    taken = 0
+    with create_file(file) as written:
+        async for part in request.stream():
+            taken += len(part)
+            if taken > 2 * SIZE_LIMIT:
+                break
+            if taken <= SIZE_LIMIT:
+                await anyio.to_thread.run_sync(written.write, part)
+    if taken > SIZE_LIMIT:
+        raise _too_large()
+
+
+def _too_large() -> TooMuchError:
+    return TooMuchError(413, f"The file is larger than {SIZE_LIMIT // 2**20} MB.")
