@@ -105,9 +105,8 @@ def origin(library: Library, record: SourceRecord) -> Literal["library", "change
     """Whether the file still is what the library has read."""
     path = Path(record.state.path)
     there, file = existing(library, path), library.file_of(record.state.path)
-    if (
-        there != path and library.file_of(str(there)).is_file()
-    ):  # it lies in that file, such as a mail
+    # It lies in that file, such as a mail.
+    if there != path and library.file_of(str(there)).is_file():
         holder = library.source(str(there))
         return origin(library, holder) if holder else "library"
     try:
