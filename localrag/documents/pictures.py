@@ -59,6 +59,8 @@ _SAME_SIZE, _OF_FEW, _FEW = (1.4, 1.25), (1.7, 1.5), 4
 """How many times smaller and larger the box of a line may be, and that of a few characters, than
 is usual for its font: lines without ascenders are low."""
 _BELOW = 1e5
+_FORMATS = ("PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP")
+"""What is opened, whatever a file is named: Pillow hands EPS to Ghostscript, WMF to Windows."""
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, 5
 """The tag of EXIF, and the first of its values for pictures that lie on their side."""
 
@@ -78,7 +80,7 @@ def opened(data: bytes) -> Iterator[Pillow.Image]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `LARGEST` decides what is too large
-            with PIL.Image.open(io.BytesIO(data)) as picture:
+            with PIL.Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
                 yield picture
     except (OSError, SyntaxError, ValueError, EOFError, ArithmeticError, LookupError) as error:
         raise PictureError(squeeze(str(error)) or type(error).__name__) from error

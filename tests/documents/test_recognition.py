@@ -469,12 +469,38 @@ def test_pictures_in_office_files_are_read(suffix: str, tmp_path: Path, fake: Fa
     assert (off.how, off.text.split("\n")[-1]) == ("text", "written")
 
 
-def test_damaged_pictures_in_office_files_add_nothing(tmp_path: Path, fake: Fake) -> None:
-    path = office(tmp_path, ".docx", noise(200, 100))
+def with_media(path: Path, change: Callable[[bytes], bytes]) -> Path:
+    """The same file with other pictures in it."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
-            archive.writestr(name, data[:300] if "media" in name else data)
+            archive.writestr(name, change(data) if "media" in name else data)
+    return path
+
+
+def test_damaged_pictures_in_office_files_add_nothing(tmp_path: Path, fake: Fake) -> None:
+    path = with_media(office(tmp_path, ".docx", noise(200, 100)), lambda data: data[:300])
     assert parse_file(path).text == "written"
+    assert not fake.seen
+
+
+POSTSCRIPT = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 300 200
+%%EndComments
+(x) print
+%%EOF
+"""
+
+
+def test_a_picture_that_is_a_program_is_not_run(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[object] = []
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *given: run.append(given))
+    with Pillow.open(io.BytesIO(POSTSCRIPT)) as picture:
+        assert picture.format == "EPS"
+    path = with_media(office(tmp_path, ".docx", noise(200, 100)), lambda _: POSTSCRIPT)
+    assert parse_file(path).text == "written"
+    assert not run
     assert not fake.seen
