@@ -32,7 +32,10 @@ DEFAULTS = ParseOptions()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What reading one file may cost before it is given up."""
+    """What reading one file may cost before it is given up.
+
+    Times are of the processor: by the clock it may take several times as long.
+    """
 
     silence: float = 60.0
     """Seconds without a page done, and in addition what the file's size explains: the slowest
