@@ -53,7 +53,8 @@ class PageDone(Protocol):
     def __call__(self, number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
         """So many of so many pages are done, where that is known.
 
-        `recognised` is whether the last was read by recognition, which takes seconds.
+        `recognised` is whether the last was read by recognition, which takes seconds; without
+        `pages`, so many pictures on pages of text were.
         """
         ...
 
