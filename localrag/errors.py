@@ -14,7 +14,8 @@ LocalragError
 │   ├── EncryptedFileError
 │   ├── EmptyFileError
 │   ├── CorruptFileError
-│   └── ImageOnlyFileError    pages without a text layer
+│   ├── ImageOnlyFileError    pages without a text layer
+│   └── SlowFileError         reading it took too long
 ├── LibraryError
 │   ├── LibraryNotFoundError
 │   ├── LibraryLockedError    another process is writing
@@ -142,6 +143,10 @@ class CorruptFileError(ParsingError):
 
 class ImageOnlyFileError(ParsingError):
     """The pages are pictures without a text layer."""
+
+
+class SlowFileError(ParsingError):
+    """Reading it was given up for the time it took."""
 
 
 class LibraryError(LocalragError):

@@ -44,7 +44,7 @@ from localrag.documents.formats.table import (
     nothing,
 )
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import ParsingError
 from localrag.indexing import unread
 from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
@@ -75,7 +75,7 @@ from localrag.library.records import (
     UnreadFile,
 )
 from localrag.models.embeddings.base import Embedder
-from localrag.types import READER, Chunk, Document
+from localrag.types import Chunk, Document
 
 BATCH = 128
 """Chunks that are embedded together: small documents share a batch, a large one fills several."""
@@ -242,7 +242,7 @@ class _Run:
         hear = self.read_ahead.put if ahead else self.progress
 
         def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
-            if recognised and pages:
+            if recognised:
                 hear(PageRead(source, number, pages))
 
         return tell
@@ -556,10 +556,8 @@ class Indexer:
                 run.coming[met.digest] -= 1
             try:
                 self._hold(met, run, _Room(met.again))
-            except UnsupportedFileError as error:
-                run.fail(UnreadFile(met.state, error))
             except ParsingError as error:
-                run.fail(UnreadFile(met.state, error, READER))
+                run.fail(unread.failed(met.state, error))
         if run.waiting() >= BATCH or len(run.touched) >= BATCH:
             self._flush(run)
             self._sync_if_due(run)
@@ -647,10 +645,8 @@ class Indexer:
             try:
                 digest = hashlib.sha256(one.data).hexdigest()
                 self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
-            except UnsupportedFileError as unsupported:
-                run.fail(UnreadFile(child, unsupported))
             except ParsingError as failed:
-                run.fail(UnreadFile(child, failed, READER))
+                run.fail(unread.failed(child, failed))
 
     def _cut(
         self, document: Document, states: Sequence[FileState], size: int, run: _Run

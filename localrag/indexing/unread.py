@@ -1,7 +1,7 @@
 """Files that could not be read: what an `add` knew of them, and what it learns.
 
-One that failed before and has not changed since is not tried again: a file that hangs its reader
-would cost a minute each time.
+One that failed before and has not changed since is not tried again, unless it was given up for
+the time that it took: that says as much of the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.documents.files import storable_path
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import ParsingError, SlowFileError, UnsupportedFileError
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
 from localrag.types import READER
@@ -43,7 +43,11 @@ class Failures:
         """Whether another attempt at what is inside a file may come to something else."""
         return any(
             "count" not in file.error.values
-            and (source in self._named or file.reader not in (0, READER))
+            and (
+                source in self._named
+                or file.reader not in (0, READER)
+                or isinstance(file.error, SlowFileError)
+            )
             for file in self.inside(source)
         )
 
@@ -95,6 +99,12 @@ class Failures:
                 or (not roots.isdisjoint((Path(path), *Path(path).parents)) and _is_gone(file))
             )
         ]
+
+
+def failed(state: FileState, error: ParsingError) -> UnreadFile:
+    """What there is to remember of a file that was tried in vain."""
+    again = isinstance(error, UnsupportedFileError | SlowFileError)
+    return UnreadFile(state, error, 0 if again else READER)
 
 
 def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:

@@ -26,7 +26,7 @@ from localrag.documents.formats.numbering import counted
 from localrag.documents.formats.numbers import plain
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
-from localrag.documents.pictures import with_pictures
+from localrag.documents.pictures import Pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -59,6 +59,7 @@ def read(file: SourceFile) -> Document:
     styles = _Styles(root, archive.xml("styles.xml"), file.options.hidden_text)
     slides = list(body.iter(f"{_DRAW}page"))
     pages: list[PageLines] = []
+    pictures = Pictures(file, archive)
     for page in slides or [body]:
         walk = _Walk(archive, styles)
         # What lies behind the text of a slide may be in its master, or a shape of its own.
@@ -76,7 +77,7 @@ def read(file: SourceFile) -> Document:
         notes = (note,) if walk.hidden else ()
         names = (each.get(f"{_XLINK}href", "") for each in page.iter(f"{_DRAW}image"))
         read = PageLines(lines, label, notes=notes)
-        pages.append(with_pictures(file, read, map(archive.read, names)))
+        pages.append(pictures.on(read, names))
         file.page_done()
     if not any(page.lines for page in pages):
         raise empty(file.source)
