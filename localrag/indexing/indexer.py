@@ -33,6 +33,7 @@ from localrag.documents.files import (
     storable_path,
     unreadable,
     walk,
+    whereabouts,
 )
 from localrag.documents.formats.table import (
     Attach,
@@ -747,23 +748,9 @@ def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
     return sorted(
         source
         for source in missing
-        if not folders.isdisjoint(map(str, Path(source).parents)) and _is_gone(source)
+        if not folders.isdisjoint(map(str, Path(source).parents))
+        and whereabouts(Path(source)) is None
     )
-
-
-def _is_gone(source: str) -> bool:
-    """Whether there is nothing of that name; a folder or a drive that fails says nothing.
-
-    What is inside a file is there as long as that file is: reading it says what it holds.
-    """
-    try:
-        os.lstat(source)
-    except (FileNotFoundError, NotADirectoryError):
-        parents = Path(source).parents
-        return not any(attaches(parent) and parent.is_file() for parent in parents)
-    except (OSError, ValueError):
-        return False
-    return False
 
 
 def _inside(state: FileState, name: str, size: int) -> FileState:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localrag.documents.files import storable_path
+from localrag.documents.files import storable_path, whereabouts
 from localrag.errors import ParsingError, UnsupportedFileError
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
@@ -110,6 +110,4 @@ def _is_gone(file: UnreadFile) -> bool:
     """Whether there is nothing left at its path; what lies in a file goes with that file."""
     if "count" in file.error.values:
         return True  # else it would have been counted again
-    path = Path(file.state.path)
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
-    return there != path and there.is_dir()
+    return whereabouts(Path(file.state.path)) is None
