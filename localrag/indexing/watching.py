@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from localrag.documents.files import is_in, is_passed_over, storable_path, walk
+from localrag.documents.formats.table import attaches
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.events import (
     Away,
@@ -422,6 +423,9 @@ class Watch:
         if unread:
             with self._library.writing(-1, self._wait):
                 self._library.set_unread((), forgotten=unread)
+        for root in look.present:
+            if not any(is_in(source, self._roots[root]) for source in gone):
+                self._withheld.pop(root, None)  # what was gone is there again
         if not ripe:
             return
         if any(_unreachable(root) for root in look.present):
@@ -464,11 +468,20 @@ class Watch:
         return gone_from(look.present, (path for path in paths if path not in there))
 
     def _is_unmounted(self, source: str) -> bool:
-        """Whether another device lies now where a file was."""
+        """Whether a file may be gone with its drive rather than deleted.
+
+        Another device lies now where it was; or, where this is the first look, nothing at all is
+        left of its folder, which is what a drive leaves behind.
+        """
         device = self._devices.get(source)
-        for folder in Path(source).parents:
+        path = Path(source)
+        while attaches(path.parent) and not path.parent.is_dir():
+            path = path.parent  # it lay in that file
+        if device is None:
+            return not (self._prune or _holds_something(path.parent))
+        for folder in path.parents:
             if (place := _place(folder)) != (0, 0):
-                return device is not None and place[0] != device
+                return place[0] != device
         return False
 
     def _care(self, *, at_once: bool = False) -> None:
@@ -504,6 +517,15 @@ def _place(folder: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return state.st_dev, state.st_ino
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether a folder is there with anything in it."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _unreachable(root: Path) -> tuple[Literal["missing", "unreadable"], str] | None:

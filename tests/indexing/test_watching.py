@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -371,6 +372,67 @@ def test_a_lower_folder_on_another_device_is_not_emptied(
     assert world.told() == [("Committed", "a.txt"), ("Committed", "b.txt")]
     assert world.told(Withheld) == [("Withheld", "files")]
     assert world.sources() == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize("way", ["emptied", "gone"])
+def test_a_single_pass_does_not_take_an_unmounted_folder_for_deleted(
+    world: World, way: str
+) -> None:
+    for number in range(12):
+        world.write(f"{number}.txt", f"text {number}")
+    message = EmailMessage()
+    message.set_content("see below")
+    message.add_attachment("plums", filename="plums.txt")
+    world.write("drive/mail.eml", message.as_string())
+    world.write("drive/b.txt", "bananas")
+    assert world.watch()
+    before = world.sources()
+    aside = world.files.with_name("aside")
+
+    def unmount() -> None:
+        (world.files / "drive").rename(aside)
+        if way == "emptied":  # the mount point that is left
+            (world.files / "drive").mkdir()
+
+    unmount()
+    assert not world.watch()
+    assert [one for one in world.events if isinstance(one, Withheld | Removed)] == [
+        Withheld(str(world.files), 3, 15)
+    ]
+    assert world.sources() == before
+    if way == "emptied":
+        (world.files / "drive").rmdir()
+    aside.rename(world.files / "drive")
+    assert world.watch()
+    # What is deleted of a folder that holds more is gone, and what was in it.
+    (world.files / "drive" / "mail.eml").unlink()
+    (world.files / "0.txt").unlink()
+    assert world.watch()
+    assert world.told() == [
+        ("Removed", "0.txt"),
+        ("Removed", "mail.eml"),
+        ("Removed", "plums.txt"),
+    ]
+    unmount()
+    assert world.watch(prune=True)
+    assert "b.txt" not in world.sources()
+
+
+def test_what_is_away_twice_is_told_twice(world: World) -> None:
+    for number in range(20):
+        world.write(f"drive/{number}.txt", f"text {number}")
+    world.write("a.txt", "apples")
+    world.watch()
+    drive, aside = world.files / "drive", world.files.with_name("aside")
+    began = world.now - 1000
+    world.at(began + 10, lambda: drive.rename(aside))
+    world.at(began + 400, lambda: aside.rename(drive))
+    world.at(began + 800, lambda: drive.rename(aside))
+    assert not world.watch(until=1100)
+    assert world.told(Withheld, Removed) == [("Withheld", "files")] * 2
+    world.at(world.now - 1000 + 10, lambda: aside.rename(drive))
+    assert world.watch(until=400)
+    assert len(world.sources()) == 21
 
 
 def test_a_file_that_cannot_be_read_is_said_once_and_tried_when_it_changes(world: World) -> None:
