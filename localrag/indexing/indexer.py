@@ -45,7 +45,7 @@ from localrag.documents.formats.table import (
     nothing,
 )
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import OldFormatError, ParsingError
 from localrag.indexing import unread
 from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
@@ -354,6 +354,7 @@ class Indexer:
         run.known = {record.state.path: record for record in library.sources()}
         run.paths = sorted(run.known)
         self._take_all(files, run)
+        run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
 
     def rebuild(
@@ -506,6 +507,7 @@ class Indexer:
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
+            met.state = FileState(source, *version, 0)
             met.again = attaches(source) and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
                 met.kept = known
@@ -557,7 +559,7 @@ class Indexer:
                 run.coming[met.digest] -= 1
             try:
                 self._hold(met, run, _Room(met.again))
-            except UnsupportedFileError as error:
+            except OldFormatError as error:
                 run.fail(UnreadFile(met.state, error))
             except ParsingError as error:
                 run.fail(UnreadFile(met.state, error, READER))
@@ -648,8 +650,8 @@ class Indexer:
             try:
                 digest = hashlib.sha256(one.data).hexdigest()
                 self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
-            except UnsupportedFileError as unsupported:
-                run.fail(UnreadFile(child, unsupported))
+            except OldFormatError as old:
+                run.fail(UnreadFile(child, old))
             except ParsingError as failed:
                 run.fail(UnreadFile(child, failed, READER))
 

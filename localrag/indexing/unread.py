@@ -108,6 +108,6 @@ def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
 
 def _is_gone(file: UnreadFile) -> bool:
     """Whether there is nothing left at its path; what lies in a file goes with that file."""
-    if "count" in file.error.values:
-        return True  # else it would have been counted again
+    if "count" in file.error.values or Path(file.state.path).is_dir():
+        return True  # else it would have been met again
     return whereabouts(Path(file.state.path)) is None

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from fakes import HashEmbedder
 
+from localrag.documents import files
 from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
-from localrag.errors import UsageError
+from localrag.errors import OldFormatError, UnsupportedFileError, UsageError
 from localrag.factory import indexes_of
 from localrag.indexing import hints, watching
 from localrag.indexing.events import (
@@ -41,6 +42,7 @@ from localrag.indexing.watching import Watch
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
+from localrag.types import Document
 
 
 class Words:
@@ -441,6 +443,100 @@ def test_a_file_that_cannot_be_read_is_said_once_and_tried_when_it_changes(world
     world.at(800, lambda: world.write("a.txt", "apples"))
     world.watch(until=1200)
     assert world.told() == [("Failed", "a.txt"), ("Committed", "b.txt"), ("Committed", "a.txt")]
+
+
+def test_what_was_read_in_vain_is_not_said_by_the_next_watch(world: World) -> None:
+    for name in ("bomb.txt", "old.txt", "locked.txt"):
+        world.write(name, "words")
+    reads: list[str] = []
+    make = world.indexer
+    errors = {
+        "bomb.txt": UnsupportedFileError("{source} is a bomb.", source="bomb.txt"),
+        "old.txt": OldFormatError("{source} is old.", source="old.txt"),
+    }
+
+    def parse(path: Path, data: bytes, **_: object) -> Document:
+        reads.append(path.name)
+        raise errors[path.name]
+
+    def read(path: Path) -> bytes:
+        if path.name == "locked.txt":
+            raise PermissionError(13, "Permission denied")
+        return path.read_bytes()
+
+    def indexer() -> Indexer:
+        made = make()
+        made.parse, made.read = parse, read
+        return made
+
+    world.indexer = indexer  # type: ignore[method-assign]
+    assert world.watch()
+    assert sorted(world.told()) == [
+        ("Failed", "bomb.txt"),
+        ("Failed", "locked.txt"),
+        ("Failed", "old.txt"),
+    ]
+    assert world.watch()
+    assert world.told() == []
+    assert reads == ["bomb.txt", "old.txt", "old.txt"]  # what is installed may read it now
+    world.write("bomb.txt", "larger", age=500)
+    world.watch()
+    assert world.told() == [("Failed", "bomb.txt")]
+
+
+def test_what_is_passed_over_is_remembered(world: World) -> None:
+    def mail(text: str) -> None:
+        message = EmailMessage()
+        message.set_content(text)
+        for name in ("one.bin", "two.bin"):
+            message.add_attachment(b"\0\1", maintype="a", subtype="b", filename=name)
+        world.write("m.eml", message.as_string())
+
+    def unread() -> dict[str, object]:
+        start = len(str(world.files)) + 1
+        return {
+            one.state.path[start:].replace(os.sep, "/"): one.error.values.get("count")
+            for one in world.library.unread()
+        }
+
+    mail("see below")
+    clip = world.write("sub/clip.mp4", "\0\1\2")
+    world.write("empty.txt", "")
+    world.write("a.txt", "apples")
+    expected = {"m.eml/*.bin": 2, "sub/*.mp4": 1, "empty.txt": None}
+    assert world.watch()
+    assert unread() == expected
+    for _ in range(2):  # by one that knows nothing, and where only the mail changed
+        assert world.watch()
+        assert unread() == expected
+        mail("see below, please")
+    clip.unlink()
+    (world.files / "empty.txt").unlink()
+    assert world.watch()
+    assert unread() == {"m.eml/*.bin": 2}
+    (world.files / "m.eml").unlink()
+    assert world.watch()
+    assert unread() == {}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a folder that cannot be opened")
+def test_a_folder_that_cannot_be_opened_is_a_problem_until_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = world.write("closed/a.txt", "apples").parent
+    entries = files._entries
+
+    def refuse(folder: Path) -> object:
+        if folder == closed:
+            raise PermissionError(13, "Permission denied")
+        return entries(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_entries", refuse)
+        world.watch()
+        assert [one.state.path for one in world.library.unread()] == [str(closed)]
+    world.watch()
+    assert world.library.unread() == []
 
 
 def test_a_file_whose_time_is_in_the_future_is_read_once(world: World) -> None:
