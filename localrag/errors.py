@@ -11,6 +11,7 @@ LocalragError
 │   └── ModelLicenceError     a licence needs an explicit yes
 ├── ParsingError
 │   ├── UnsupportedFileError  no parser for this kind of file
+│   │   └── OldFormatError        another program must be there to read it
 │   ├── EncryptedFileError
 │   ├── EmptyFileError
 │   ├── CorruptFileError
@@ -127,6 +128,10 @@ def parsing_error(kind: str, message: str, hint: str, values: Mapping[str, objec
 
 class UnsupportedFileError(ParsingError):
     """No parser for this kind of file."""
+
+
+class OldFormatError(UnsupportedFileError):
+    """Only another program reads it; another attempt may do better once that is installed."""
 
 
 class EncryptedFileError(ParsingError):

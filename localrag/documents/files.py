@@ -26,6 +26,7 @@ from localrag.documents.formats.table import (
     PageDone,
     ParseOptions,
     SourceFile,
+    attaches,
     contradiction,
     format_of,
     leave_out,
@@ -136,6 +137,22 @@ def storable_path(path: Path) -> str:
 def storable_name(name: str) -> str:
     """A path with bytes that are no UTF-8 written as hexadecimal escapes."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def whereabouts(path: Path) -> Path | None:
+    """Where a file is: at its path, inside another file (a mail), which is returned, or nowhere.
+
+    A folder or a drive that fails says nothing: what it held is taken to be there.
+    """
+    for place in (path, *path.parents):
+        try:
+            mode = place.stat(follow_symlinks=place != path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):
+            return path
+        return place if place == path or (attaches(place) and stat.S_ISREG(mode)) else None
+    return None
 
 
 def _without_waiting(name: str, flags: int) -> int:

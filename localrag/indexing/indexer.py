@@ -33,6 +33,7 @@ from localrag.documents.files import (
     storable_path,
     unreadable,
     walk,
+    whereabouts,
 )
 from localrag.documents.formats.table import (
     Attach,
@@ -353,6 +354,7 @@ class Indexer:
         run.known = {record.state.path: record for record in library.sources()}
         run.paths = sorted(run.known)
         self._take_all(files, run)
+        run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
 
     def rebuild(
@@ -505,6 +507,7 @@ class Indexer:
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
+            met.state = FileState(source, *version, 0)
             met.again = attaches(source) and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
                 met.kept = known
@@ -743,23 +746,9 @@ def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
     return sorted(
         source
         for source in missing
-        if not folders.isdisjoint(map(str, Path(source).parents)) and _is_gone(source)
+        if not folders.isdisjoint(map(str, Path(source).parents))
+        and whereabouts(Path(source)) is None
     )
-
-
-def _is_gone(source: str) -> bool:
-    """Whether there is nothing of that name; a folder or a drive that fails says nothing.
-
-    What is inside a file is there as long as that file is: reading it says what it holds.
-    """
-    try:
-        os.lstat(source)
-    except (FileNotFoundError, NotADirectoryError):
-        parents = Path(source).parents
-        return not any(attaches(parent) and parent.is_file() for parent in parents)
-    except (OSError, ValueError):
-        return False
-    return False
 
 
 def _inside(state: FileState, name: str, size: int) -> FileState:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from localrag.documents.chunking import Chunker
-from localrag.documents.files import read_bytes, storable_path
+from localrag.documents.files import read_bytes, storable_path, whereabouts
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.indexer import LANGUAGE_SAMPLE, Parse
@@ -93,8 +93,8 @@ def _find(library: Library, source: str) -> SourceRecord | None:
 def _origin(library: Library, record: SourceRecord) -> Literal["library", "changed", "gone"]:
     """Whether the file still is what the library has read."""
     path = Path(record.state.path)
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
-    if there != path and there.is_file():  # it lies in that file, such as a mail
+    there = whereabouts(path)
+    if there not in (None, path):  # it lies in that file, such as a mail
         holder = library.source(str(there))
         return _origin(library, holder) if holder else "library"
     try:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localrag.documents.files import storable_path
-from localrag.errors import ParsingError, SlowFileError, UnsupportedFileError
+from localrag.documents.files import storable_path, whereabouts
+from localrag.errors import OldFormatError, ParsingError, SlowFileError, UnsupportedFileError
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
 from localrag.types import READER
@@ -103,7 +103,7 @@ class Failures:
 
 def failed(state: FileState, error: ParsingError) -> UnreadFile:
     """What there is to remember of a file that was tried in vain."""
-    again = isinstance(error, UnsupportedFileError | SlowFileError)
+    again = isinstance(error, OldFormatError | SlowFileError)
     return UnreadFile(state, error, 0 if again else READER)
 
 
@@ -118,8 +118,6 @@ def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
 
 def _is_gone(file: UnreadFile) -> bool:
     """Whether there is nothing left at its path; what lies in a file goes with that file."""
-    if "count" in file.error.values:
-        return True  # else it would have been counted again
-    path = Path(file.state.path)
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
-    return there != path and there.is_dir()
+    if "count" in file.error.values or Path(file.state.path).is_dir():
+        return True  # else it would have been met again
+    return whereabouts(Path(file.state.path)) is None
