@@ -454,6 +454,60 @@ def test_opendocument_text() -> None:
     assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 1}),)
 
 
+WHITE = '<text:p><text:span text:style-name="W">{}</text:span></text:p>'
+WHITE_STYLE = (
+    '<style:style style:name="W"><style:text-properties fo:color="#FFFFFF"/></style:style>'
+    '<style:style style:name="Blue"><style:table-cell-properties fo:background-color="#1f4e79"/>'
+    '</style:style><style:style style:name="Own" style:parent-style-name="Blue"/>'
+    '<style:style style:name="Dark"><style:graphic-properties draw:fill="gradient"/></style:style>'
+    '<style:style style:name="Clear"><style:graphic-properties draw:fill="none" '
+    'fo:background-color="transparent"/></style:style>'
+)
+
+
+def test_white_text_of_opendocument_is_read_where_something_lies_behind_it() -> None:
+    def cell(text: str, style: str) -> str:
+        return (
+            f'<table:table-row><table:table-cell table:style-name="{style}">{WHITE.format(text)}'
+            "</table:table-cell></table:table-row>"
+        )
+
+    def frame(text: str, style: str) -> str:
+        return (
+            f'<text:p><draw:frame draw:style-name="{style}"><draw:text-box>{WHITE.format(text)}'
+            "</draw:text-box></draw:frame></text:p>"
+        )
+
+    body = (
+        f"{WHITE.format('unseen')}<table:table>{cell('head', 'Own')}{cell('gone', 'None')}"
+        f"</table:table>{frame('boxed', 'Dark')}{frame('lost', 'Clear')}"
+        f'<text:p text:style-name="Own">on <text:span text:style-name="W">blue</text:span></text:p>'
+    )
+    parsed = read("a.odt", opendocument("text", body, WHITE_STYLE))
+    assert parsed.text.split("\n") == ["head", "boxed", "on blue"]
+    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 3}),)
+    page = (
+        '<style:page-layout style:name="P"><style:page-layout-properties '
+        'fo:background-color="#000000"/></style:page-layout>'
+    )
+    parsed = read("a.odt", opendocument("text", body, WHITE_STYLE + page))
+    assert parsed.text.split("\n") == ["unseen", "head", "gone", "boxed", "lost", "on blue"]
+    assert not parsed.pages[0].notes
+
+
+def test_a_dark_slide_of_opendocument_is_read_without_what_stands_for_its_number() -> None:
+    box = "<draw:frame><draw:text-box>{}</draw:text-box></draw:frame>"
+    number = "<text:p><text:page-number>&lt;number&gt;</text:page-number></text:p>"
+    shown = "<text:p>page <text:page-number>7</text:page-number></text:p>"
+    body = (
+        f"<draw:page>{box.format(WHITE.format('Night'))}{box.format(number)}{box.format(shown)}"
+        "</draw:page>"
+    )
+    parsed = read("a.odp", opendocument("presentation", body, WHITE_STYLE))
+    assert parsed.text.split("\n") == ["Night", "page 7"]
+    assert not parsed.pages[0].notes
+
+
 def test_opendocument_sheets() -> None:
     def cell(kind: str, value: str, text: str, more: str = "") -> str:
         return (
