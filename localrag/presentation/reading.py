@@ -47,6 +47,8 @@ _ADVICE = {
     "remove the file and add it again.",
     "cut short": "Split the file into parts.",
     "left out": "Look there yourself; questions about it cannot be answered.",
+    "formulas": "Open it in Excel or LibreOffice and save it, so that the results are in the "
+    "file; then add it again.",
 }
 _REASONS = {
     "off": "text recognition is off",
@@ -65,6 +67,7 @@ _WORDS = {
     "charts": "charts",
     "column": "columns",
     "columns": "columns",
+    "formulas": "results of formulas",
     "page": "pages",
     "pages": "pages",
     "picture": "pictures",
@@ -181,7 +184,8 @@ def advice_text(problem: Problem, language: InterfaceLanguage | None = None) -> 
     if (error := problem.error) is not None:
         return phrase(error.hint, language, **error.values)[: 3 * LONGEST]
     assert problem.note is not None  # noqa: S101 - one of both is there
-    kind = problem.note.kind
+    what, kind = problem.note.values.get("what"), problem.note.kind
+    kind = "formulas" if kind == "left out" and what == "formulas" else kind
     return speaker(language)(_ADVICE[kind]) if kind in _ADVICE else ""
 
 

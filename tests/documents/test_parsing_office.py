@@ -22,6 +22,7 @@ from localrag.errors import CorruptFileError, EncryptedFileError, UnsupportedFil
 from localrag.types import Document, PageNote
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 CLIENT = "application/vnd.openxmlformats-officedocument"
 RELATED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
@@ -427,6 +428,21 @@ def opendocument(kind: str, body: str, styles: str = "") -> bytes:
             f"<office:{kind}>{body}</office:{kind}></office:body></office:document-content>",
         )
     return stream.getvalue()
+
+
+def test_a_formula_without_a_result_stands_there_itself() -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in (["Item", "Total"], ["a", "=2*3"], ["b", 7]):
+        book.active.append(row)
+    parsed = read("a.xlsx", saved(book))
+    assert parsed.text.split("\n") == ["Sheet", "Item | Total", "a | =2*3", "b | 7"]
+    assert parsed.pages[0].notes == (PageNote("left out", {"what": "formulas", "count": 1}),)
+    cell = '<c r="A1"><f>2*3</f><v>6</v></c><c r="B1" t="str"><f>""</f><v></v></c>'
+    sheet = f'<worksheet xmlns="{MAIN}"><sheetData><row r="1">{cell}</row></sheetData></worksheet>'
+    computed = read("a.xlsx", with_parts(saved(book), {"xl/worksheets/sheet1.xml": sheet}))
+    assert (computed.text.split("\n"), computed.pages[0].notes) == (["Sheet", "6"], ())
 
 
 def test_opendocument_text() -> None:

@@ -58,6 +58,8 @@ def _page(sheet: Sheet) -> PageLines:
     notes = [
         PageNote("hidden text", {"what": what, "count": n}) for what, n in sheet.hidden.items()
     ]
+    if sheet.formulas:
+        notes.append(PageNote("left out", {"what": "formulas", "count": sheet.formulas}))
     if sheet.cut_short:
         notes.append(PageNote("cut short", {"limit": MOST_CELLS}))
     named = [Line(sheet.name, 1), *lines] if lines else []
