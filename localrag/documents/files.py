@@ -34,6 +34,7 @@ from localrag.documents.formats.table import (
 from localrag.documents.lines import empty
 from localrag.errors import (
     CorruptFileError,
+    EmptyFileError,
     ParsingError,
     UnsupportedFileError,
     UsageError,
@@ -217,7 +218,9 @@ def _walk(
             seen.add(real)
             if not stat.S_ISDIR(mode):
                 if not named and (error := _refusal(path, mode, known)):
-                    skipped.append(error)
+                    # An empty __init__.py or .keep is as it should be: nobody can mend it.
+                    if not isinstance(error, EmptyFileError):
+                        skipped.append(error)
                 else:
                     yield path
                 continue

@@ -147,9 +147,9 @@ def recognised_text(
     say, counts = speaker(language), pages_read(0, readings)
     parts = []
     if counts["ocr"]:
-        parts.append(say("{count} pages read by OCR", count=counts["ocr"]))
+        parts.append(say("pages read by OCR: {count}", count=counts["ocr"]))
     if counts["mixed"]:
-        parts.append(say("{count} pages read in part by OCR", count=counts["mixed"]))
+        parts.append(say("pages read in part by OCR: {count}", count=counts["mixed"]))
     if counts["confidence"] is not None:
         parts.append(say("{percent}% sure on average", percent=_percent(counts["confidence"])))
     return say(", ").join(parts)
@@ -171,7 +171,7 @@ def reason_text(
         assert problem.note is not None  # noqa: S101 - one of both is there
         return note_text(problem.note, language)
     if (count := problem.error.values.get("count")) is not None:
-        return phrase("{count} files of a type that is not read", language, count=count)
+        return phrase("files of a type that is not read: {count}", language, count=count)
     error, name = problem.error, problem.source.replace("\\", "/").split("/")[-1]
     if beside_name and translate(error.message, language).startswith("{source} "):
         name = ""

@@ -30,7 +30,7 @@ from localrag.documents.formats.pdf.layout import (
 from localrag.documents.formats.pdf.page import page_text
 from localrag.documents.formats.pdf.scans import PageRead, Scans
 from localrag.documents.formats.pdf.tables import name_columns
-from localrag.documents.formats.table import SourceFile, suffixes
+from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
 from localrag.documents.positions import Piece, place, turned
 from localrag.errors import (
@@ -99,9 +99,9 @@ def _read(document: Any, file: SourceFile) -> Document:
     if not document.is_pdf:  # MuPDF looks at the bytes and opens pictures and archives too
         raise CorruptFileError(
             "{source} is not a PDF file, despite its name.",
-            hint="Save it as one of these types and add that file: {suffixes}.",
+            hint="Save it as PDF, Office file, text or picture and add that: `localrag doctor` "
+            "lists all types.",
             source=file.source,
-            suffixes=" ".join(suffixes()),
         )
     if document.needs_pass:
         raise EncryptedFileError(
