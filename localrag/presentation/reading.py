@@ -184,8 +184,9 @@ def advice_text(problem: Problem, language: InterfaceLanguage | None = None) -> 
     if (error := problem.error) is not None:
         return phrase(error.hint, language, **error.values)[: 3 * LONGEST]
     assert problem.note is not None  # noqa: S101 - one of both is there
-    what, kind = problem.note.values.get("what"), problem.note.kind
-    kind = "formulas" if kind == "left out" and what == "formulas" else kind
+    kind: str = problem.note.kind
+    if kind == "left out" and problem.note.values.get("what") == "formulas":
+        kind = "formulas"
     return speaker(language)(_ADVICE[kind]) if kind in _ADVICE else ""
 
 
