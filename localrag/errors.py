@@ -11,10 +11,12 @@ LocalragError
 │   └── ModelLicenceError     a licence needs an explicit yes
 ├── ParsingError
 │   ├── UnsupportedFileError  no parser for this kind of file
+│   │   └── OldFormatError        another program must be there to read it
 │   ├── EncryptedFileError
 │   ├── EmptyFileError
 │   ├── CorruptFileError
-│   └── ImageOnlyFileError    pages without a text layer
+│   ├── ImageOnlyFileError    pages without a text layer
+│   └── SlowFileError         reading it took too long
 ├── LibraryError
 │   ├── LibraryNotFoundError
 │   ├── LibraryLockedError    another process is writing
@@ -128,6 +130,10 @@ class UnsupportedFileError(ParsingError):
     """No parser for this kind of file."""
 
 
+class OldFormatError(UnsupportedFileError):
+    """Only another program reads it; another attempt may do better once that is installed."""
+
+
 class EncryptedFileError(ParsingError):
     """The file needs a password."""
 
@@ -142,6 +148,10 @@ class CorruptFileError(ParsingError):
 
 class ImageOnlyFileError(ParsingError):
     """The pages are pictures without a text layer."""
+
+
+class SlowFileError(ParsingError):
+    """Reading it was given up for the time it took."""
 
 
 class LibraryError(LocalragError):

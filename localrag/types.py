@@ -37,7 +37,7 @@ PageNoteKind = Literal[
     "turned",  # degrees: clockwise, before it was read
     "hidden text",  # count, what: text that readers do not see was left out
     "cut short",  # limit: there is more than is read
-    "left out",  # what, count: such as charts
+    "left out",  # what, count: such as charts, or formulas without a result
     "encrypted",  # how: "PGP" or "S/MIME", a mail whose text only its receiver can read
     "small pictures",  # count: such as logos in the signature of a mail, which were left out
     "tables",  # count

@@ -1,5 +1,7 @@
 """From a clean clone to two answered questions: set up, pull models, build a library, ask.
 
+And a page as a scanner would bring it, lying on its side, is read by text recognition.
+
     python3 scripts/demo.py
 
 A second run re-uses everything that is there.
@@ -15,6 +17,13 @@ import time
 from environment import ROOT, models_folder, ready
 
 LIBRARY = ROOT / ".demo" / "library"
+SCAN = ROOT / ".demo" / "scan.png"
+DRAW = """
+import pymupdf, sys
+page = pymupdf.open(sys.argv[1])[2]
+page.set_rotation(90)
+page.get_pixmap(dpi=150).save(sys.argv[2])
+"""
 QUESTIONS = (
     "感知机是谁在哪一年提出的？",
     "What was ELIZA, and who wrote it?",
@@ -39,9 +48,13 @@ def main() -> None:
     python = ready()
     times.append(("Install", time.monotonic() - started))
     step("Pull models", "models", "pull", "starter")
-    step("Build a library", "add", "data", "--library", str(LIBRARY.relative_to(ROOT)))
+    library = ("--library", str(LIBRARY.relative_to(ROOT)))
+    step("Build a library", "add", "data", *library)
     for question in QUESTIONS:
-        step(question, "ask", question, "--library", str(LIBRARY.relative_to(ROOT)))
+        step(question, "ask", question, *library)
+    pdf = ROOT / "data" / "ai-overview.zh.pdf"
+    subprocess.run([str(python), "-c", DRAW, str(pdf), str(SCAN)], cwd=ROOT, check=True)
+    step("Read a scan", "show", str(SCAN.relative_to(ROOT)), *library)
 
     print("\n── Time")
     for title, seconds in times:

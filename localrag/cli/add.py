@@ -112,7 +112,7 @@ def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
 def _print(report: AddReport, seconds: float) -> None:
     say(
         tr(
-            "{added} added ({chunks} passages), {unchanged} unchanged, {linked} under another "
+            "{added} added (passages: {chunks}), {unchanged} unchanged, {linked} under another "
             "name, {failed} not readable; {seconds:.1f} s.",
             added=len(report.committed),
             chunks=report.chunks,
@@ -154,14 +154,17 @@ def _print_problems(
     if known := sum(not one.tried for one in report.failed):
         note(
             tr(
-                "{count} files were not tried again, because they have not changed since: "
-                "`localrag add FILE` tries one again.",
+                "Not tried again, because they have not changed since: {count} "
+                "(`localrag add FILE` tries one again).",
                 count=known,
             )
         )
     if others and problems:
         note(
-            tr("Of earlier files, there are {count} more: localrag status --problems", count=others)
+            tr(
+                "Problems of files added earlier: {count} (localrag status --problems)",
+                count=others,
+            )
         )
 
 

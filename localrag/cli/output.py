@@ -193,10 +193,13 @@ def emit_json_line(value: object) -> None:
 
 
 def stdout_console() -> Console:
-    """A console for results; no colours and no line breaks where the output is not a terminal."""
-    return _console_class()(
-        file=_inner(sys.stdout), width=None if sys.stdout.isatty() else 10_000, **_PLAIN
-    )
+    """A console for results.
+
+    Where the output is not a terminal, there are no colours, and lines are only broken at the
+    width that COLUMNS says.
+    """
+    free = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
+    return _console_class()(file=_inner(sys.stdout), width=10_000 if free else None, **_PLAIN)
 
 
 def stderr_console() -> Console:
@@ -310,6 +313,9 @@ class Item:
         self._text = text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        if self._text.cell_len <= options.max_width and "\n" not in self._text.plain:
+            yield self._text
+            return
         width = max(1, options.max_width - INDENT)
         for number, line in enumerate(self._text.wrap(console, width, overflow="fold")):
             if number:
@@ -320,7 +326,7 @@ class Item:
         from rich.measure import Measurement
 
         least, most = Measurement.get(console, options, self._text)
-        return Measurement(least + INDENT, most + INDENT)
+        return Measurement(min(least + INDENT, most), most)
 
 
 # Square brackets and colons of names and texts are no markup.
@@ -333,16 +339,33 @@ def _console_class() -> type[Console]:
     from rich.segment import Segment
 
     class CleanConsole(Console):
-        """Writes its own styles, and of the texts what `as_text` leaves."""
+        """Writes its own styles, and of the texts what `as_text` leaves.
+
+        What only fills a line up to its end is written to terminals alone.
+        """
 
         def render(
             self, renderable: RenderableType, options: ConsoleOptions | None = None
         ) -> Iterable[Segment]:
+            line: list[Segment] = []
             for segment in super().render(renderable, options):
                 if segment.control:
                     yield segment
+                    continue
+                clean = Segment(as_text(segment.text), segment.style)
+                if self.is_terminal:
+                    yield clean
+                    continue
+                if clean.text.startswith("\n"):
+                    while line and not line[-1].text.strip(" "):
+                        line.pop()
+                    if line:
+                        line[-1] = Segment(line[-1].text.rstrip(" "), line[-1].style)
+                    yield from (*line, clean)
+                    line.clear()
                 else:
-                    yield Segment(as_text(segment.text), segment.style)
+                    line.append(clean)
+            yield from line
 
     return CleanConsole
 

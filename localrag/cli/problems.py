@@ -44,7 +44,12 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
         before = advice
         cells.append([Item(Text(as_name(text))) for text in texts])
     heads = tr("File"), tr("Page"), tr("Reason"), tr("What to do")
-    console.print(table(heads, cells, overflow="fold"))
+    made = table(heads, cells, overflow="fold")
+    # Rich takes from every column alike; names and numbers are hard to read when broken.
+    for column, share in zip(made.columns, (3, 6), strict=False):
+        longest = max(console.measure(one).maximum for one in (column.header, *column.cells))
+        column.width = max(1, min(longest, console.width // share))
+    console.print(made)
     return len(rows) - len(shown)
 
 

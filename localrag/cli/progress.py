@@ -146,6 +146,8 @@ class Bars(View):
 
     def _page(self, source: str, page: int, pages: int) -> str:
         """Where the recognition of a file stands."""
+        if not pages:
+            return tr("{name}: picture {number}", name=_name(source), number=page)
         now = time.monotonic()
         if source != self._scan:
             self._scan, self._scanned = source, (page, now)

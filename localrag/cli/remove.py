@@ -36,7 +36,7 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
         return
     say(
         tr(
-            "Removed {sources} files, {documents} documents, {chunks} passages. "
+            "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
             "The files themselves were not touched.",
             sources=len(removal.sources),
             documents=len(removal.documents),
@@ -46,7 +46,7 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
     if removal.unread:
         say(
             tr(
-                "Forgotten as well: {count} entries for files that could not be read.",
+                "Also forgotten, of files that could not be read: {count}.",
                 count=len(removal.unread),
             )
         )

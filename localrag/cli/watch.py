@@ -140,8 +140,8 @@ def _told(event: Event) -> tuple[str, dict[str, Any], str] | None:
         case events.Committed(source, _, chunks, replaced):
             values = {"source": source, "chunks": chunks}
             if replaced:
-                return "updated", values, tr("updated: {source} ({chunks} passages)", **values)
-            return "added", values, tr("added: {source} ({chunks} passages)", **values)
+                return "updated", values, tr("updated: {source} (passages: {chunks})", **values)
+            return "added", values, tr("added: {source} (passages: {chunks})", **values)
         case events.Linked(source):
             return (
                 "linked",

@@ -107,7 +107,8 @@ class SentenceChunker:
     else spaces, else characters. Neighbours in one section share
     `overlap_sentences`, as long as these are short. A row of a table counts as a
     sentence that nothing is shared of; it stays with the header above it, and that
-    with its caption. Raises `ConfigError` for bounds that make no sense.
+    with its caption. A table that fits into a chunk stays whole. Raises `ConfigError` for
+    bounds that make no sense.
     """
 
     def __init__(
@@ -203,6 +204,7 @@ class SentenceChunker:
         units = self._split_long(source, units, limit)
         goal = min(self._target, limit)
         sums = [0, *accumulate(unit.tokens for unit in units)]
+        tables = source.small_tables(units, limit)
         first = 0
         ranges: list[tuple[int, int]] = []
         while first < len(units):
@@ -215,6 +217,12 @@ class SentenceChunker:
                 if taken + added > limit or taken + added / 2 > share:
                     break
                 after += 1
+            table = tables.get(after)
+            if table is not None:
+                # Whole with what stands before it, where that is little; else from its caption on.
+                before = sums[table[0]] - sums[first]
+                most = limit if before < self._target // 5 else goal
+                after = table[1] if sums[table[1]] - sums[first] <= most else table[0]
             end = after
             while after < len(units) and units[after].glued and after - 1 > first:
                 after -= 1
@@ -428,6 +436,24 @@ class _Source:
             return list(starts)
         text = (start for start in starts if self.row_at(start) is None)
         return sorted({*text, *(row.start for row in self._rows)})
+
+    def small_tables(self, units: Sequence[_Unit], limit: int) -> dict[int, tuple[int, int]]:
+        """Where tables of at most `limit` tokens begin, with their caption, and end.
+
+        For each unit but the first of such a table.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        first: int | None = None
+        for number, unit in enumerate([*units, None] if self._rows else ()):
+            row = self.row_at(unit.start) if unit is not None else None
+            begins = unit is not None and row is not None and row.first and unit.start == row.start
+            if first is not None and (row is None or begins):
+                if sum(each.tokens for each in units[first:number]) <= limit:
+                    found |= dict.fromkeys(range(first + 1, number), (first, number))
+                first = None
+            if unit is not None and begins:
+                first = number - 1 if number and unit.glued else number
+        return found
 
     def columns(self, start: int, end: int) -> tuple[Columns, ...]:
         """The names of columns for the rows between the two, counted from `start`."""

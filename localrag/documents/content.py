@@ -10,8 +10,9 @@ import re
 from pathlib import PurePath
 
 from localrag.documents.decoding import looks_like_text
-from localrag.documents.formats.table import TEXT, contradiction, suffixes
-from localrag.errors import UnsupportedFileError
+from localrag.documents.formats.table import TEXT, contradiction
+from localrag.documents.lines import empty
+from localrag.errors import ParsingError, UnsupportedFileError
 
 SAMPLE = 16_384
 """Bytes from the start of a file that decide."""
@@ -29,6 +30,7 @@ _FOR_PROGRAMS = re.compile(
     r".*\.(?:lock|map|svg)|.*\.min\.\w+|.*-lock\.(?:json|yaml)|npm-shrinkwrap\.json|go\.sum",
     re.IGNORECASE,
 )
+_ARCHIVES = frozenset((".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst"))
 _STRUCTURED = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[<]")
 _ARMOURED = re.compile(rb"(?:\xef\xbb\xbf)?\s*-----BEGIN ")
 """Keys, certificates and encrypted messages."""
@@ -38,8 +40,13 @@ _EXPECTED = re.compile(rb'"(?:ideal_answer|ground_truth|reference|has_answer)"\s
 _LETTERS = re.compile(rb"[A-Za-z\x80-\xff]+")
 
 
-def refusal(path: PurePath, start: bytes, size: int) -> UnsupportedFileError | None:
-    """Why a file is not read as text by its first bytes, None where it is."""
+def refusal(path: PurePath, start: bytes, size: int) -> ParsingError | None:
+    """Why a file is not read as text by its first bytes, None where it is.
+
+    An EmptyFileError, or an UnsupportedFileError.
+    """
+    if size <= SAMPLE and not start.strip():
+        return empty(str(path))
     if not _is_for_people(path, start):
         return unsupported(path)
     if size > LARGEST:
@@ -70,9 +77,15 @@ def _is_for_people(path: PurePath, start: bytes) -> bool:
 
 def unsupported(path: PurePath) -> UnsupportedFileError:
     """The error for a file of a kind that is not read."""
+    if path.suffix.lower() in _ARCHIVES:
+        return UnsupportedFileError(
+            "{source} is not a type of file that can be read.",
+            hint="Unpack it and add the folder.",
+            source=str(path),
+        )
     return UnsupportedFileError(
         "{source} is not a type of file that can be read.",
-        hint="Save it as one of these types and add that file: {suffixes}.",
+        hint="Save it as PDF, Office file, text or picture and add that: `localrag doctor` lists "
+        "all types.",
         source=str(path),
-        suffixes=" ".join(suffixes()),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 from functools import cache
 
-from localrag.documents.formats.table import SourceFile, suffixes
+from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import empty
 from localrag.errors import CorruptFileError, UnsupportedFileError
 
@@ -101,9 +101,9 @@ def decode(file: SourceFile) -> str:
     if _is_binary(data):
         raise UnsupportedFileError(
             "{source} is not a text file: it contains binary data.",
-            hint="Save it as one of these types and add that file: {suffixes}.",
+            hint="Save it as PDF, Office file, text or picture and add that: `localrag doctor` "
+            "lists all types.",
             source=file.source,
-            suffixes=" ".join(suffixes()),
         )
     text = _utf8(data)
     if text is not None:

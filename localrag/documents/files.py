@@ -26,6 +26,7 @@ from localrag.documents.formats.table import (
     PageDone,
     ParseOptions,
     SourceFile,
+    attaches,
     contradiction,
     format_of,
     leave_out,
@@ -34,6 +35,7 @@ from localrag.documents.formats.table import (
 from localrag.documents.lines import empty
 from localrag.errors import (
     CorruptFileError,
+    EmptyFileError,
     ParsingError,
     UnsupportedFileError,
     UsageError,
@@ -137,6 +139,22 @@ def storable_name(name: str) -> str:
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def whereabouts(path: Path) -> Path | None:
+    """Where a file is: at its path, inside another file (a mail), which is returned, or nowhere.
+
+    A folder or a drive that fails says nothing: what it held is taken to be there.
+    """
+    for place in (path, *path.parents):
+        try:
+            mode = place.stat(follow_symlinks=place != path).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):
+            return path
+        return place if place == path or (attaches(place) and stat.S_ISREG(mode)) else None
+    return None
+
+
 def _without_waiting(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
@@ -217,7 +235,9 @@ def _walk(
             seen.add(real)
             if not stat.S_ISDIR(mode):
                 if not named and (error := _refusal(path, mode, known)):
-                    skipped.append(error)
+                    # An empty __init__.py or .keep is as it should be: nobody can mend it.
+                    if not isinstance(error, EmptyFileError):
+                        skipped.append(error)
                 else:
                     yield path
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from localrag.documents.ocr import (
     page_reader,
 )
 from localrag.documents.positions import Piece, place
+from localrag.errors import ModelError
 from localrag.text.normalize import clean
 from localrag.types import PageNote
 
@@ -48,6 +50,8 @@ DOUBTFUL = 0.85
 """Mean confidence of a page below which it is named as doubtful."""
 LEAST = 4
 """Letters and digits that a picture inside a document holds at least: less is a mistake."""
+MOST, LONGEST = 500, 1200.0
+"""Pictures inside one document that are looked at, and seconds of processor time for them."""
 _SMALLEST = 20, 4000
 """Pixels of the shorter side, and in all, of a picture that can hold text."""
 
@@ -59,6 +63,8 @@ _SAME_SIZE, _OF_FEW, _FEW = (1.4, 1.25), (1.7, 1.5), 4
 """How many times smaller and larger the box of a line may be, and that of a few characters, than
 is usual for its font: lines without ascenders are low."""
 _BELOW = 1e5
+_FORMATS = ("PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP")
+"""What is opened, whatever a file is named: Pillow hands EPS to Ghostscript, WMF to Windows."""
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, 5
 """The tag of EXIF, and the first of its values for pictures that lie on their side."""
 
@@ -78,7 +84,7 @@ def opened(data: bytes) -> Iterator[Pillow.Image]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `LARGEST` decides what is too large
-            with PIL.Image.open(io.BytesIO(data)) as picture:
+            with PIL.Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
                 yield picture
     except (OSError, SyntaxError, ValueError, EOFError, ArithmeticError, LookupError) as error:
         raise PictureError(squeeze(str(error)) or type(error).__name__) from error
@@ -121,37 +127,70 @@ def pixels(picture: Pillow.Image) -> tuple[Image, tuple[int, int]]:
     return np.asarray(shown.convert("RGB"), dtype=np.uint8), (width, height)
 
 
-def with_pictures(file: SourceFile, page: PageLines, pictures: Iterable[bytes | None]) -> PageLines:
-    """A page of a file with the text of its pictures, the files of which are given, at its end.
+class Pictures:
+    """The pictures in a file that is an archive, at most `MOST` of them and for `LONGEST`."""
 
-    What holds no text, is damaged or too large adds nothing.
-    """
-    if not file.options.ocr:
-        return page
-    added: list[Line] = []
-    count, total = 0, 0.0
-    for data in pictures:
-        digest = hashlib.sha256(data or b"").digest()
-        if digest not in _read:
-            if len(_read) >= _MOST_KEPT:
-                _read.clear()
-            _read[digest] = _seen(data or b"")
-            file.page_done(recognised=True)
-        lines, confidence = _read[digest]
-        letters = sum(len(line.text) for line in lines)
-        count, total = count + letters, total + letters * confidence
-        added += lines
-    if not added:
-        return page
-    lines = [*page.lines, *added]
-    return replace(page, lines=lines, how="mixed", confidence=round(total / count, 4))
+    def __init__(self, file: SourceFile, archive: Archive) -> None:
+        self._file, self._archive = file, archive
+        self._count, self._seconds = 0, 0.0
+
+    def on(self, page: PageLines, names: Iterable[str]) -> PageLines:
+        """The page with the text of its pictures, members of those names, at its end.
+
+        What holds no text, is damaged or too large adds nothing. What was not looked at, or could
+        not be read, is counted in a note.
+        """
+        if not self._file.options.ocr:
+            return page
+        added: list[Line] = []
+        count, total, missed = 0, 0.0, 0
+        for name in names:
+            try:
+                lines, confidence = self._lines(name)
+            except ModelError:
+                raise
+            except Exception:  # whatever a picture leads to: what is written there stays
+                missed += 1
+                continue
+            letters = sum(len(line.text) for line in lines)
+            count, total = count + letters, total + letters * confidence
+            added += lines
+        if missed:
+            note = PageNote("left out", {"what": "pictures", "count": missed})
+            page = replace(page, notes=(*page.notes, note))
+        if not added:
+            return page
+        lines = [*page.lines, *added]
+        return replace(page, lines=lines, how="mixed", confidence=round(total / count, 4))
+
+    def _lines(self, name: str) -> tuple[list[Line], float]:
+        """The lines of a picture, without their places, and how sure they are.
+
+        Raises PictureError where too many were looked at before.
+        """
+        data = self._archive.read(name) or b""
+        digest = hashlib.sha256(data).digest()
+        if digest in _read:
+            return _read[digest]
+        if self._count >= MOST or self._seconds > LONGEST:
+            raise PictureError("too many")
+        began = time.process_time()
+        try:
+            found = _seen(data)
+        finally:
+            self._count += 1
+            self._seconds += time.process_time() - began
+            self._file.page_done(self._count, recognised=True)
+        if len(_read) >= _MOST_KEPT:
+            _read.clear()
+        _read[digest] = found
+        return found
 
 
-def stored(archive: Archive, folder: str) -> Iterator[bytes | None]:
-    """The pictures in a folder of an archive."""
-    for name in sorted(set(archive.names())):
-        if name.startswith(folder) and name.lower().endswith(_SUFFIXES):
-            yield archive.read(name)
+def stored(archive: Archive, folder: str) -> list[str]:
+    """The names of the pictures in a folder of an archive."""
+    names = sorted(set(archive.names()))
+    return [one for one in names if one.startswith(folder) and one.lower().endswith(_SUFFIXES)]
 
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")

@@ -7,18 +7,21 @@ file format. What is decoded may come from somebody else's library: it is checke
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
+from itertools import chain, islice
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 STEPS = 4
 """Lengths are kept in quarters of their unit."""
 
-LARGEST = 2**24
-"""Bytes of an unpacked layout: a sheet of a million rows takes 9 MB, a page of text 3 kB."""
+LARGEST = 10_000_000
+"""Bytes of an unpacked layout: a sheet with all its rows takes 9 MB, a page of text 3 kB."""
+
+MOST = 2**20
+"""Marks of a layout: a sheet has no more rows."""
 
 _FARTHEST = 2**40
 _WIDE_GAP = 2.0
@@ -107,7 +110,17 @@ class Layout:
     marks: tuple[Mark, ...]
 
     def encode(self) -> bytes:
-        """The layout in few bytes, b"" where even these are too many."""
+        """The layout in few bytes, b"" where even these are too many or a mark is none."""
+        try:
+            stored = self._in_steps()
+        except (ValueError, OverflowError):  # a length that is no number, or not finite
+            return b""
+        if len(stored.gaps) > MOST or not _fits(stored, _FARTHEST):
+            return b""
+        packed = msgspec.msgpack.encode(stored)
+        return zlib.compress(packed) if len(packed) <= LARGEST else b""
+
+    def _in_steps(self) -> _Stored:
         stored = _Stored(round(self.width * STEPS), round(self.height * STEPS))
         end = along = bottom = 0
         last: object = None
@@ -127,8 +140,10 @@ class Layout:
             stored.lefts.append(a0 - along)
             stored.widths.append(a1 - a0)
             end, along = finish, a1
-        packed = msgspec.msgpack.encode(stored)
-        return zlib.compress(packed) if len(packed) <= LARGEST else b""
+        return stored
+
+
+_Numbers = Annotated[list[int], msgspec.Meta(max_length=MOST)]
 
 
 class _Stored(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -140,56 +155,78 @@ class _Stored(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
     width: int
     height: int
-    lines: list[int] = []
-    turns: list[int] = []
-    tops: list[int] = []
-    heights: list[int] = []
-    gaps: list[int] = []
-    counts: list[int] = []
-    lefts: list[int] = []
-    widths: list[int] = []
+    lines: _Numbers = []
+    turns: _Numbers = []
+    tops: _Numbers = []
+    heights: _Numbers = []
+    gaps: _Numbers = []
+    counts: _Numbers = []
+    lefts: _Numbers = []
+    widths: _Numbers = []
 
 
-def decode(stored: bytes) -> Layout:
-    """The layout that `encode` made; raises ValueError where the bytes are none."""
+def decode(
+    stored: bytes, start: int = 0, end: int = _FARTHEST, *, length: int = _FARTHEST
+) -> Layout:
+    """The layout that `encode` made, of a page with `length` code points.
+
+    Of its marks only those for `start:end`: from the last one that begins at `start` or before.
+    Raises ValueError where the bytes are none.
+    """
     unpacking = zlib.decompressobj()
     try:
         packed = unpacking.decompress(stored, LARGEST)
         if not unpacking.eof:
             raise ValueError("not a layout: it is cut off, or too large")
-        return _layout(msgspec.msgpack.decode(packed, type=_Stored))
+        found = msgspec.msgpack.decode(packed, type=_Stored)
     except (zlib.error, msgspec.DecodeError) as error:
         raise ValueError(f"not a layout: {error}") from error
-
-
-def _layout(found: _Stored) -> Layout:
-    numbers = len(found.gaps)
-    if (
-        {len(found.turns), len(found.tops), len(found.heights)} - {len(found.lines)}
-        or {len(found.counts), len(found.lefts), len(found.widths)} - {numbers}
-        or min(chain(found.lines, found.counts), default=1) < 1
-        or sum(found.lines) != numbers
-        or min(chain(found.gaps, found.heights, found.widths, [found.width, found.height])) < 0
-        or not {0, 1, 2, 3}.issuperset(found.turns)
-        or max(map(abs, chain(found.tops, found.heights, found.gaps, found.lefts)), default=0)
-        > _FARTHEST
-        or max(chain(found.counts, found.widths, [found.width, found.height])) > _FARTHEST
-    ):
+    if not _fits(found, length):
         raise ValueError("not a layout: its numbers do not fit together")
+    marks = tuple(_marks(found, start, end))
+    return Layout(found.width / STEPS, found.height / STEPS, marks)
+
+
+def _fits(found: _Stored, length: int) -> bool:
+    """Whether the numbers are those of marks one after another in `length` code points."""
+    numbers = len(found.gaps)
+    return (
+        {len(found.lines)} == {len(found.turns), len(found.tops), len(found.heights)}
+        and {numbers} == {len(found.counts), len(found.lefts), len(found.widths)}
+        and min(chain(found.lines, found.counts), default=1) >= 1
+        and sum(found.lines) == numbers
+        and min(chain(found.gaps, found.heights, found.widths, [found.width, found.height])) >= 0
+        and {0, 1, 2, 3}.issuperset(found.turns)
+        and sum(found.gaps) + sum(found.counts) <= length
+        and max(map(abs, chain(found.tops, found.lefts)), default=0) <= _FARTHEST
+        and max(chain(found.heights, found.widths, [found.width, found.height])) <= _FARTHEST
+    )
+
+
+def _marks(found: _Stored, first: int, last: int) -> Iterator[Mark]:
+    """The marks for `first:last`; of those before only numbers are looked at."""
     each = zip(found.gaps, found.counts, found.lefts, found.widths, strict=True)
-    marks = []
+    held: tuple[int, int, int, int, int, int, int] | None = None
     end = along = bottom = 0
     for count, turn, top, height in zip(
         found.lines, found.turns, found.tops, found.heights, strict=True
     ):
         top, bottom = bottom + top, bottom + top + height
-        for _ in range(count):
-            gap, length, left, width = next(each)
-            start, end = end + gap, end + gap + length
-            left, along = along + left, along + left + width
-            box = _on_page((left / STEPS, top / STEPS, along / STEPS, bottom / STEPS), turn)
-            marks.append(Mark(start, end, *box, turn))
-    return Layout(found.width / STEPS, found.height / STEPS, tuple(marks))
+        for gap, length, left, width in islice(each, count):
+            start = end + gap
+            if held is not None and (start > first or start >= last):
+                yield _mark(*held)
+            if start >= last:
+                return
+            left, along, end = along + left, along + left + width, start + length
+            held = start, end, left, top, along, bottom, turn
+    if held is not None:
+        yield _mark(*held)
+
+
+def _mark(start: int, end: int, a0: int, b0: int, a1: int, b1: int, turn: int) -> Mark:
+    box = _on_page((a0 / STEPS, b0 / STEPS, a1 / STEPS, b1 / STEPS), turn)
+    return Mark(start, end, *box, turn)
 
 
 def rectangles(layout: Layout, start: int, text: str) -> tuple[Box, ...]:

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, LifoQueue, SimpleQueue
+from queue import Empty, Full, LifoQueue, Queue
 from typing import IO, Any, TypeVar
 
 import msgspec
@@ -36,7 +36,7 @@ from localrag.documents.formats.table import (
 )
 from localrag.documents.positions import Box
 from localrag.egress import network
-from localrag.errors import ParsingError, parsing_error
+from localrag.errors import ParsingError, SlowFileError, parsing_error
 from localrag.system import processes
 from localrag.system.confinement import confine, limit_memory
 from localrag.types import Document
@@ -55,6 +55,10 @@ PROGRAM = "from localrag.documents.worker import main; main()"
 
 DRAWING = 60.0
 """Seconds that drawing a page may take; the slowest honest scans take two."""
+
+PATIENCE = 10
+"""Times as long as `Limits` say that reading may take by the clock: they are processor time, which
+a machine that is busy with other things gives out slowly. A process that sleeps takes none."""
 
 T = TypeVar("T", Document, "Drawn")
 
@@ -142,7 +146,8 @@ class ParsingProcess:
     ) -> Document:
         """The document that the bytes of a file make; raises ParsingError as `parse_file` does.
 
-        Also where the file takes more time or memory than allowed, or ends the process.
+        Also where the file takes more memory than allowed, or ends the process, and SlowFileError
+        where it takes more time.
         `page_done` is called as pages are done, `attach` with each file inside that is a document
         of its own.
         """
@@ -215,10 +220,10 @@ class ParsingProcess:
         running.send(asked, data)
         silence = limits.silence + len(data) / SLOWEST
         longest = limits.longest
-        started = heard = time.monotonic()
+        began = heard = running.spent(), time.monotonic()
         while True:
             message = running.receive(_POLL)
-            now = time.monotonic()
+            now = running.spent(), time.monotonic()
             if message is not None:
                 said = _decoded(message)
                 if isinstance(said, _Reply):
@@ -226,13 +231,15 @@ class ParsingProcess:
                 heard = now
                 longest += limits.silence * said.recognised
                 page_done(said.number, said.pages, recognised=said.recognised)
-            if now - heard > silence or now - started > longest:
-                raise ParsingError(
-                    "Gave up on {source}: reading it made no progress for {seconds} s.",
-                    hint="It may be damaged, or made to hang programs. Open it in the program "
-                    "it was made with, save it again, and add that file.",
-                    seconds=int(min(now - heard, longest)),
-                )
+            for since, most in ((heard, silence), (began, longest)):
+                worked, waited = now[0] - since[0], now[1] - since[1]
+                if worked > most or waited > PATIENCE * most:
+                    raise SlowFileError(
+                        "Gave up on {source}: reading it made no progress for {seconds} s.",
+                        hint="It may be damaged, or made to hang programs. Open it in the program "
+                        "it was made with, save it again, and add that file.",
+                        seconds=int(worked if worked > most else waited),
+                    )
             if running.memory() > memory:
                 raise ParsingError(
                     "Gave up on {source}: reading it takes more than {limit} MB of memory.",
@@ -291,7 +298,9 @@ class _Running:
             stdin=processes.PIPE,
             stdout=processes.PIPE,
         )
-        self._messages: SimpleQueue[bytes | None] = SimpleQueue()
+        # One at a time: what the process says must not pile up here.
+        self._messages: Queue[bytes | None] = Queue(1)
+        self._ended = threading.Event()
         threading.Thread(target=self._gather, name="parsing", daemon=True).start()
 
     def send(self, request: _Request, data: bytes) -> None:
@@ -314,6 +323,16 @@ class _Running:
             raise self._crashed()
         return message
 
+    def spent(self) -> float:
+        """Seconds of processor time that the process has taken so far."""
+        import psutil
+
+        try:
+            times = psutil.Process(self.process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.user + times.system)
+
     def memory(self) -> int:
         """Bytes that the process holds now."""
         import psutil
@@ -324,6 +343,7 @@ class _Running:
             return 0
 
     def end(self) -> None:
+        self._ended.set()
         processes.end(self.process, patience=0)
 
     def _crashed(self) -> ParsingError:
@@ -335,10 +355,18 @@ class _Running:
         assert pipe is not None  # noqa: S101 - asked for above
         try:
             while (message := _read(pipe)) is not None:
-                self._messages.put(message)
+                self._put(message)
         except (OSError, ValueError):
             pass  # closed from this side
-        self._messages.put(None)
+        self._put(None)
+
+    def _put(self, message: bytes | None) -> None:
+        while not self._ended.is_set():
+            try:
+                return self._messages.put(message, timeout=_POLL)
+            except Full:
+                continue
+        return None
 
 
 def _write(pipe: IO[bytes], message: bytes) -> None:

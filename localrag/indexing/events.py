@@ -39,7 +39,10 @@ class Linked(Event, frozen=True):
 
 
 class PageRead(Event, frozen=True):
-    """A page of a file was read by recognition, which takes seconds: so many of them are done."""
+    """A page of a file was read by recognition, which takes seconds: so many of them are done.
+
+    Or so many pictures on pages of text, where `pages` is 0.
+    """
 
     source: str
     page: int

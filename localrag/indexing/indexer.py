@@ -34,6 +34,7 @@ from localrag.documents.files import (
     storable_path,
     unreadable,
     walk,
+    whereabouts,
 )
 from localrag.documents.formats.table import (
     Attach,
@@ -45,7 +46,7 @@ from localrag.documents.formats.table import (
     nothing,
 )
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import ParsingError
 from localrag.indexing import unread
 from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
@@ -78,7 +79,7 @@ from localrag.library.records import (
 )
 from localrag.models.embeddings.base import Embedder
 from localrag.system.files import make_folder, new_file
-from localrag.types import READER, Chunk, Document
+from localrag.types import Chunk, Document
 
 BATCH = 128
 """Chunks that are embedded together: small documents share a batch, a large one fills several."""
@@ -245,7 +246,7 @@ class _Run:
         hear = self.read_ahead.put if ahead else self.progress
 
         def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
-            if recognised and pages:
+            if recognised:
                 hear(PageRead(source, number, pages))
 
         return tell
@@ -389,6 +390,7 @@ class Indexer:
         run.known = {record.state.path: record for record in library.sources()}
         run.paths = sorted(run.known)
         self._take_all(files, run)
+        run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
 
     def rebuild(
@@ -541,6 +543,7 @@ class Indexer:
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
+            met.state = FileState(source, *version, 0)
             met.again = attaches(source) and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
                 met.kept = known
@@ -592,10 +595,8 @@ class Indexer:
                 run.coming[met.digest] -= 1
             try:
                 self._hold(met, run, _Room(met.again))
-            except UnsupportedFileError as error:
-                run.fail(UnreadFile(met.state, error))
             except ParsingError as error:
-                run.fail(UnreadFile(met.state, error, READER))
+                run.fail(unread.failed(met.state, error))
         if run.waiting() >= BATCH or len(run.touched) >= BATCH:
             self._flush(run)
             self._sync_if_due(run)
@@ -683,10 +684,8 @@ class Indexer:
             try:
                 digest = hashlib.sha256(one.data).hexdigest()
                 self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
-            except UnsupportedFileError as unsupported:
-                run.fail(UnreadFile(child, unsupported))
             except ParsingError as failed:
-                run.fail(UnreadFile(child, failed, READER))
+                run.fail(unread.failed(child, failed))
 
     def _cut(
         self, document: Document, states: Sequence[FileState], size: int, run: _Run
@@ -788,23 +787,9 @@ def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
     return sorted(
         source
         for source in missing
-        if not folders.isdisjoint(map(str, Path(source).parents)) and _is_gone(source)
+        if not folders.isdisjoint(map(str, Path(source).parents))
+        and whereabouts(Path(source)) is None
     )
-
-
-def _is_gone(source: str) -> bool:
-    """Whether there is nothing of that name; a folder or a drive that fails says nothing.
-
-    What is inside a file is there as long as that file is: reading it says what it holds.
-    """
-    try:
-        os.lstat(source)
-    except (FileNotFoundError, NotADirectoryError):
-        parents = Path(source).parents
-        return not any(attaches(parent) and parent.is_file() for parent in parents)
-    except (OSError, ValueError):
-        return False
-    return False
 
 
 def _inside(state: FileState, name: str, size: int) -> FileState:

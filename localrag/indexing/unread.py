@@ -1,7 +1,7 @@
 """Files that could not be read: what an `add` knew of them, and what it learns.
 
-One that failed before and has not changed since is not tried again: a file that hangs its reader
-would cost a minute each time.
+One that failed before and has not changed since is not tried again, unless it was given up for
+the time that it took: that says as much of the machine.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localrag.documents.files import storable_path
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.documents.files import storable_path, whereabouts
+from localrag.errors import OldFormatError, ParsingError, SlowFileError, UnsupportedFileError
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
 from localrag.types import READER
@@ -43,7 +43,11 @@ class Failures:
         """Whether another attempt at what is inside a file may come to something else."""
         return any(
             "count" not in file.error.values
-            and (source in self._named or file.reader not in (0, READER))
+            and (
+                source in self._named
+                or file.reader not in (0, READER)
+                or isinstance(file.error, SlowFileError)
+            )
             for file in self.inside(source)
         )
 
@@ -97,6 +101,12 @@ class Failures:
         ]
 
 
+def failed(state: FileState, error: ParsingError) -> UnreadFile:
+    """What there is to remember of a file that was tried in vain."""
+    again = isinstance(error, OldFormatError | SlowFileError)
+    return UnreadFile(state, error, 0 if again else READER)
+
+
 def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
     """Whether two attempts came to the same, so that the later need not be kept."""
     if one is None:
@@ -108,8 +118,6 @@ def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
 
 def _is_gone(file: UnreadFile) -> bool:
     """Whether there is nothing left at its path; what lies in a file goes with that file."""
-    if "count" in file.error.values:
-        return True  # else it would have been counted again
-    path = Path(file.state.path)
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
-    return there != path and there.is_dir()
+    if "count" in file.error.values or Path(file.state.path).is_dir():
+        return True  # else it would have been met again
+    return whereabouts(Path(file.state.path)) is None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from localrag.documents.files import is_in, is_passed_over, storable_path, walk
+from localrag.documents.formats.table import attaches
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.events import (
     Away,
@@ -36,6 +37,7 @@ from localrag.indexing.events import (
 )
 from localrag.indexing.hints import ONE_BY_ONE, TICK, Hints, NoHintsError, system_hints
 from localrag.indexing.indexer import Indexer, gone_from, is_as_read, storable_ns
+from localrag.indexing.unread import Failures
 from localrag.library.folder.filesystem import network_drive
 from localrag.library.folder.locking import Holder
 from localrag.library.library import Library
@@ -102,6 +104,7 @@ class _Look:
     present: list[Path]
     files: dict[str, _File] = field(default_factory=dict)
     folders: list[Path] = field(default_factory=list)
+    skipped: list[ParsingError] = field(default_factory=list)
     took: float = 0.0
 
 
@@ -162,9 +165,9 @@ class Watch:
         that lies in the library.
         """
         for file in self._library.unread():
-            if file.reader == READER:  # it was read in vain, and may be again when it changes
-                version = file.state.size, file.state.mtime_ns
-                self._failed[file.state.path] = version, str(file.error), True
+            # It was read in vain, and may be again when it changes, or by what is now installed.
+            version = file.state.size, file.state.mtime_ns
+            self._failed[file.state.path] = version, str(file.error), file.reader == READER
         held = [record.state.path for record in self._library.sources()]
         for root, name in self._roots.items():
             if os.path.lexists(root) or not any(is_in(source, name) for source in held):
@@ -336,10 +339,9 @@ class Watch:
             else:
                 present.append(root)
         look = _Look(present)
-        skipped: list[ParsingError] = []  # `add` names what is of another kind
         directory = self._library.directory
         try:
-            found = walk(present, skipped, library=directory, folders=look.folders, known=held)
+            found = walk(present, look.skipped, library=directory, folders=look.folders, known=held)
             for path in found:
                 if file := _seen(path):
                     look.files[storable_path(path)] = file
@@ -418,10 +420,10 @@ class Watch:
         gone = gone_from(look.present, set(held) - look.files.keys())
         self._missing = {source: self._missing.get(source, now) for source in gone}
         ripe = {source for source, since in self._missing.items() if now - since >= STILL}
-        unread = self._unread_gone(look)
-        if unread:
-            with self._library.writing(-1, self._wait):
-                self._library.set_unread((), forgotten=unread)
+        self._remember(look)
+        for root in look.present:
+            if not any(is_in(source, self._roots[root]) for source in gone):
+                self._withheld.pop(root, None)  # what was gone is there again
         if not ripe:
             return
         if any(_unreachable(root) for root in look.present):
@@ -457,18 +459,35 @@ class Watch:
         for source in ripe:
             del self._missing[source]
 
-    def _unread_gone(self, look: _Look) -> list[str]:
-        """Files that could not be read and are no longer there."""
-        there = look.files.keys()
-        paths = [file.state.path for file in self._library.unread() if file.reader]
-        return gone_from(look.present, (path for path in paths if path not in there))
+    def _remember(self, look: _Look) -> None:
+        """Keep what was passed over, and forget what could not be read and is no longer there."""
+        failures = Failures(self._library.unread())
+        failures.skip(look.skipped)
+        new, mails = failures.new(), {Path(source) for source in look.files if attaches(source)}
+        forgotten = [
+            path
+            for path in failures.obsolete({}, look.present)
+            if mails.isdisjoint(Path(path).parents)  # only reading a mail says what it holds
+        ]
+        if new or forgotten:
+            with self._library.writing(-1, self._wait):
+                self._library.set_unread(new, forgotten=forgotten)
 
     def _is_unmounted(self, source: str) -> bool:
-        """Whether another device lies now where a file was."""
+        """Whether a file may be gone with its drive rather than deleted.
+
+        Another device lies now where it was; or, where this is the first look, nothing at all is
+        left of its folder, which is what a drive leaves behind.
+        """
         device = self._devices.get(source)
-        for folder in Path(source).parents:
+        path = Path(source)
+        while attaches(path.parent) and not path.parent.is_dir():
+            path = path.parent  # it lay in that file
+        if device is None:
+            return not (self._prune or _holds_something(path.parent))
+        for folder in path.parents:
             if (place := _place(folder)) != (0, 0):
-                return device is not None and place[0] != device
+                return place[0] != device
         return False
 
     def _care(self, *, at_once: bool = False) -> None:
@@ -504,6 +523,15 @@ def _place(folder: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return state.st_dev, state.st_ino
+
+
+def _holds_something(folder: Path) -> bool:
+    """Whether a folder is there with anything in it."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _unreachable(root: Path) -> tuple[Literal["missing", "unreadable"], str] | None:

@@ -47,6 +47,8 @@ _ADVICE = {
     "remove the file and add it again.",
     "cut short": "Split the file into parts.",
     "left out": "Look there yourself; questions about it cannot be answered.",
+    "formulas": "Open it in Excel or LibreOffice and save it, so that the results are in the "
+    "file; then add it again.",
 }
 _REASONS = {
     "off": "text recognition is off",
@@ -65,6 +67,7 @@ _WORDS = {
     "charts": "charts",
     "column": "columns",
     "columns": "columns",
+    "formulas": "results of formulas",
     "page": "pages",
     "pages": "pages",
     "picture": "pictures",
@@ -144,9 +147,9 @@ def recognised_text(
     say, counts = speaker(language), pages_read(0, readings)
     parts = []
     if counts["ocr"]:
-        parts.append(say("{count} pages read by OCR", count=counts["ocr"]))
+        parts.append(say("pages read by OCR: {count}", count=counts["ocr"]))
     if counts["mixed"]:
-        parts.append(say("{count} pages read in part by OCR", count=counts["mixed"]))
+        parts.append(say("pages read in part by OCR: {count}", count=counts["mixed"]))
     if counts["confidence"] is not None:
         parts.append(say("{percent}% sure on average", percent=_percent(counts["confidence"])))
     return say(", ").join(parts)
@@ -168,7 +171,7 @@ def reason_text(
         assert problem.note is not None  # noqa: S101 - one of both is there
         return note_text(problem.note, language)
     if (count := problem.error.values.get("count")) is not None:
-        return phrase("{count} files of a type that is not read", language, count=count)
+        return phrase("files of a type that is not read: {count}", language, count=count)
     error, name = problem.error, problem.source.replace("\\", "/").split("/")[-1]
     if beside_name and translate(error.message, language).startswith("{source} "):
         name = ""
@@ -181,7 +184,9 @@ def advice_text(problem: Problem, language: InterfaceLanguage | None = None) -> 
     if (error := problem.error) is not None:
         return phrase(error.hint, language, **error.values)[: 3 * LONGEST]
     assert problem.note is not None  # noqa: S101 - one of both is there
-    kind = problem.note.kind
+    kind: str = problem.note.kind
+    if kind == "left out" and problem.note.values.get("what") == "formulas":
+        kind = "formulas"
     return speaker(language)(_ADVICE[kind]) if kind in _ADVICE else ""
 
 

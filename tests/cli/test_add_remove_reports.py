@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 from click.testing import CliRunner
@@ -16,11 +16,12 @@ from localrag.cli.output import stdout_console
 from localrag.cli.problems import print_problems
 from localrag.cli.remove import remove
 from localrag.documents.chunking import WindowChunker
+from localrag.documents.content import unsupported
 from localrag.documents.files import parse_file
 from localrag.factory import indexes_of
 from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
-from localrag.library.records import EmbeddingIdentity
+from localrag.library.records import EmbeddingIdentity, Problem
 
 EMBEDDER = HashEmbedder()
 EMBEDDING = EmbeddingIdentity(EMBEDDER.fingerprint, "hash", EMBEDDER.dimension)
@@ -55,7 +56,7 @@ def test_links_that_were_not_followed_are_named_with_the_reason(
     (tmp_path / "secret").mkdir()
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "data.bin").touch()
+    (folder / "data.bin").write_bytes(b"\0")
     try:
         (folder / "notes").symlink_to(tmp_path / "secret", target_is_directory=True)
     except OSError:
@@ -64,12 +65,33 @@ def test_links_that_were_not_followed_are_named_with_the_reason(
         report = indexer(library).add([folder])
         print_problems(stdout_console(), library.problems())
     said = capsys.readouterr().out
-    assert re.search(r"^\*\.bin +1 files of a type that is not read", said, re.MULTILINE)
+    assert re.search(r"^\*\.bin +files of a type that is not read: 1", said, re.MULTILINE)
     assert re.search(r"^notes +is a link to .*secret, which is outside", said, re.MULTILINE)
     assert f"localrag add {folder / 'notes'}" in said
     assert any(
         "is outside what is being added" in one for one in report_json(report, 0.1)["skipped"]
     )
+
+
+def test_names_are_whole_and_lines_have_no_blanks_at_their_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = [unsupported(PurePath(f"/a/mail.eml/{name}")) for name in ("b.zip", "b.xyz")]
+    problems = [
+        Problem(f"/a/{folder}/*{Path(error.values['source']).suffix}", (), None, counted)
+        for error, folder in zip(errors, ("mails", "accounts-of-2026"), strict=True)
+        for counted in [type(error)(error.message, hint=error.hint, **error.values, count=1)]
+    ]
+    for columns, longest in (("80", 80), ("", 10_000)):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_problems(stdout_console(), problems)
+        lines = capsys.readouterr().out.splitlines()
+        assert all(line == line.rstrip() for line in lines)
+        assert max(map(len, lines)) <= longest
+        assert (
+            sum(line.startswith(("mails/*.zip ", "accounts-of-2026/*.xyz ")) for line in lines) == 2
+        )
+    assert "Unpack it and add the folder." in lines[-1] + lines[-2]
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -95,7 +117,7 @@ def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
         assert (len(said["documents"]), said["purged"]) == (1, False)
         assert "No space left" in said["reason"]
     else:
-        assert "1 documents" in result.stdout
+        assert "documents: 1" in result.stdout
         assert "No space left" in result.stderr
         assert "until the next command that opens the library" in result.stderr.replace("\n", " ")
     with opened(tmp_path / "library") as library:

@@ -177,14 +177,14 @@ def test_problems_are_one_table_at_the_end_of_an_add(
     assert all(one["reason"] and one["advice"] for one in first["problems"])
     second = localrag("add", str(folder), *option)
     assert "broken.pdf" in second.err
-    assert "1 files were not tried again" in second.err
+    assert "Not tried again, because they have not changed since: 1 " in second.err
     assert "scan.pdf" not in second.err
-    assert "Of earlier files, there are 2 more" in second.err
+    assert "Problems of files added earlier: 2" in second.err
     asked = localrag("status", "--problems", "--json", *option).json
     assert asked["problems"] == first["problems"]
     shown = localrag("status", "--problems", *option)
     assert shown.code == 0
-    for word in ("scan.pdf", "broken.pdf", "*.bin", "2 files of a type"):
+    for word in ("scan.pdf", "broken.pdf", "*.bin", "files of a type that is not read: 2"):
         assert word in shown.out
 
 
@@ -237,7 +237,7 @@ def test_what_could_not_be_read_can_be_removed(
 ) -> None:
     removed = localrag("remove", str(folder / "broken.pdf"), *library)
     assert removed.code == 0
-    assert "1 entries for files that could not be read" in removed.out
+    assert "Also forgotten, of files that could not be read: 1." in removed.out
     assert localrag("remove", str(folder / "broken.pdf"), *library).code == 2
     localrag("remove", str(folder), *library)
     assert json.loads(localrag("status", "--problems", "--json", *library).out) == {"problems": []}

@@ -2,6 +2,7 @@ import hashlib
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -314,6 +315,34 @@ def test_a_caption_a_header_and_the_first_row_stay_together() -> None:
             if "表 1" in chunk.text
         ]
         assert "表 1 合金\n牌号 | Composition | 密度\nTA0 |" in holds.text
+
+
+@pytest.mark.parametrize("rows", [2, 5, 8, 11])
+def test_a_table_that_fits_into_a_passage_stays_whole(rows: int) -> None:
+    table = rows_of_alloys(rows)
+    chunker = SentenceChunker(count_characters, 500, 300)
+    for filler in range(0, 150, 3):
+        text = "".join(f"句{n}。" for n in range(filler)) + "\n"
+        chunks = chunker.chunk(tabled(table, f"{text}表 1 合金\n", "\n以上。" + "完毕。" * filler))
+        (holds,) = [chunk for chunk in chunks if "牌号" in chunk.text]
+        assert "\n".join(["表 1 合金", *table]) in holds.text
+        assert max(count_characters([passage_text(chunk) for chunk in chunks])) <= 500
+
+
+def test_a_small_table_is_one_passage_with_its_caption_and_heading() -> None:
+    before = "合金表\n表 1 合金\n"
+    source = tabled(rows_of_alloys(9), before, "\n" + "后记。" * 60)
+    source = replace(source, headings=(Heading(0, 1, "合金表"),))
+    first, *_ = SentenceChunker(count_characters, 500, 200).chunk(source)
+    assert first.text.startswith(before + "牌号")
+    assert "TA8 |" in first.text
+
+
+def test_text_before_a_table_is_cut_from_it_where_both_are_too_much() -> None:
+    table = rows_of_alloys(7)
+    before = "".join(f"这是第{n}句话。" for n in range(25)) + "\n"
+    chunks = SentenceChunker(count_characters, 500, 300, 0).chunk(tabled(table, before + "表 1\n"))
+    assert [chunk.text for chunk in chunks] == [before.strip(), "\n".join(["表 1", *table])]
 
 
 def test_rows_wider_than_a_passage_are_cut_between_cells_that_keep_their_names() -> None:

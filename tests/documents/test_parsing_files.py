@@ -14,7 +14,7 @@ import pymupdf
 import pytest
 
 from localrag.documents import files
-from localrag.documents.files import parse_file, read_bytes, walk
+from localrag.documents.files import parse_file, read_bytes, walk, whereabouts
 from localrag.documents.formats.table import suffixes
 from localrag.errors import (
     CorruptFileError,
@@ -137,6 +137,20 @@ def test_walk_names_a_missing_path_before_it_yields(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
+def test_whereabouts(tmp_path: Path) -> None:
+    mail, text = tmp_path / "m.eml", tmp_path / "a.txt"
+    for path in (mail, text):
+        path.write_text("words")
+    (tmp_path / "folder.eml").mkdir()
+    assert whereabouts(text) == text
+    assert whereabouts(mail / "inner.eml" / "b.pdf") == mail
+    assert whereabouts(text / "b.pdf") is None  # a file is now where its folder was
+    assert whereabouts(tmp_path / "folder.eml" / "b.pdf") is None
+    assert whereabouts(tmp_path / "gone" / "b.pdf") is None
+    unknown = tmp_path / ("long" * 100) / "b.pdf"
+    assert whereabouts(unknown) == unknown  # the system does not say
+
+
 def test_walk_follows_links_once(tmp_path: Path) -> None:
     write(tmp_path / "real" / "a.txt")
     (tmp_path / "real" / "loop").symlink_to(tmp_path)

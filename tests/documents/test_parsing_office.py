@@ -22,6 +22,7 @@ from localrag.errors import CorruptFileError, EncryptedFileError, UnsupportedFil
 from localrag.types import Document, PageNote
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 CLIENT = "application/vnd.openxmlformats-officedocument"
 RELATED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
@@ -429,6 +430,21 @@ def opendocument(kind: str, body: str, styles: str = "") -> bytes:
     return stream.getvalue()
 
 
+def test_a_formula_without_a_result_stands_there_itself() -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in (["Item", "Total"], ["a", "=2*3"], ["b", 7]):
+        book.active.append(row)
+    parsed = read("a.xlsx", saved(book))
+    assert parsed.text.split("\n") == ["Sheet", "Item | Total", "a | =2*3", "b | 7"]
+    assert parsed.pages[0].notes == (PageNote("left out", {"what": "formulas", "count": 1}),)
+    cell = '<c r="A1"><f>2*3</f><v>6</v></c><c r="B1" t="str"><f>""</f><v></v></c>'
+    sheet = f'<worksheet xmlns="{MAIN}"><sheetData><row r="1">{cell}</row></sheetData></worksheet>'
+    computed = read("a.xlsx", with_parts(saved(book), {"xl/worksheets/sheet1.xml": sheet}))
+    assert (computed.text.split("\n"), computed.pages[0].notes) == (["Sheet", "6"], ())
+
+
 def test_opendocument_text() -> None:
     styles = (
         '<text:list-style style:name="L"><text:list-level-style-number text:level="1" '
@@ -452,6 +468,60 @@ def test_opendocument_text() -> None:
         "[comment, author: Ann] Why?",
     ]
     assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 1}),)
+
+
+WHITE = '<text:p><text:span text:style-name="W">{}</text:span></text:p>'
+WHITE_STYLE = (
+    '<style:style style:name="W"><style:text-properties fo:color="#FFFFFF"/></style:style>'
+    '<style:style style:name="Blue"><style:table-cell-properties fo:background-color="#1f4e79"/>'
+    '</style:style><style:style style:name="Own" style:parent-style-name="Blue"/>'
+    '<style:style style:name="Dark"><style:graphic-properties draw:fill="gradient"/></style:style>'
+    '<style:style style:name="Clear"><style:graphic-properties draw:fill="none" '
+    'fo:background-color="transparent"/></style:style>'
+)
+
+
+def test_white_text_of_opendocument_is_read_where_something_lies_behind_it() -> None:
+    def cell(text: str, style: str) -> str:
+        return (
+            f'<table:table-row><table:table-cell table:style-name="{style}">{WHITE.format(text)}'
+            "</table:table-cell></table:table-row>"
+        )
+
+    def frame(text: str, style: str) -> str:
+        return (
+            f'<text:p><draw:frame draw:style-name="{style}"><draw:text-box>{WHITE.format(text)}'
+            "</draw:text-box></draw:frame></text:p>"
+        )
+
+    body = (
+        f"{WHITE.format('unseen')}<table:table>{cell('head', 'Own')}{cell('gone', 'None')}"
+        f"</table:table>{frame('boxed', 'Dark')}{frame('lost', 'Clear')}"
+        f'<text:p text:style-name="Own">on <text:span text:style-name="W">blue</text:span></text:p>'
+    )
+    parsed = read("a.odt", opendocument("text", body, WHITE_STYLE))
+    assert parsed.text.split("\n") == ["head", "boxed", "on blue"]
+    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 3}),)
+    page = (
+        '<style:page-layout style:name="P"><style:page-layout-properties '
+        'fo:background-color="#000000"/></style:page-layout>'
+    )
+    parsed = read("a.odt", opendocument("text", body, WHITE_STYLE + page))
+    assert parsed.text.split("\n") == ["unseen", "head", "gone", "boxed", "lost", "on blue"]
+    assert not parsed.pages[0].notes
+
+
+def test_a_dark_slide_of_opendocument_is_read_without_what_stands_for_its_number() -> None:
+    box = "<draw:frame><draw:text-box>{}</draw:text-box></draw:frame>"
+    number = "<text:p><text:page-number>&lt;number&gt;</text:page-number></text:p>"
+    shown = "<text:p>page <text:page-number>7</text:page-number></text:p>"
+    body = (
+        f"<draw:page>{box.format(WHITE.format('Night'))}{box.format(number)}{box.format(shown)}"
+        "</draw:page>"
+    )
+    parsed = read("a.odp", opendocument("presentation", body, WHITE_STYLE))
+    assert parsed.text.split("\n") == ["Night", "page 7"]
+    assert not parsed.pages[0].notes
 
 
 def test_opendocument_sheets() -> None:

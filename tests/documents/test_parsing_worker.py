@@ -1,17 +1,26 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from localrag.documents import worker
 from localrag.documents.files import parse_file
 from localrag.documents.formats.table import Limits, ParseOptions
 from localrag.documents.worker import PROGRAM, ParsingProcess
 from localrag.egress import network
-from localrag.errors import CorruptFileError, EmptyFileError, ParsingError, UnsupportedFileError
+from localrag.errors import (
+    CorruptFileError,
+    EmptyFileError,
+    ParsingError,
+    SlowFileError,
+    UnsupportedFileError,
+)
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -20,6 +29,11 @@ import os, socket, time
 import localrag.documents.files as files
 from localrag.types import Document, Page
 
+def work(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
 def parse_file(path, data, options, tick, **_):
     match path.stem:
         case "abort":
@@ -27,14 +41,16 @@ def parse_file(path, data, options, tick, **_):
         case "leave":
             os._exit(0)
         case "hang":
-            time.sleep(60)
+            work(600)
+        case "sleep":
+            time.sleep(9)
         case "slow":
             for _ in range(16):
-                time.sleep(0.5)
+                work(0.5)
                 tick()
         case "endless":
             while True:
-                time.sleep(0.05)
+                work(0.05)
                 tick()
         case "memory":
             return len(bytearray(8 * 2**30))
@@ -114,8 +130,37 @@ def test_a_file_made_to_harm_ends_only_its_own_reading(
     started = time.monotonic()
     with pytest.raises(ParsingError, match=says):
         process(Path(f"/somewhere/{name}.txt"), b"data")
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 6 * 60
     assert process(Path("/somewhere/good.txt"), b"data").pages[0].number == 1
+
+
+def test_time_is_that_of_the_processor(
+    process: ParsingProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is busy with other things makes no file a bad one; one that sleeps is."""
+    assert process(Path("/somewhere/sleep.txt"), b"data").title
+    monkeypatch.setattr(worker, "PATIENCE", 1)
+    with pytest.raises(SlowFileError, match="made no progress for 6 s"):
+        process(Path("/somewhere/sleep.txt"), b"data")
+
+
+def test_what_the_process_says_does_not_pile_up() -> None:
+    """One that was taken over by a file could fill the memory of this process otherwise."""
+    flood = "import sys\nwhile True: sys.stdout.buffer.write((2**24).to_bytes(8, 'little'))"
+    flood += " and sys.stdout.buffer.write(bytes(2**24))"
+    threads = threading.active_count()
+    running = worker._Running(flood)
+    try:
+        assert running.receive(30) is not None
+        before = psutil.Process().memory_info().rss
+        time.sleep(2)
+        assert psutil.Process().memory_info().rss - before < 2**27
+    finally:
+        running.end()
+    deadline = time.monotonic() + 30
+    while threading.active_count() > threads:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_long_file_that_goes_on_is_not_given_up(process: ParsingProcess) -> None:

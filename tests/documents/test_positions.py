@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+import tracemalloc
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -90,6 +92,58 @@ def test_other_bytes_are_refused(seed: int) -> None:
 def test_a_bomb_is_not_unpacked() -> None:
     with pytest.raises(ValueError, match="too large"):
         decode(zlib.compress(bytes(2 * positions.LARGEST)))
+
+
+def bomb(marks: int) -> bytes:
+    """So many marks of one code point each, in a few thousand bytes."""
+    zeros, ones = [0] * marks, [1] * marks
+    stored = [9, 9, [marks], [0], [0], [1], zeros, ones, zeros, ones]
+    return zlib.compress(msgspec.msgpack.encode(stored), 9)
+
+
+def test_more_marks_than_a_page_has_code_points_are_not_built() -> None:
+    most = bomb(positions.MOST)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="not a layout"):
+            decode(bomb(positions.MOST + 1))
+        with pytest.raises(ValueError, match="do not fit"):
+            decode(most, length=positions.MOST - 1)
+        started = time.process_time()
+        found = decode(most, positions.MOST - 7, positions.MOST - 4, length=positions.MOST)
+        assert time.process_time() - started < 10  # 1 s, traced
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+    assert [mark.start for mark in found.marks] == [positions.MOST - n for n in (7, 6, 5)]
+
+
+def test_only_the_marks_of_a_span_are_decoded() -> None:
+    marks = tuple(Mark(n * 4 + 2, n * 4 + 5, n, n % 3, n + 2, n % 3 + 1, n % 4) for n in range(50))
+    stored = layout_of(*marks).encode()
+    for start in range(0, 220, 3):
+        for end in (start + 1, start + 2, start + 9, start + 400):
+            before = [mark for mark in marks if mark.start <= start][-1:]
+            inside = [mark for mark in marks if start < mark.start < end]
+            assert list(decode(stored, start, end).marks) == before + inside
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        (Mark(0, 4, 9, 1, 1, 3),),
+        (Mark(0, 4, 1, 3, 9, 1),),
+        (Mark(0, 4, float("nan"), 1, 9, 3),),
+        (Mark(0, 4, 1, 1, float("inf"), 3),),
+        (Mark(0, 4, 1, 1, 1e15, 3),),
+        (Mark(0, 4, 1, 1, 9, 3, 4),),
+        (Mark(0, 0, 1, 1, 9, 3),),
+        (Mark(4, 8, 1, 1, 9, 3), Mark(0, 4, 1, 1, 9, 3)),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(marks: tuple[Mark, ...]) -> None:
+    assert layout_of(*marks).encode() == b""
+    assert Layout(float("nan"), 10, (Mark(0, 4, 1, 1, 9, 3),)).encode() == b""
 
 
 def test_numbers_that_do_not_fit_together_are_refused() -> None:

@@ -469,12 +469,97 @@ def test_pictures_in_office_files_are_read(suffix: str, tmp_path: Path, fake: Fa
     assert (off.how, off.text.split("\n")[-1]) == ("text", "written")
 
 
-def test_damaged_pictures_in_office_files_add_nothing(tmp_path: Path, fake: Fake) -> None:
-    path = office(tmp_path, ".docx", noise(200, 100))
+def with_media(path: Path, change: Callable[[bytes], bytes]) -> Path:
+    """The same file with other pictures in it."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
-            archive.writestr(name, data[:300] if "media" in name else data)
+            archive.writestr(name, change(data) if "media" in name else data)
+    return path
+
+
+def test_damaged_pictures_in_office_files_add_nothing(tmp_path: Path, fake: Fake) -> None:
+    path = with_media(office(tmp_path, ".docx", noise(200, 100)), lambda data: data[:300])
     assert parse_file(path).text == "written"
+    assert not fake.seen
+
+
+def slides(path: Path, count: int) -> Path:
+    """A presentation with a picture of its own on each slide."""
+    show = pptx.Presentation()
+    for number in range(count):
+        slide = show.slides.add_slide(show.slide_layouts[5])
+        slide.shapes.title.text = f"written {number + 1}"
+        slide.shapes.add_picture(io.BytesIO(noise(200, 100, number)), 0, 0)
+    show.save(str(path))
+    return path
+
+
+NOT_READ = PageNote("left out", {"what": "pictures", "count": 1})
+
+
+@pytest.mark.parametrize("bound", [{"MOST": 2}, {"LONGEST": 0.5}])
+def test_pictures_in_one_file_are_bounded(
+    bound: dict[str, float], tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bound.items():
+        monkeypatch.setattr(pictures, name, value)
+    clock = iter([0.0, 0.3, 0.3, 0.7, 1.0, 1.0])
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    told: list[tuple[int, int]] = []
+
+    def page_done(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+        if recognised:
+            told.append((number, pages))
+
+    found = parse_file(slides(tmp_path / "a.pptx", 4), page_done=page_done)
+    assert [page.text for page in found.pages] == [f"written {n}" for n in (1, 2, 3, 4)]
+    assert [page.notes for page in found.pages] == [(), (), (NOT_READ,), (NOT_READ,)]
+    assert len(fake.seen) == 2
+    assert told == [(1, 0), (2, 0)]
+
+
+def test_a_picture_that_recognition_fails_on_leaves_what_is_written(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object, image: Image) -> Reading:
+        raise MemoryError
+
+    monkeypatch.setattr(ocr.RapidOcrReader, "read", broken)
+    (page,) = parse_file(office(tmp_path, ".xlsx", noise(200, 100))).pages
+    assert (page.text.split("\n")[-1], page.how) == ("written", "text")
+    assert page.notes[-1:] == (NOT_READ,)
+
+
+def test_a_picture_that_cannot_be_unpacked_leaves_what_is_written(
+    tmp_path: Path, fake: Fake
+) -> None:
+    path = office(tmp_path, ".docx", noise(200, 100))
+    data = bytearray(path.read_bytes())
+    place = data.find(b"word/media/") + 300
+    data[place : place + 100] = bytes(100)
+    path.write_bytes(data)
+    (page,) = parse_file(path).pages
+    assert (page.text, page.notes) == ("written", (NOT_READ,))
+
+
+POSTSCRIPT = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 300 200
+%%EndComments
+(x) print
+%%EOF
+"""
+
+
+def test_a_picture_that_is_a_program_is_not_run(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[object] = []
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *given: run.append(given))
+    with Pillow.open(io.BytesIO(POSTSCRIPT)) as picture:
+        assert picture.format == "EPS"
+    path = with_media(office(tmp_path, ".docx", noise(200, 100)), lambda _: POSTSCRIPT)
+    assert parse_file(path).text == "written"
+    assert not run
     assert not fake.seen

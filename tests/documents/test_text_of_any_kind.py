@@ -9,7 +9,7 @@ import pytest
 
 from localrag.documents.content import LARGEST, LONGEST_LINE
 from localrag.documents.files import parse_file, walk
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import EmptyFileError, ParsingError, UnsupportedFileError
 from localrag.library.catalogue.filters import Filter, source_conditions
 
 CODE = "def area(radius):\n  # two columns\n  if radius < 0:\n\n    raise ValueError\n"
@@ -63,7 +63,6 @@ def test_json_is_readable() -> None:
         ("bundle.js", b"var a = 1;" * LONGEST_LINE),
         ("part.obj", b"v 0.123 0.456 0.789\n" * 100),
         ("val.json", b'[{"question": "Who?", "ideal_answer": "Ann"}]'),
-        ("empty.py", b""),
         ("renamed.xyz", b"%PDF-1.4"),
     ],
 )
@@ -75,6 +74,19 @@ def test_what_is_for_programs_is_left_out(name: str, data: bytes, tmp_path: Path
     assert isinstance(error, UnsupportedFileError)
     with pytest.raises(UnsupportedFileError):
         parse_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("data", [b"", b" \n"])
+def test_an_empty_file_without_a_format_is_said_to_be_empty_where_it_is_named(
+    data: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "__init__.py"
+    path.write_bytes(data)
+    skipped: list[ParsingError] = []
+    assert (list(walk([tmp_path], skipped)), skipped) == ([], [])
+    assert list(walk([path], skipped)) == [path]
+    with pytest.raises(EmptyFileError):
+        parse_file(path)
 
 
 def test_text_without_a_format_is_bounded(tmp_path: Path) -> None:

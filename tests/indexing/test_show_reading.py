@@ -21,15 +21,15 @@ def room(tmp_path: Path) -> Room:
 
 
 def test_what_lies_in_a_file_stands_and_falls_with_it(room: Room) -> None:
-    mail = room.write("mail.txt", "the letter")
+    mail = room.write("mail.eml", "Subject: news\n\nthe letter")
     report = room.add()
     attached = str(mail / "report.pdf")
     room.library.set_sources([(FileState(attached, 1, 2, 3), report.committed[0].document_id)])
-    for name in (attached, "mail.txt/report.pdf", "report.pdf"):
+    for name in (attached, "mail.eml/report.pdf", "report.pdf"):
         found = from_library(room.library, name)
         assert found is not None
         assert (found.document.source, found.origin) == (attached, "library")
-    room.write("mail.txt", "another letter", age=10)
+    room.write("mail.eml", "another letter", age=10)
     changed = from_library(room.library, attached)
     assert changed is not None
     assert changed.origin == "changed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from test_indexer import Room
 
 from localrag.documents.files import parse_file
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import ParsingError, SlowFileError, UnsupportedFileError
 from localrag.types import READER, Document
 
 
@@ -71,14 +72,39 @@ def test_what_another_program_or_right_would_mend_is_tried_again(room: Room) -> 
     assert unread(room) == {}
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_file_given_up_for_the_time_it_took_is_tried_again(room: Room, inside: bool) -> None:
+    """The machine may have been busy with other things."""
+    if inside:
+        message = EmailMessage()
+        message.set_content("a letter")
+        message.add_attachment("words", filename="slow.txt")
+        room.write("m.eml", message.as_string())
+    else:
+        room.write("slow.txt", "words")
+    busy = True
+
+    def parse(path: Path, data: bytes, **given: Any) -> Document:
+        if busy and path.name == "slow.txt":
+            raise SlowFileError("Gave up on {source}", source=str(path))
+        return parse_file(path, data, **given)
+
+    for _ in range(3):
+        assert [one.tried for one in room.add(parse=parse).failed] == [True]
+        assert unread(room) == {"slow.txt": "SlowFileError"}
+    busy = False
+    room.add(parse=parse)
+    assert unread(room) == {}
+    assert "slow.txt" in {Path(one.state.path).name for one in room.library.sources()}
+
+
 def test_a_file_tried_by_an_older_reader_is_tried_again(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room.write("bad.pdf", "%PDF- nothing")
     room.add()
     assert not room.add().failed[0].tried
-    for module in ("indexer", "unread"):
-        monkeypatch.setattr(f"localrag.indexing.{module}.READER", READER + 1)
+    monkeypatch.setattr("localrag.indexing.unread.READER", READER + 1)
     assert room.add().failed[0].tried
     assert not room.add().failed[0].tried
 

@@ -10,15 +10,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import HashEmbedder
 
+from localrag.documents import files
 from localrag.documents.chunking import WindowChunker
 from localrag.documents.files import parse_file
-from localrag.errors import UsageError
+from localrag.errors import OldFormatError, UnsupportedFileError, UsageError
 from localrag.factory import indexes_of
 from localrag.indexing import hints, watching
 from localrag.indexing.events import (
@@ -40,6 +42,7 @@ from localrag.indexing.watching import Watch
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
+from localrag.types import Document
 
 
 class Words:
@@ -373,12 +376,167 @@ def test_a_lower_folder_on_another_device_is_not_emptied(
     assert world.sources() == ["a.txt", "b.txt"]
 
 
+@pytest.mark.parametrize("way", ["emptied", "gone"])
+def test_a_single_pass_does_not_take_an_unmounted_folder_for_deleted(
+    world: World, way: str
+) -> None:
+    for number in range(12):
+        world.write(f"{number}.txt", f"text {number}")
+    message = EmailMessage()
+    message.set_content("see below")
+    message.add_attachment("plums", filename="plums.txt")
+    world.write("drive/mail.eml", message.as_string())
+    world.write("drive/b.txt", "bananas")
+    assert world.watch()
+    before = world.sources()
+    aside = world.files.with_name("aside")
+
+    def unmount() -> None:
+        (world.files / "drive").rename(aside)
+        if way == "emptied":  # the mount point that is left
+            (world.files / "drive").mkdir()
+
+    unmount()
+    assert not world.watch()
+    assert [one for one in world.events if isinstance(one, Withheld | Removed)] == [
+        Withheld(str(world.files), 3, 15)
+    ]
+    assert world.sources() == before
+    if way == "emptied":
+        (world.files / "drive").rmdir()
+    aside.rename(world.files / "drive")
+    assert world.watch()
+    # What is deleted of a folder that holds more is gone, and what was in it.
+    (world.files / "drive" / "mail.eml").unlink()
+    (world.files / "0.txt").unlink()
+    assert world.watch()
+    assert world.told() == [
+        ("Removed", "0.txt"),
+        ("Removed", "mail.eml"),
+        ("Removed", "plums.txt"),
+    ]
+    unmount()
+    assert world.watch(prune=True)
+    assert "b.txt" not in world.sources()
+
+
+def test_what_is_away_twice_is_told_twice(world: World) -> None:
+    for number in range(20):
+        world.write(f"drive/{number}.txt", f"text {number}")
+    world.write("a.txt", "apples")
+    world.watch()
+    drive, aside = world.files / "drive", world.files.with_name("aside")
+    began = world.now - 1000
+    world.at(began + 10, lambda: drive.rename(aside))
+    world.at(began + 400, lambda: aside.rename(drive))
+    world.at(began + 800, lambda: drive.rename(aside))
+    assert not world.watch(until=1100)
+    assert world.told(Withheld, Removed) == [("Withheld", "files")] * 2
+    world.at(world.now - 1000 + 10, lambda: aside.rename(drive))
+    assert world.watch(until=400)
+    assert len(world.sources()) == 21
+
+
 def test_a_file_that_cannot_be_read_is_said_once_and_tried_when_it_changes(world: World) -> None:
     world.write("a.txt", "")
     world.at(400, lambda: world.write("b.txt", "bananas"))
     world.at(800, lambda: world.write("a.txt", "apples"))
     world.watch(until=1200)
     assert world.told() == [("Failed", "a.txt"), ("Committed", "b.txt"), ("Committed", "a.txt")]
+
+
+def test_what_was_read_in_vain_is_not_said_by_the_next_watch(world: World) -> None:
+    for name in ("bomb.txt", "old.txt", "locked.txt"):
+        world.write(name, "words")
+    reads: list[str] = []
+    make = world.indexer
+    errors = {
+        "bomb.txt": UnsupportedFileError("{source} is a bomb.", source="bomb.txt"),
+        "old.txt": OldFormatError("{source} is old.", source="old.txt"),
+    }
+
+    def parse(path: Path, data: bytes, **_: object) -> Document:
+        reads.append(path.name)
+        raise errors[path.name]
+
+    def read(path: Path) -> bytes:
+        if path.name == "locked.txt":
+            raise PermissionError(13, "Permission denied")
+        return path.read_bytes()
+
+    def indexer() -> Indexer:
+        made = make()
+        made.parse, made.read = parse, read
+        return made
+
+    world.indexer = indexer  # type: ignore[method-assign]
+    assert world.watch()
+    assert sorted(world.told()) == [
+        ("Failed", "bomb.txt"),
+        ("Failed", "locked.txt"),
+        ("Failed", "old.txt"),
+    ]
+    assert world.watch()
+    assert world.told() == []
+    assert reads == ["bomb.txt", "old.txt", "old.txt"]  # what is installed may read it now
+    world.write("bomb.txt", "larger", age=500)
+    world.watch()
+    assert world.told() == [("Failed", "bomb.txt")]
+
+
+def test_what_is_passed_over_is_remembered(world: World) -> None:
+    def mail(text: str) -> None:
+        message = EmailMessage()
+        message.set_content(text)
+        for name in ("one.bin", "two.bin"):
+            message.add_attachment(b"\0\1", maintype="a", subtype="b", filename=name)
+        world.write("m.eml", message.as_string())
+
+    def unread() -> dict[str, object]:
+        start = len(str(world.files)) + 1
+        return {
+            one.state.path[start:].replace(os.sep, "/"): one.error.values.get("count")
+            for one in world.library.unread()
+        }
+
+    mail("see below")
+    clip = world.write("sub/clip.mp4", "\0\1\2")
+    world.write("empty.txt", "")
+    world.write("a.txt", "apples")
+    expected = {"m.eml/*.bin": 2, "sub/*.mp4": 1, "empty.txt": None}
+    assert world.watch()
+    assert unread() == expected
+    for _ in range(2):  # by one that knows nothing, and where only the mail changed
+        assert world.watch()
+        assert unread() == expected
+        mail("see below, please")
+    clip.unlink()
+    (world.files / "empty.txt").unlink()
+    assert world.watch()
+    assert unread() == {"m.eml/*.bin": 2}
+    (world.files / "m.eml").unlink()
+    assert world.watch()
+    assert unread() == {}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a folder that cannot be opened")
+def test_a_folder_that_cannot_be_opened_is_a_problem_until_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = world.write("closed/a.txt", "apples").parent
+    entries = files._entries
+
+    def refuse(folder: Path) -> object:
+        if folder == closed:
+            raise PermissionError(13, "Permission denied")
+        return entries(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_entries", refuse)
+        world.watch()
+        assert [one.state.path for one in world.library.unread()] == [str(closed)]
+    world.watch()
+    assert world.library.unread() == []
 
 
 def test_a_file_whose_time_is_in_the_future_is_read_once(world: World) -> None:

@@ -158,9 +158,10 @@ def test_foreign_bytes_for_positions_are_damage(library: Library) -> None:
         library.rectangles(one.id, 0, 4)
 
 
-def test_positions_beyond_the_text_mark_nothing(library: Library) -> None:
+def test_positions_beyond_the_text_are_damage(library: Library) -> None:
     marks = (positions.Mark(500, 510, 0, 0, 9, 9),)
     layout = positions.Layout(10, 10, marks).encode()
     one = replace(document("some text"), pages=(Page(1, "some text", layout=layout),))
     add(library, one)
-    assert library.rectangles(one.id, 0, 9)[0].rectangles == ()
+    with pytest.raises(LibraryDamagedError, match="not a layout"):
+        library.rectangles(one.id, 0, 9)

@@ -34,6 +34,8 @@ class Sheet:
     """Titles of charts, texts of shapes, and comments, a line each."""
     hidden: dict[str, int] = field(default_factory=dict)
     """How many rows or columns with values were left out, or "sheet"."""
+    formulas: int = 0
+    """How many have no result in the file."""
     cut_short: bool = False
 
 

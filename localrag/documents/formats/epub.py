@@ -12,7 +12,7 @@ from localrag.documents.formats.archive import Archive, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
-from localrag.documents.pictures import with_pictures
+from localrag.documents.pictures import Pictures
 from localrag.errors import EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document
@@ -39,6 +39,7 @@ def read(file: SourceFile) -> Document:
     if package is None:
         raise archive.damaged(ValueError("META-INF/container.xml"))
     pages: list[PageLines] = []
+    pictures = Pictures(file, archive)
     folder = posixpath.dirname(package_path)
     labels = _labels(archive, package, folder)
     for name in _chapters(package, folder):
@@ -49,11 +50,11 @@ def read(file: SourceFile) -> Document:
             first = next((line.text for line in lines if line.level), "")
             page = PageLines(lines, labels.get(name, first))
             inside = posixpath.dirname(name)
-            pictures = (
+            names = (
                 posixpath.normpath(posixpath.join(inside, unquote(one)))
                 for one in _PICTURE.findall(text)
             )
-            pages.append(with_pictures(file, page, map(archive.read, pictures)))
+            pages.append(pictures.on(page, names))
             file.page_done()
     if not any(page.lines for page in pages):
         raise empty(file.source)

@@ -26,7 +26,7 @@ from localrag.documents.formats.numbering import counted
 from localrag.documents.formats.numbers import plain
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
-from localrag.documents.pictures import with_pictures
+from localrag.documents.pictures import Pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -59,8 +59,11 @@ def read(file: SourceFile) -> Document:
     styles = _Styles(root, archive.xml("styles.xml"), file.options.hidden_text)
     slides = list(body.iter(f"{_DRAW}page"))
     pages: list[PageLines] = []
+    pictures = Pictures(file, archive)
     for page in slides or [body]:
         walk = _Walk(archive, styles)
+        # What lies behind the text of a slide may be in its master, or a shape of its own.
+        walk.ground(page, filled=bool(slides) or styles.page_filled)
         if styles.hides(page):
             # A hidden slide keeps its number, as in the program that shows it.
             note = PageNote("hidden text", {"what": "slide", "count": 1})
@@ -74,7 +77,7 @@ def read(file: SourceFile) -> Document:
         notes = (note,) if walk.hidden else ()
         names = (each.get(f"{_XLINK}href", "") for each in page.iter(f"{_DRAW}image"))
         read = PageLines(lines, label, notes=notes)
-        pages.append(with_pictures(file, read, map(archive.read, names)))
+        pages.append(pictures.on(read, names))
         file.page_done()
     if not any(page.lines for page in pages):
         raise empty(file.source)
@@ -98,6 +101,9 @@ class _Styles:
         self.outline: dict[int, ElementTree.Element] = {}
         self._hidden: set[str] = set()
         self._white: set[str] = set()
+        self._filled: dict[str, bool] = {}
+        self._parents: dict[str, str] = {}
+        self.page_filled = self.running_filled = False
         self.hidden_too = hidden_too
         for root in (styles, content):
             for each in () if root is None else root.iter():
@@ -110,8 +116,15 @@ class _Styles:
             self.lists[name] = _levels(style)
         elif style.tag == f"{_TEXT}outline-style":
             self.outline = _levels(style)
+        elif style.tag == f"{_STYLE}page-layout-properties":
+            self.page_filled |= bool(_fill(style))
+        elif style.tag == f"{_STYLE}header-footer-properties":
+            self.running_filled |= bool(_fill(style))
         elif style.tag == f"{_STYLE}style":
+            self._parents[name] = style.get(f"{_STYLE}parent-style-name", "")
             for each in style:
+                if (fill := _fill(each)) is not None:
+                    self._filled[name] = fill or self._filled.get(name, False)
                 if (
                     each.get(f"{_TEXT}display") == "none"
                     or each.get(f"{_TABLE}display") == "false"
@@ -122,6 +135,19 @@ class _Styles:
                 white = each.get(f"{_FO}color", "").lower() in ("#ffffff", "#fffffe", "#fefefe")
                 if white and behind in ("transparent", "#ffffff"):
                     self._white.add(name)
+
+    def fills(self, node: ElementTree.Element) -> bool:
+        """Whether a node has a ground of its own, by its styles or those they come from."""
+        for key, name in node.attrib.items():
+            steps = 0
+            while name and local(key).endswith("style-name") and steps < _DEEPEST:
+                if name in self._filled:
+                    if self._filled[name]:
+                        return True
+                    break
+                name = self._parents.get(name, "")
+                steps += 1
+        return False
 
     def hides(self, node: ElementTree.Element, on_white: bool = False) -> bool:
         """Whether a node is not shown: by its style, or as white text where the page is white."""
@@ -134,6 +160,15 @@ class _Styles:
             or name in self._hidden
             or (on_white and name in self._white)
         )
+
+
+def _fill(properties: ElementTree.Element) -> bool | None:
+    """Whether what has these properties is filled; None where they do not say."""
+    fill = properties.get(f"{_DRAW}fill")
+    color = properties.get(f"{_FO}background-color")
+    if fill is None and color is None:
+        return None
+    return (fill or "none") != "none" or (color or "transparent") not in ("transparent", "#ffffff")
 
 
 def _levels(style: ElementTree.Element) -> dict[int, ElementTree.Element]:
@@ -153,12 +188,23 @@ class _Walk:
         self._archive, self._styles = archive, styles
         self._counts: dict[tuple[str, int], int] = {}
         self._remarks: list[Line] = []
+        self._on_fill: set[int] = set()
+
+    def ground(self, root: ElementTree.Element, filled: bool = False) -> None:
+        """Note what stands on a fill below a node, or that all of it does."""
+        if filled:
+            self._on_fill.add(id(root))
+        for node in root.iter():  # a parent comes before what is in it
+            if id(node) in self._on_fill or self._styles.fills(node):
+                self._on_fill.add(id(node))
+                self._on_fill.update(map(id, node))
 
     def running(self, kind: str) -> Iterator[Line]:
         """What stands above or below each page, once."""
         said: set[str] = set()
         for each in () if self._styles.master is None else self._styles.master.iter():
             if each.tag in (f"{_STYLE}{kind}", f"{_STYLE}{kind}-first", f"{_STYLE}{kind}-left"):
+                self.ground(each, self._styles.page_filled or self._styles.running_filled)
                 for line in self.blocks(each):
                     if line.text not in said and any(map(str.isalpha, line.text)):
                         said.add(line.text)
@@ -205,8 +251,8 @@ class _Walk:
                 yield from self.blocks(child, depth + 1, marker if marker == "title" else "")
 
     def _hides(self, node: ElementTree.Element, depth: int) -> bool:
-        # In a table or a frame, what lies behind the text need not be white.
-        hides = self._styles.hides(node, on_white=depth == 0 or node.tag == f"{_TEXT}span")
+        on_white = id(node) not in self._on_fill and (depth == 0 or node.tag == f"{_TEXT}span")
+        hides = self._styles.hides(node, on_white)
         self.hidden += hides
         return hides
 
@@ -287,6 +333,8 @@ class _Walk:
                 parts.append(" ")
             elif child.tag == f"{_OFFICE}annotation":
                 self._remarks += [Line(text) for text in [_annotation(child)] if text]
+            elif child.tag == f"{_TEXT}page-number" and (child.text or "").startswith("<"):
+                pass  # what stands for a number until the slide is shown
             elif (
                 child.tag not in _LEFT_OUT
                 and child.tag

@@ -11,7 +11,7 @@ import re
 import zipfile
 
 from localrag.documents.formats.table import FORMATS, FileFormat, contradiction
-from localrag.errors import EncryptedFileError, UnsupportedFileError
+from localrag.errors import EncryptedFileError, OldFormatError
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OFFICE = ("word", "sheets", "slides", "opendocument", "epub", "rtf")
@@ -42,7 +42,7 @@ _START = 4096
 def actual(data: bytes, expected: FileFormat, source: str) -> FileFormat:
     """The format that the content is of; `expected` where it is none of those of Office.
 
-    Raises EncryptedFileError, and UnsupportedFileError for what only its own program reads.
+    Raises EncryptedFileError, and OldFormatError for what only its own program reads.
     """
     if expected.name not in _OFFICE:
         return expected
@@ -57,7 +57,7 @@ def actual(data: bytes, expected: FileFormat, source: str) -> FileFormat:
                 source=source,
             )
         if name in ("docx", "pptx"):
-            raise UnsupportedFileError(
+            raise OldFormatError(
                 "{source} is in the old binary format of its program.",
                 hint="Save it as {better} and add that file; on Linux it is read as it is where "
                 "LibreOffice is installed.",

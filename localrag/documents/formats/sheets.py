@@ -16,7 +16,7 @@ from localrag.documents.formats.cells import MOST_CELLS, Sheet, cell_text, repea
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.formats.xlsx import Workbook
 from localrag.documents.lines import Line, PageLines, build, squeeze, table_lines
-from localrag.documents.pictures import stored, with_pictures
+from localrag.documents.pictures import Pictures, stored
 from localrag.errors import CorruptFileError, EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
@@ -44,7 +44,7 @@ def read(file: SourceFile) -> Document:
         pages.append(_page(sheet))
         file.page_done()
     if archive is not None and pages:
-        pages[-1] = with_pictures(file, pages[-1], stored(archive, "xl/media/"))
+        pages[-1] = Pictures(file, archive).on(pages[-1], stored(archive, "xl/media/"))
     return build(file, pages, clean(title), unit="sheet")
 
 
@@ -58,6 +58,8 @@ def _page(sheet: Sheet) -> PageLines:
     notes = [
         PageNote("hidden text", {"what": what, "count": n}) for what, n in sheet.hidden.items()
     ]
+    if sheet.formulas:
+        notes.append(PageNote("left out", {"what": "formulas", "count": sheet.formulas}))
     if sheet.cut_short:
         notes.append(PageNote("cut short", {"limit": MOST_CELLS}))
     named = [Line(sheet.name, 1), *lines] if lines else []

@@ -16,7 +16,7 @@ from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
-from localrag.documents.pictures import with_pictures
+from localrag.documents.pictures import Pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -31,6 +31,7 @@ def read(file: SourceFile) -> Document:
 
     archive = Archive(file)
     pages: list[PageLines] = []
+    pictures = Pictures(file, archive)
     kinds = archive.related("").values()
     main = next((part for kind, part in kinds if kind == "officeDocument"), "")
     authors = _authors(archive, main)
@@ -48,9 +49,9 @@ def read(file: SourceFile) -> Document:
             notes = [PageNote("damaged", {"reason": each}) for each in reader.damaged]
             if reader.hidden:
                 notes.append(PageNote("hidden text", {"what": "text", "count": reader.hidden}))
-            pictures = (part for kind, part in reader.related.values() if kind == "image")
+            names = (part for kind, part in reader.related.values() if kind == "image")
             page = PageLines(lines, label, notes=tuple(notes))
-            pages.append(with_pictures(file, page, map(archive.read, pictures)))
+            pages.append(pictures.on(page, names))
             file.page_done()
     except RecursionError as error:
         raise archive.too_deep() from error

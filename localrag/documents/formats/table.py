@@ -32,7 +32,10 @@ DEFAULTS = ParseOptions()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What reading one file may cost before it is given up."""
+    """What reading one file may cost before it is given up.
+
+    Times are of the processor: by the clock it may take several times as long.
+    """
 
     silence: float = 60.0
     """Seconds without a page done, and in addition what the file's size explains: the slowest
@@ -50,7 +53,8 @@ class PageDone(Protocol):
     def __call__(self, number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
         """So many of so many pages are done, where that is known.
 
-        `recognised` is whether the last was read by recognition, which takes seconds.
+        `recognised` is whether the last was read by recognition, which takes seconds; without
+        `pages`, so many pictures on pages of text were.
         """
         ...
 

@@ -19,7 +19,7 @@ from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.numbering import WordNumbering
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
-from localrag.documents.pictures import stored, with_pictures
+from localrag.documents.pictures import Pictures, stored
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -67,7 +67,7 @@ def read(file: SourceFile) -> Document:
     file.page_done()
     note = PageNote("hidden text", {"what": "text", "count": package.hidden})
     page = PageLines(html_lines(clean(html)), notes=(note,) if package.hidden else ())
-    page = with_pictures(file, page, stored(archive, "word/media/"))
+    page = Pictures(file, archive).on(page, stored(archive, "word/media/"))
     if not page.lines:
         raise empty(file.source)
     return build(file, [page], clean(core_title(archive)), unit="text")

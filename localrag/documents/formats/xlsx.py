@@ -1,7 +1,7 @@
 """The sheets of an Excel file (xlsx, xlsm), read as a stream: a cell costs what it holds.
 
-Formulas stand with the values that were computed when the file was saved; nothing is computed
-here, and no macro is read.
+Formulas stand with the values that were computed when the file was saved; where a script has
+saved none, the formula itself stands there. Nothing is computed here, and no macro is read.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Workbook:
             if tag == "row":
                 given = each.get("r", "")
                 number = int(given) - 1 if given.isdecimal() and len(given) < 8 else number + 1
-                cells = self._cells(each) if 0 <= number < MOST_ROWS else {}
+                cells = self._cells(each, sheet) if 0 <= number < MOST_ROWS else {}
                 self._left -= len(cells)
                 if self._left < 0:
                     sheet.cut_short = True
@@ -141,7 +141,7 @@ class Workbook:
             sheet.hidden = leave_out(rows, hidden_rows, hidden_columns)
         sheet.tables = tables(rows, hidden_rows)
 
-    def _cells(self, row: ElementTree.Element) -> dict[int, str]:
+    def _cells(self, row: ElementTree.Element, sheet: Sheet) -> dict[int, str]:
         cells: dict[int, str] = {}
         column = -1
         for each in row:
@@ -149,7 +149,16 @@ class Workbook:
                 continue
             place = _place(each.get("r", ""))
             column = place[1] if place else column + 1
-            if 0 <= column < MOST_COLUMNS and (value := self._value(each)):
+            if not 0 <= column < MOST_COLUMNS:
+                continue
+            value, formula = self._value(each), None
+            if not value and each.get("t", "n") == "n":
+                formula = next((one for one in each if local(one.tag) == "f"), None)
+            if formula is not None:
+                sheet.formulas += 1
+                typed = squeeze(clean(formula.text or ""))  # of a shared one, the first has it
+                value = f"={typed}" if typed else ""
+            if value:
                 cells[column] = value
         return cells
 

@@ -87,7 +87,8 @@ def rectangles_of(snapshot: Snapshot, document_id: str, start: int, end: int) ->
     found = []
     for _, number, first, last, stored in pages:
         begin, finish = max(start, first), min(end, last)
-        layout = _decoded(stored) if stored else Layout(0.0, 0.0, ())
+        span = begin - first, finish - first
+        layout = _decoded(stored, *span, last - first) if stored else Layout(0.0, 0.0, ())
         text = snapshot.text(document_id, begin, finish)
         boxes = rectangles(layout, begin - first, text)
         found.append(OnPage(number, layout.width, layout.height, boxes))
@@ -101,17 +102,19 @@ def _row(
     number, position, start = page
     stored = _first(
         snapshot,
-        "SELECT l.layout FROM layouts l WHERE l.document = ? AND l.position = ? AND EXISTS "
+        'SELECT l.layout, p."end" FROM layouts l JOIN pages p ON p.document = l.document '
+        "AND p.position = l.position WHERE l.document = ? AND l.position = ? AND EXISTS "
         '(SELECT 1 FROM tables t WHERE t.document = l.document AND t."start" <= ? '
         'AND t."end" >= ?)',
         *(number, position, offset, offset),
-        kinds=(bytes,),
+        kinds=(bytes, int),
     )
     if stored is None:
         return None
-    marks = (each for each in reversed(_decoded(stored[0]).marks) if start + each.start <= offset)
-    mark = next(marks, None)
-    if mark is None:
+    layout, end = stored
+    at = offset - start
+    mark = next(iter(_decoded(layout, at, at + 1, end - start).marks), None)
+    if mark is None or mark.start > at:
         return None
     below = _lines(snapshot, document_id, start + mark.start, offset, _ROWS)
     return None if below is None else int(mark.top) + below + 1
@@ -124,9 +127,10 @@ def _lines(snapshot: Snapshot, document_id: str, start: int, offset: int, most: 
     return snapshot.text(document_id, start, offset).count("\n")
 
 
-def _decoded(stored: bytes) -> Layout:
+def _decoded(stored: bytes, start: int, end: int, length: int) -> Layout:
+    """The marks for `start:end` of a page with `length` code points."""
     try:
-        return decode(stored)
+        return decode(stored, start, end, length=length)
     except ValueError as error:
         raise damaged_rows(error) from error
 

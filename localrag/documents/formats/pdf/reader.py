@@ -31,7 +31,7 @@ from localrag.documents.formats.pdf.layout import (
 from localrag.documents.formats.pdf.page import page_text
 from localrag.documents.formats.pdf.scans import PageRead, Scans, drawn
 from localrag.documents.formats.pdf.tables import name_columns
-from localrag.documents.formats.table import SourceFile, suffixes
+from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, squeeze, words
 from localrag.documents.ocr import Image, bounded
 from localrag.documents.positions import Piece, place, turned
@@ -120,9 +120,9 @@ def _check(document: Any, file: SourceFile) -> None:
     if not document.is_pdf:  # MuPDF looks at the bytes and opens pictures and archives too
         raise CorruptFileError(
             "{source} is not a PDF file, despite its name.",
-            hint="Save it as one of these types and add that file: {suffixes}.",
+            hint="Save it as PDF, Office file, text or picture and add that: `localrag doctor` "
+            "lists all types.",
             source=file.source,
-            suffixes=" ".join(suffixes()),
         )
     if document.needs_pass:
         raise EncryptedFileError(
