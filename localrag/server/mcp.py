@@ -228,6 +228,9 @@ class _Input(anyio.AsyncFile[str]):
         return await self._lines.get()
 
 
+_ENDED = (KeyboardInterrupt, asyncio.CancelledError)
+
+
 def serve_on_pipes(server: Server[Any]) -> None:
     """Speak the protocol on standard input and output until the input ends.
 
@@ -244,4 +247,10 @@ def serve_on_pipes(server: Server[Any]) -> None:
         async with pipes as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
 
-    anyio.run(serve)
+    try:
+        anyio.run(serve)
+    except (asyncio.CancelledError, BaseExceptionGroup) as ended:
+        # Ctrl-C cancels the task, and what it waits for may turn that into something of its own.
+        if isinstance(ended, BaseExceptionGroup) and ended.split(_ENDED)[1] is not None:
+            raise
+        raise KeyboardInterrupt from ended

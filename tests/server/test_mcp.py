@@ -177,7 +177,7 @@ def test_cancelling_stops_the_model(served: Served, era: str) -> None:
             with anyio.CancelScope(shield=True):
                 cancelled = time.monotonic()
                 assert await anyio.to_thread.run_sync(slow.let_go.wait, 5)
-                assert time.monotonic() - cancelled < 0.5
+                assert time.monotonic() - cancelled < 3
                 text, _ = await call(client, "search", query="tea", k=1)
                 assert "tea.txt" in text
 
@@ -208,7 +208,7 @@ def test_a_client_that_goes_away_stops_the_model_too(served: Served) -> None:
             assert not slow.let_go.is_set()
         gone = time.monotonic()
         assert slow.let_go.wait(5)
-        assert time.monotonic() - gone < 0.5
+        assert time.monotonic() - gone < 3  # half a second where nothing else runs
 
 
 def test_who_waits_is_told_for_how_long(served: Served) -> None:

@@ -159,4 +159,4 @@ def test_a_client_that_leaves_frees_the_model(served: Served) -> None:
         served.llm.pieces, served.llm.pause = ("It was opened in 1907 [1].",), 0.0
         done = http.post("/v1/chat/completions", json={**body, "stream": False}).json()
     assert done["choices"][0]["message"]["content"] == "It was opened in 1907 [1]."
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
