@@ -55,12 +55,18 @@ def test_headers_and_body() -> None:
     ]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "big5"])
-@pytest.mark.parametrize("declared", ["", "gb2312", "us-ascii", "iso-8859-1", "x-unknown", "utf-8"])
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [
+        (encoding, declared)
+        for encoding in ("utf-8", "gb18030", "big5")
+        for declared in ("", "gb2312", "us-ascii", "iso-8859-1", "x-unknown", "utf-8")
+        # Every byte of these is of the declared encoding, too.
+        if (encoding, declared) not in {("big5", "gb2312"), ("utf-8", "gb2312")}
+    ],
+)
 def test_bodies_are_read_whatever_encoding_they_declare(encoding: str, declared: str) -> None:
     text = "請查收附件中的報價單，如有問題請聯絡我們。" if encoding == "big5" else TEXT
-    if (encoding, declared) in {("big5", "gb2312"), ("utf-8", "gb2312")}:
-        pytest.skip("every byte of it is of that encoding too")
     kind = f"text/plain; charset={declared}" if declared else "text/plain"
     body = (text * 3).encode(encoding)
     assert lines(plain(body, kind)) == ["s", text * 3]
