@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -228,7 +229,12 @@ class _Input(anyio.AsyncFile[str]):
         return await self._lines.get()
 
 
-_ENDED = (KeyboardInterrupt, asyncio.CancelledError)
+def _interrupted(*_: object) -> None:
+    """End by Ctrl-C, also where a thread or a library does not: what is stored loses nothing."""
+    patience = threading.Timer(1.0, os._exit, (130,))
+    patience.daemon = True
+    patience.start()
+    raise KeyboardInterrupt
 
 
 def serve_on_pipes(server: Server[Any]) -> None:
@@ -247,10 +253,5 @@ def serve_on_pipes(server: Server[Any]) -> None:
         async with pipes as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
 
-    try:
-        anyio.run(serve)
-    except (asyncio.CancelledError, BaseExceptionGroup) as ended:
-        # Ctrl-C cancels the task, and what it waits for may turn that into something of its own.
-        if isinstance(ended, BaseExceptionGroup) and ended.split(_ENDED)[1] is not None:
-            raise
-        raise KeyboardInterrupt from ended
+    signal.signal(signal.SIGINT, _interrupted)
+    anyio.run(serve)

