@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 from localrag.engine import AskOptions, Engine
 from localrag.errors import UsageError
+from localrag.presentation.places import cited_as
 from localrag.presentation.records import plain
 from localrag.rag.citations import MARKER, marked
 from localrag.rag.conversation import Turn
@@ -152,13 +153,12 @@ def url_citations(answer: Answer, address: Callable[[Answer, int], str]) -> list
         for number in marked(marker.group()):
             if number in by_marker:
                 citation = answer.citations[by_marker[number]]
-                name = citation.source.replace("\\", "/").rpartition("/")[2]
                 found.append(
                     {
                         "type": "url_citation",
                         "url_citation": {
                             "url": address(answer, by_marker[number]),
-                            "title": f"{name}, p. {citation.page}",
+                            "title": cited_as(citation, "en"),
                             "start_index": marker.start(),
                             "end_index": marker.end(),
                         },
