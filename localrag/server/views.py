@@ -66,5 +66,8 @@ class Views:
 def quoted(library: str, answer: Answer, citation: Citation) -> View:
     """Where the quotation of a citation stands."""
     passage = next(one for one in answer.contexts if one.chunk.id == citation.chunk_id).chunk
-    start = passage.start + max(0, passage.text.find(citation.quote))
+    if citation.place is not None:
+        start = citation.place.start
+    else:
+        start = passage.start + max(0, passage.text.find(citation.quote))
     return View(library, passage.document_id, start, start + len(citation.quote))
