@@ -130,6 +130,10 @@ class UnsupportedFileError(ParsingError):
     """No parser for this kind of file."""
 
 
+class ProgramTextError(UnsupportedFileError):
+    """Text that is for programs, such as keys, minified code or a set of questions."""
+
+
 class OldFormatError(UnsupportedFileError):
     """Only another program reads it; another attempt may do better once that is installed."""
 

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from localrag.documents.decoding import looks_like_text
 from localrag.documents.formats.table import TEXT, contradiction
 from localrag.documents.lines import empty
-from localrag.errors import ParsingError, UnsupportedFileError
+from localrag.errors import ParsingError, ProgramTextError, UnsupportedFileError
 
 SAMPLE = 16_384
 """Bytes from the start of a file that decide."""
@@ -47,8 +47,15 @@ def refusal(path: PurePath, start: bytes, size: int) -> ParsingError | None:
     """
     if size <= SAMPLE and not start.strip():
         return empty(str(path))
-    if not _is_for_people(path, start):
+    if not looks_like_text(start) or contradiction(start, TEXT):
         return unsupported(path)
+    if not _is_for_people(path, start):
+        return ProgramTextError(
+            "{source} is text for programs (keys, minified code, a set of questions for eval ...) "
+            "and was left out.",
+            hint="If it is meant for people, name it .txt.",
+            source=str(path),
+        )
     if size > LARGEST:
         return UnsupportedFileError(
             "{source} is text of {size} MB; of a type that has no format here, up to {limit} MB "
@@ -62,9 +69,7 @@ def refusal(path: PurePath, start: bytes, size: int) -> ParsingError | None:
 
 
 def _is_for_people(path: PurePath, start: bytes) -> bool:
-    if not looks_like_text(start) or contradiction(start, TEXT) or _ARMOURED.match(start):
-        return False
-    if _FOR_PROGRAMS.fullmatch(path.name):
+    if _ARMOURED.match(start) or _FOR_PROGRAMS.fullmatch(path.name):
         return False
     structured = _STRUCTURED.match(start) is not None
     if structured and _QUESTION.search(start) and _EXPECTED.search(start):

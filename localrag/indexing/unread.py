@@ -74,7 +74,7 @@ class Failures:
             path = Path(folder) / f"*{suffix}"
             error = samples[folder, suffix]
             values = error.values | {"source": str(path), "count": count}
-            told = UnsupportedFileError(error.message, hint=error.hint, **values)
+            told = type(error)(error.message, hint=error.hint, **values)
             self.add(UnreadFile(FileState(str(path), 0, 0, 0), told))
 
     def new(self) -> list[UnreadFile]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
+from localrag.errors import ProgramTextError
 from localrag.library.records import PageReading, Problem
 from localrag.messages import InterfaceLanguage, phrase, speaker, translate
 from localrag.presentation.records import picked, plain
@@ -171,6 +172,8 @@ def reason_text(
         assert problem.note is not None  # noqa: S101 - one of both is there
         return note_text(problem.note, language)
     if (count := problem.error.values.get("count")) is not None:
+        if isinstance(problem.error, ProgramTextError):
+            return phrase("text for programs, left out: {count}", language, count=count)
         return phrase("files of a type that is not read: {count}", language, count=count)
     error, name = problem.error, problem.source.replace("\\", "/").split("/")[-1]
     if beside_name and translate(error.message, language).startswith("{source} "):

@@ -9,7 +9,7 @@ import pytest
 
 from localrag.documents.content import LARGEST, LONGEST_LINE
 from localrag.documents.files import parse_file, walk
-from localrag.errors import EmptyFileError, ParsingError, UnsupportedFileError
+from localrag.errors import EmptyFileError, ParsingError, ProgramTextError, UnsupportedFileError
 from localrag.library.catalogue.filters import Filter, source_conditions
 
 CODE = "def area(radius):\n  # two columns\n  if radius < 0:\n\n    raise ValueError\n"
@@ -72,6 +72,8 @@ def test_what_is_for_programs_is_left_out(name: str, data: bytes, tmp_path: Path
     assert list(walk([tmp_path], skipped)) == []
     [error] = skipped
     assert isinstance(error, UnsupportedFileError)
+    no_text = name in ("a.bin", "a.dat", "renamed.xyz")
+    assert isinstance(error, ProgramTextError) == (not no_text)
     with pytest.raises(UnsupportedFileError):
         parse_file(tmp_path / name)
 
