@@ -91,7 +91,7 @@ def build(rag: LocalRAG, folder: Path, *, before: bool) -> None:
     indexer = rag._indexer
     parse = indexer.parse
     if before:
-        indexer.parse = lambda *file: without_tables(parse(*file))
+        indexer.parse = lambda *file, **calls: without_tables(parse(*file, **calls))
     names = dict.fromkeys([*(question.file for question in QUESTIONS), *NOISE])
     report = indexer.add([folder / name for name in names])
     assert not report.failed, report.failed

@@ -33,7 +33,7 @@ from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.documents.files import parse_file
 from localrag.errors import LibraryDamagedError, LocalragError, ModelError
 from localrag.factory import indexes_of
-from localrag.indexing import indexer
+from localrag.indexing import indexer, rebuilding
 from localrag.indexing.events import Committed, Embedded, Event, Parsed, Removed, Synced
 from localrag.indexing.indexer import Indexer
 from localrag.library.check import check_library
@@ -249,7 +249,7 @@ def operate(journal: Journal, what: str, base: Path, pause: float, hold: bool) -
 
     With `hold`, stop first until somebody lets the process go on.
     """
-    indexer.BATCH = 8
+    indexer.BATCH = rebuilding.BATCH = 8
     indexer.SYNC_SECONDS, indexer.SYNC_SHARE = 0.05, 2  # so that the indexes follow often
 
     def tell(event: Event) -> None:

@@ -11,11 +11,11 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.formats.recognise import actual, disguised
@@ -45,6 +45,9 @@ from localrag.types import Document, PageNote
 SIZE_LIMIT = 512 * 1024 * 1024
 """Bytes of the largest file that is read."""
 
+Read = Callable[[Path], bytes]
+"""`read_bytes`."""
+
 _PASSED_OVER = re.compile(
     r"\..*|~\$.*|.*~|.*\.(?:part|partial|crdownload|opdownload|download|tmp|aria2|filepart|!ut)",
     re.IGNORECASE | re.DOTALL,
@@ -53,6 +56,23 @@ _PASSED_OVER = re.compile(
 
 _JUNCTION = 0xA0000003
 """The reparse tag that Windows gives a junction; `os.path.isjunction` came with Python 3.12."""
+
+
+class Parse(Protocol):
+    """`parse_file`, here or in another process."""
+
+    def __call__(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        page_done: PageDone = nothing,
+        attach: Attach = leave_out,
+    ) -> Document:
+        """The document that these bytes make; `attach` gets the files inside.
+
+        `page_done` is called as pages are done.
+        """
 
 
 def parse_file(

@@ -11,39 +11,27 @@ import hashlib
 import os
 import shutil
 import time
-from bisect import bisect_left
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import accumulate
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from localrag.documents.attachments import named
-from localrag.documents.chunking import Chunker, passage_text
+from localrag.documents.chunking import Chunker
 from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.files import (
-    SIZE_LIMIT,
+    Parse,
+    Read,
     read_bytes,
-    storable_name,
     storable_path,
     unreadable,
     walk,
-    whereabouts,
 )
 from localrag.documents.formats.table import (
-    Attach,
     Attachment,
     PageDone,
     attaches,
     format_of,
-    leave_out,
-    nothing,
 )
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError
@@ -52,37 +40,33 @@ from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
     AddReport,
     Committed,
-    Embedded,
     Event,
     Failed,
     Found,
-    Kept,
     Linked,
-    PageRead,
-    Parsed,
     Progress,
-    ReadAgain,
     Removed,
     Synced,
     Unchanged,
     Vanished,
 )
+from localrag.indexing.inside import DEEPEST, Room, inside_of, too_many
+from localrag.indexing.passages import BATCH, Passages
+from localrag.indexing.paths import gone_from, is_as_read, origins, storable_ns
+from localrag.indexing.rebuilding import Rebuilding
+from localrag.indexing.run import Run
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.uploads import free_place, safe_name
 from localrag.library.library import Library
 from localrag.library.records import (
     EmbeddingIdentity,
     FileState,
-    NewDocument,
     SourceRecord,
     UnreadFile,
 )
 from localrag.models.embeddings.base import Embedder
 from localrag.system.files import make_folder, new_file
-from localrag.types import Chunk, Document
-
-BATCH = 128
-"""Chunks that are embedded together: small documents share a batch, a large one fills several."""
+from localrag.types import Document
 
 SYNC_SECONDS = 20.0
 """How often the indexes follow during a long add, at least."""
@@ -90,65 +74,13 @@ SYNC_SECONDS = 20.0
 SYNC_SHARE = 10
 """An add spends at most one part in so many on letting the indexes follow."""
 
-RACY_NS = 2_000_000_000
-"""The coarsest clock of a file system in use (FAT): a younger file may still change unnoticed."""
-
-LANGUAGE_SAMPLE = 20_000
-"""Code points that the language of a document is judged by."""
-
 WINDOW, WINDOW_BYTES = 512, 64 * 2**20
 """Files, and their bytes, that are read before it is their turn: what is parsed while a batch is
 embedded."""
 
-_LINKS = 64
-"""Paths that a chain of links is followed over; the system itself gives up at forty."""
-
-MOST_ATTACHED = 1000
-"""Files inside one, and inside those: as many are read as a person attaches, and a bomb is not."""
-
-DEEPEST = 5
-"""Mails within mails."""
-
-Read = Callable[[Path], bytes]
-
-
-class Parse(Protocol):
-    """`documents.files.parse_file`, here or in another process."""
-
-    def __call__(
-        self,
-        path: Path,
-        data: bytes,
-        *,
-        page_done: PageDone = nothing,
-        attach: Attach = leave_out,
-    ) -> Document:
-        """The document that these bytes make; `attach` gets the files inside.
-
-        `page_done` is called as pages are done.
-        """
-
 
 def _ignore(_: Event) -> None:
     """Tell nobody."""
-
-
-@dataclass(slots=True)
-class _Room:
-    """What one file may still hold inside it, at whatever depth."""
-
-    again: bool = False
-    """Whether what could not be read of it is tried again, though the file is as it was."""
-    files: int = MOST_ATTACHED
-    bytes: int = SIZE_LIMIT
-
-    def admit(self, one: Attachment) -> bool:
-        """Whether it is within the bounds; then it counts."""
-        if not self.files or len(one.data) > self.bytes:
-            return False
-        self.files -= 1
-        self.bytes -= len(one.data)
-        return True
 
 
 _Given = tuple[Path, bytes, PageDone]
@@ -174,109 +106,6 @@ class _Met:
     again: bool = False
     kept: SourceRecord | None = None
     failed: UnreadFile | None = None
-
-
-@dataclass(slots=True)
-class _Run:
-    """One add or rebuild under way."""
-
-    progress: Progress
-    failures: unread.Failures
-    hold: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Holds the library for writing, where the run does not hold it all the time."""
-    told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
-    skipped: list[ParsingError] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    pending: dict[str, NewDocument] = field(default_factory=dict)
-    """Documents that wait for their vectors, by id."""
-    coming: Counter[str] = field(default_factory=Counter)
-    """Documents that are being parsed, by id."""
-    known: Mapping[str, SourceRecord] = field(default_factory=dict)
-    """What the library held of these files when the run began, by path, sorted."""
-    paths: Sequence[str] = ()
-    """Those paths."""
-    touched: list[tuple[FileState, str]] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    """Paths inside files that no longer hold them."""
-    read_ahead: SimpleQueue[PageRead] = field(default_factory=SimpleQueue)
-    folders: dict[str, bool] = field(default_factory=dict)
-    """Whether no link leads to a folder, for those that were met."""
-    synced_at: float = field(default_factory=time.monotonic)
-    sync_took: float = 0.0
-
-    def tell(self, event: Event) -> None:
-        """Keep the outcome and pass it on."""
-        self.told[type(event)].append(event)
-        self.progress(event)
-
-    def fail(self, file: UnreadFile, *, tried: bool = True) -> None:
-        """Keep that a file could not be read, and pass it on."""
-        self.failures.add(file)
-        self.tell(Failed(file.state.path, file.error, tried))
-
-    def inside(self, source: str) -> Iterator[SourceRecord]:
-        """What the library held of the files inside a file when the run began."""
-        folder = source + os.sep
-        for place in range(bisect_left(self.paths, folder), len(self.paths)):
-            if not self.paths[place].startswith(folder):
-                break
-            yield self.known[self.paths[place]]
-
-    @contextmanager
-    def timed(self, phase: str) -> Iterator[None]:
-        """Add the time of a block to a phase."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[phase] += time.perf_counter() - started
-
-    def origins(self, path: Path) -> tuple[str, ...]:
-        """`origins`, of many files in few folders and as it was when the folder was first met."""
-        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
-        folder = os.path.dirname(absolute)  # noqa: PTH120 - of many
-        if folder not in self.folders:
-            self.folders[folder] = os.path.realpath(folder) == folder
-        if self.folders[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
-            return (storable_name(absolute),)
-        return origins(path)
-
-    def page_done(self, source: str, *, ahead: bool = False) -> PageDone:
-        """What tells of the pages of a file that take long; in another thread, for later."""
-        hear = self.read_ahead.put if ahead else self.progress
-
-        def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
-            if recognised:
-                hear(PageRead(source, number, pages))
-
-        return tell
-
-    def tell_pages(self) -> None:
-        """Tell of pages that were read in other threads."""
-        while not self.read_ahead.empty():
-            self.progress(self.read_ahead.get())
-
-    def waiting(self) -> int:
-        """Chunks that wait for their vectors."""
-        return sum(len(one.chunks) for one in self.pending.values())
-
-    def sources(self, kind: type[Unchanged | Vanished | Removed | Kept]) -> tuple[str, ...]:
-        """The paths of one outcome."""
-        return tuple(event.source for event in self.told[kind])
-
-    def report(self) -> AddReport:
-        return AddReport(
-            committed=tuple(self.told[Committed]),
-            read_again=tuple(self.told[ReadAgain]),
-            kept=self.sources(Kept),
-            linked=tuple(self.told[Linked]),
-            unchanged=self.sources(Unchanged),
-            failed=tuple(self.told[Failed]),
-            skipped=tuple(self.skipped),
-            vanished=self.sources(Vanished),
-            removed=self.sources(Removed),
-            seconds=dict(self.seconds),
-        )
 
 
 @dataclass(slots=True)
@@ -321,7 +150,7 @@ class Indexer:
         library = self.library
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
-            run = _Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
+            run = Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
             run.known = {record.state.path: record for record in library.sources()}
             run.paths = sorted(run.known)
             found = walk(paths, run.skipped, library=library.directory, known=run.known)
@@ -353,7 +182,7 @@ class Indexer:
         library, name = self.library, safe_name(name)
         with library.writing(timeout):
             library.expect(self.embedding)
-            run = _Run(progress, unread.Failures())
+            run = Run(progress, unread.Failures())
             run.tell(Found(1))
             digest = _digest(file)
             if library.has_document(digest):
@@ -382,7 +211,7 @@ class Indexer:
         """
         library, files = self.library, list(files)
         library.expect(self.embedding)
-        run = _Run(
+        run = Run(
             progress,
             unread.Failures(library.unread(), map(storable_path, files)),
             hold=lambda: library.writing(-1, on_wait),
@@ -410,16 +239,17 @@ class Indexer:
         them is embedded; the others stay as they are. The vector and the keyword index are
         written anew. The library may have been opened with `embedding` None.
         """
-        library, run = self.library, _Run(progress, unread.Failures())
+        library, run = self.library, Run(progress, unread.Failures())
         with library.writing(timeout, on_wait):
             library.mend()
             status = library.status()
             same_model = status.embedding.fingerprint == self.embedding.fingerprint
             same = same_model and set(status.chunkings) <= {self.chunking}
             cut = not (same and library.passages_are_sound())
+            rebuilding = Rebuilding(library, self._passages, run, self.parse, self.read)
             if cut:
-                self._cut_anew(run)
-            self._read_again(run)
+                rebuilding.cut_anew()
+            rebuilding.read_again()
             with run.timed("index"):
                 if cut:
                     library.purge_if_due()
@@ -427,101 +257,13 @@ class Indexer:
                     library.rebuild_indexes()
         return run.report()
 
-    def _cut_anew(self, run: _Run) -> None:
-        """Cut and embed the stored text of all documents."""
-        library = self.library
-        todo = library.begin_rebuild(f"{self.embedding.fingerprint}\n{self.chunking}")
-        run.tell(Found(len(todo)))
-        batch: list[tuple[Document, list[Chunk]]] = []
-        for place, document_id in enumerate(todo, start=1):
-            document = library.document(document_id)
-            assert document is not None  # noqa: S101 - nobody else may write meanwhile
-            with run.timed("chunk"):
-                chunks = self.chunker.chunk(document)
-            run.tell(Parsed(document.source, len(document.pages), len(chunks)))
-            batch.append((document, chunks))
-            if place == len(todo) or sum(len(chunks) for _, chunks in batch) >= BATCH:
-                self._stage(batch, run)
-                batch = []
-        with run.timed("index"):
-            library.finish_rebuild(self.embedding, self.chunking)
+    @property
+    def _passages(self) -> Passages:
+        return Passages(
+            self.chunker, self.chunking, self.embedder, self.embedding, self.detect_language
+        )
 
-    def _read_again(self, run: _Run) -> None:
-        """Read what an older version has read, document by document: each is in as it is done."""
-        todo = self.library.outdated()
-        run.tell(Found(len(todo)))
-        for place, document_id in enumerate(todo, start=1):
-            if new := self._other_reading(document_id, run):
-                run.pending[document_id] = new
-            if place == len(todo) or run.waiting() >= BATCH:
-                self._replace(run)
-
-    def _other_reading(self, document_id: str, run: _Run) -> NewDocument | None:
-        """A document as it is read now, None where that cannot be."""
-        record = self.library.document_record(document_id)
-        assert record is not None  # noqa: S101 - nobody else may write meanwhile
-        source = record.sources[0] if record.sources else document_id
-        try:
-            for path in map(self.library.file_of, record.sources):
-                with run.timed("read"):
-                    data = self._bytes(path, document_id)
-                if data is not None:
-                    with run.timed("parse"):
-                        document = replace(storable(self.parse(path, data)), source=source)
-                    return self._cut(document, [], len(data), run)
-        except ParsingError as error:
-            run.tell(Failed(source, error))
-        else:
-            run.tell(Kept(source))
-        return None
-
-    def _bytes(self, path: Path, digest: str) -> bytes | None:
-        """The bytes of a file, if they still have this digest.
-
-        No share on another machine is asked: a library may come from somebody else, and Windows
-        would tell the machine that it names who is asking.
-        """
-        if path.drive.startswith("\\\\"):
-            return None
-        try:
-            data = self.read(path)
-        except (OSError, ParsingError):  # the document is told as kept
-            return None
-        return data if hashlib.sha256(data).hexdigest() == digest else None
-
-    def _replace(self, run: _Run) -> None:
-        """Embed what says something new of the pending documents, and commit them."""
-        pending = list(run.pending.values())
-        run.pending.clear()
-        vectors: list[dict[str, NDArray[np.float32]]] = []
-        for one in pending:
-            by_id = self.library.document_vectors(one.document.id)
-            chunks = self.library.document_chunks(one.document.id)
-            vectors.append({passage_text(each): by_id[each.id] for each in chunks})
-        changed = [
-            [each for each in one.chunks if passage_text(each) not in known]
-            for one, known in zip(pending, vectors, strict=True)
-        ]
-        with run.timed("embed"):
-            embedded = self._embed(changed, run)
-        for known, chunks, rows in zip(vectors, changed, embedded, strict=True):
-            known |= zip(map(passage_text, chunks), rows, strict=True)
-        with run.timed("store"):
-            self.library.replace(
-                replace(
-                    one,
-                    vectors=np.array(
-                        [known[passage_text(each)] for each in one.chunks], dtype=np.float32
-                    ).reshape(-1, self.embedding.dimension),
-                )
-                for one, known in zip(pending, vectors, strict=True)
-            )
-        for one, chunks in zip(pending, changed, strict=True):
-            count = len(one.chunks)
-            run.tell(Embedded(count - len(chunks)))
-            run.tell(ReadAgain(one.document.source, one.document.id, count, len(chunks)))
-
-    def _take_all(self, files: Iterable[Path], run: _Run) -> None:
+    def _take_all(self, files: Iterable[Path], run: Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
         with Ahead(self._parsed, self.parsers, size=_size) as ahead:
             met: deque[_Met] = deque()
@@ -536,7 +278,7 @@ class Indexer:
                 self._take(met.popleft(), run)
         self._flush(run)
 
-    def _meet(self, path: Path, run: _Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
+    def _meet(self, path: Path, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
         """Find out whether a file is to be read; read it, and have it parsed."""
         source = storable_path(path)
         met = _Met(path, FileState(source, 0, 0, 0))
@@ -571,7 +313,7 @@ class Indexer:
             met.failed = UnreadFile(met.state, unreadable(path, error))
         return met
 
-    def _is_here(self, digest: str, run: _Run) -> bool:
+    def _is_here(self, digest: str, run: Run) -> bool:
         """Whether a document is in the library, or on its way into it."""
         return (
             bool(run.coming[digest]) or digest in run.pending or self.library.has_document(digest)
@@ -584,7 +326,7 @@ class Indexer:
         document = self.parse(path, data, page_done=page_done, attach=attached.append)
         return document, attached, time.perf_counter() - began
 
-    def _take(self, met: _Met, run: _Run) -> None:
+    def _take(self, met: _Met, run: Run) -> None:
         """Do what is to be done with a file, all but embedding and storing it."""
         if met.failed:
             run.fail(met.failed, tried=met.failed is not run.failures.known(met.state.path))
@@ -594,21 +336,21 @@ class Indexer:
             if met.parsing:
                 run.coming[met.digest] -= 1
             try:
-                self._hold(met, run, _Room(met.again))
+                self._hold(met, run, Room(met.again))
             except ParsingError as error:
                 run.fail(unread.failed(met.state, error))
         if run.waiting() >= BATCH or len(run.touched) >= BATCH:
             self._flush(run)
             self._sync_if_due(run)
 
-    def _keep(self, known: SourceRecord, state: FileState, run: _Run) -> None:
+    def _keep(self, known: SourceRecord, state: FileState, run: Run) -> None:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
         inside = list(run.inside(state.path)) if attaches(state.path) else []
         if inside:
             run.tell(Found(len(inside)))
         for record in (known, *inside):
             name = record.state.path[len(state.path) :]
-            now = _inside(state, name, record.state.size) if name else state
+            now = inside_of(state, name, record.state.size) if name else state
             new = not set(now.origins) <= set(record.state.origins)
             if new or now.checked_ns != record.state.checked_ns:
                 run.touched.append((now, record.document_id))
@@ -621,7 +363,7 @@ class Indexer:
                     run.tell(Found(1))
                     run.fail(file, tried=False)
 
-    def _hold(self, met: _Met, run: _Run, room: _Room, depth: int = 0) -> None:
+    def _hold(self, met: _Met, run: Run, room: Room, depth: int = 0) -> None:
         """Link the bytes of a file, or parse and cut them; first what it holds inside.
 
         So a file is never in the library, and from then on unchanged, without what it holds.
@@ -645,7 +387,7 @@ class Indexer:
             self._hold_inside(path, attached, state, run, room, depth)
         if document is not None and not here:
             document = replace(storable(document), source=source)
-            run.pending[digest] = self._cut(document, [state], len(met.data), run)
+            run.pending[digest] = self._passages.cut(document, [state], len(met.data), run)
         elif digest in run.pending:
             waiting = run.pending[digest]
             run.pending[digest] = replace(waiting, states=[*waiting.states, state])
@@ -661,14 +403,14 @@ class Indexer:
         path: Path,
         attached: Sequence[Attachment],
         state: FileState,
-        run: _Run,
-        room: _Room,
+        run: Run,
+        room: Room,
         depth: int,
     ) -> None:
         """Hold each file inside a file as if it lay in a folder of that name."""
         held = [one for one in attached if depth < DEEPEST and room.admit(one)]
         if len(held) < len(attached):
-            run.skipped.append(_too_many(path, len(attached) - len(held)))
+            run.skipped.append(too_many(path, len(attached) - len(held)))
         inside = {os.sep + name: one for name, one in named(held)}
         for record in run.inside(state.path):
             name = record.state.path[len(state.path) :]
@@ -680,35 +422,14 @@ class Indexer:
                 run.skipped.append(error)
                 continue
             run.tell(Found(1))
-            child = _inside(state, name, len(one.data))
+            child = inside_of(state, name, len(one.data))
             try:
                 digest = hashlib.sha256(one.data).hexdigest()
                 self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
             except ParsingError as failed:
                 run.fail(unread.failed(child, failed))
 
-    def _cut(
-        self, document: Document, states: Sequence[FileState], size: int, run: _Run
-    ) -> NewDocument:
-        """A document that was read, with its chunks; their vectors come later."""
-        with run.timed("chunk"):
-            chunks = self.chunker.chunk(document)
-        run.tell(Parsed(document.source, len(document.pages), len(chunks)))
-        return NewDocument(
-            document=document,
-            states=states,
-            size=size,
-            language=self.detect_language(document.text[:LANGUAGE_SAMPLE]),
-            chunking=self.chunking,
-            chunks=chunks,
-            vectors=self._none,
-        )
-
-    @property
-    def _none(self) -> NDArray[np.float32]:
-        return np.empty((0, self.embedding.dimension), dtype=np.float32)
-
-    def _flush(self, run: _Run) -> None:
+    def _flush(self, run: Run) -> None:
         """Embed what is pending, commit it, and only then report it."""
         library, pending = self.library, list(run.pending.values())
         if not pending and not run.touched and not run.gone:
@@ -716,7 +437,7 @@ class Indexer:
             return
         run.pending.clear()
         with run.timed("embed"):
-            vectors = self._embed([one.chunks for one in pending], run)
+            vectors = self._passages.embed([one.chunks for one in pending], run)
         replaced = [one.states[0].path in run.known for one in pending]
         with run.timed("store"), run.hold():
             # One transaction for the batch: each commit waits for the disk.
@@ -735,39 +456,19 @@ class Indexer:
         run.gone.clear()
         self._remember(run)
 
-    def _remember(self, run: _Run, forgotten: Sequence[str] = ()) -> None:
+    def _remember(self, run: Run, forgotten: Sequence[str] = ()) -> None:
         """Keep which files could not be read."""
         new = run.failures.new()
         if new or forgotten:
             with run.hold():
                 self.library.set_unread(new, forgotten=forgotten)
 
-    def _stage(self, batch: list[tuple[Document, list[Chunk]]], run: _Run) -> None:
-        with run.timed("embed"):
-            vectors = self._embed([chunks for _, chunks in batch], run)
-        with run.timed("store"):
-            self.library.stage(
-                (document.id, chunks, rows)
-                for (document, chunks), rows in zip(batch, vectors, strict=True)
-            )
-        for document, chunks in batch:
-            run.tell(Committed(document.source, document.id, len(chunks), replaced=True))
-
-    def _embed(self, groups: Sequence[Sequence[Chunk]], run: _Run) -> list[NDArray[np.float32]]:
-        """Vectors, shape (n, dimension) float32, for each group of chunks; one call for all."""
-        texts = [passage_text(chunk) for chunks in groups for chunk in chunks]
-        vectors = self._none
-        if texts:
-            vectors = self.embedder.embed_documents(texts, lambda count: run.tell(Embedded(count)))
-        ends = list(accumulate(len(chunks) for chunks in groups))
-        return np.split(vectors, ends[:-1]) if groups else []
-
-    def _sync_if_due(self, run: _Run) -> None:
+    def _sync_if_due(self, run: Run) -> None:
         elapsed = time.monotonic() - run.synced_at
         if elapsed > max(SYNC_SECONDS, SYNC_SHARE * run.sync_took):
             self._sync(run)
 
-    def _sync(self, run: _Run) -> None:
+    def _sync(self, run: Run) -> None:
         started = time.monotonic()
         with run.timed("index"), run.hold():
             self.library.sync()
@@ -779,67 +480,3 @@ class Indexer:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
-    """Those of the `missing` sources below added folders that are surely no longer there."""
-    folders = {storable_path(path) for path in paths if path.is_dir()}
-    return sorted(
-        source
-        for source in missing
-        if not folders.isdisjoint(map(str, Path(source).parents))
-        and whereabouts(Path(source)) is None
-    )
-
-
-def _inside(state: FileState, name: str, size: int) -> FileState:
-    """The state of a file inside another; `name` begins with the separator of paths."""
-    return replace(
-        state,
-        path=state.path + name,
-        size=size,
-        origins=tuple(origin + name for origin in state.origins),
-    )
-
-
-def _too_many(path: Path, count: int) -> ParsingError:
-    return ParsingError(
-        "{source} holds {count} files that were left out: localrag reads up to {files} of them, "
-        "{size} MB in all, and mails within mails up to {depth} deep.",
-        hint="Save them to a folder, and add that folder.",
-        source=str(path),
-        count=count,
-        files=MOST_ATTACHED,
-        size=SIZE_LIMIT // 2**20,
-        depth=DEEPEST,
-    )
-
-
-def storable_ns(state: os.stat_result) -> int:
-    """The modification time, in what SQLite can hold: a wrong clock may say the year 2400."""
-    return max(-(2**63), min(state.st_mtime_ns, 2**63 - 1))
-
-
-def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
-    """Whether a file is surely what it was when its bytes were last hashed."""
-    same = (state.size, state.mtime_ns) == (size, mtime_ns)
-    return same and mtime_ns + RACY_NS < state.checked_ns
-
-
-def origins(path: Path) -> tuple[str, ...]:
-    """Where a file lies now, and each path that the links on the way there lead over."""
-    start, real = os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
-    found = {real}
-    todo = [start] if real != start else []
-    while todo and len(found) < _LINKS:
-        one = Path(todo.pop())
-        for place in (one, *one.parents):
-            try:
-                target = os.readlink(place)  # noqa: PTH115 - as it is written
-            except (OSError, ValueError):
-                continue  # no link
-            led = os.path.abspath(place.parent / target / one.relative_to(place))  # noqa: PTH100
-            if led not in found:
-                found.add(led)
-                todo.append(led)
-    return tuple(sorted(storable_path(Path(one)) for one in found))

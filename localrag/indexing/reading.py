@@ -10,10 +10,11 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from localrag.documents.chunking import Chunker
-from localrag.documents.files import read_bytes, storable_path
+from localrag.documents.files import Parse, read_bytes, storable_path
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UsageError
-from localrag.indexing.indexer import LANGUAGE_SAMPLE, Parse
+from localrag.indexing.originals import existing, is_elsewhere
+from localrag.indexing.passages import LANGUAGE_SAMPLE
 from localrag.library.library import Library
 from localrag.library.records import SourceRecord
 from localrag.types import Chunk, Document
@@ -95,15 +96,11 @@ def find(library: Library, source: str) -> SourceRecord | None:
     return found[0] if found else None
 
 
-def existing(library: Library, path: Path) -> Path:
-    """The source, or the file that it lies in, such as a mail; `path` where neither is there."""
-    found = (one for one in (path, *path.parents) if os.path.lexists(library.file_of(str(one))))
-    return next(found, path)
-
-
 def origin(library: Library, record: SourceRecord) -> Literal["library", "changed", "gone"]:
     """Whether the file still is what the library has read."""
     path = Path(record.state.path)
+    if is_elsewhere(path):
+        return "gone"  # as far as anybody here can say
     there, file = existing(library, path), library.file_of(record.state.path)
     # It lies in that file, such as a mail.
     if there != path and library.file_of(str(there)).is_file():

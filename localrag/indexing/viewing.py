@@ -6,19 +6,18 @@ those that were read; where the words stand on it was kept then, and is never se
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Literal
 
-from localrag.documents.files import read_bytes
-from localrag.documents.formats.table import Attachment, attaches, format_of
+from localrag.documents.formats.table import format_of
 from localrag.documents.lines import is_cjk, squeeze
 from localrag.documents.worker import ParsingProcess
 from localrag.errors import ParsingError, UsageError
-from localrag.indexing.reading import existing, find, origin
+from localrag.indexing.originals import original
+from localrag.indexing.reading import find, origin
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.text.normalize import clean
@@ -118,7 +117,7 @@ def with_image(
 ) -> PageView:
     """The view with its image, `width` pixels wide, where its file still is what was read."""
     paths = [path for path in view.paths if _is_drawn(path)]
-    found = ((path, _original(library, path, view.document_id, drawing)) for path in paths)
+    found = ((path, original(library, path, view.document_id, drawing)) for path in paths)
     path, data = next((each for each in found if each[1] is not None), ("", None))
     if data is None:  # `_view` may have gone by its size and time
         return replace(view, state="changed" if paths and view.state == "same" else view.state)
@@ -195,24 +194,3 @@ def _state(library: Library, paths: Sequence[str]) -> State:
 def _is_drawn(path: str) -> bool:
     known = format_of(PurePath(path))
     return known is not None and known.is_drawn
-
-
-def _original(
-    library: Library, source: str, document_id: str, parse: ParsingProcess
-) -> bytes | None:
-    """The bytes that a document was read from, if its file still has them."""
-    path = Path(source)
-    there = existing(library, path)
-    if there != path and not attaches(there):
-        return None
-    try:
-        files = [Attachment(there.name, read_bytes(library.file_of(str(there))))]
-        for _ in path.relative_to(there).parts:  # it lies in that file, such as a mail
-            inside: list[Attachment] = []
-            for one in filter(lambda each: attaches(each.name), files):
-                parse(there.with_name(one.name), one.data, attach=inside.append)
-            files = inside
-    except ParsingError:
-        return None
-    data = (one.data for one in files)
-    return next((one for one in data if hashlib.sha256(one).hexdigest() == document_id), None)

@@ -36,7 +36,8 @@ from localrag.indexing.events import (
     Withheld,
 )
 from localrag.indexing.hints import ONE_BY_ONE, TICK, Hints, NoHintsError, system_hints
-from localrag.indexing.indexer import Indexer, gone_from, is_as_read, storable_ns
+from localrag.indexing.indexer import Indexer
+from localrag.indexing.paths import gone_from, is_as_read, storable_ns
 from localrag.indexing.unread import Failures
 from localrag.library.folder.filesystem import network_drive
 from localrag.library.folder.locking import Holder

@@ -14,7 +14,7 @@ from localrag.documents.attachments import safe_name
 from localrag.documents.formats.table import shown_name
 from localrag.errors import EmptyFileError, UnsupportedFileError
 from localrag.indexing.events import Committed, Failed, Found, Linked, Unchanged
-from localrag.indexing.indexer import DEEPEST, MOST_ATTACHED
+from localrag.indexing.inside import DEEPEST, MOST_ATTACHED
 from localrag.library.private import PrivateSources
 
 

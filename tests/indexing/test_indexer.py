@@ -16,7 +16,7 @@ from localrag.documents.files import parse_file
 from localrag.documents.worker import ParsingProcess
 from localrag.errors import EmptyFileError, LibraryLockedError, LibraryMismatchError
 from localrag.factory import indexes_of
-from localrag.indexing import indexer
+from localrag.indexing import indexer, rebuilding
 from localrag.indexing.events import (
     AddReport,
     Committed,
@@ -369,7 +369,7 @@ def test_rebuild_with_another_model_equals_adding_with_it(tmp_path: Path) -> Non
 
 
 def test_rebuild_that_is_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "BATCH", 1)
+    monkeypatch.setattr(rebuilding, "BATCH", 1)
     room = Room(tmp_path)
     for number in range(6):
         room.write(f"{number}.txt", f"text {number}")

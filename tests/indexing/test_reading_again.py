@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from email.message import EmailMessage
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from test_indexer import Room, answers
 
 from localrag.documents.files import parse_file
 from localrag.errors import ParsingError
-from localrag.indexing import indexer
+from localrag.indexing import rebuilding
 from localrag.indexing.events import Event, Failed, Kept, ReadAgain
+from localrag.indexing.originals import is_elsewhere
 from localrag.library.catalogue import reads, writes
 from localrag.types import READER, Document
 
@@ -147,7 +149,7 @@ def test_a_share_on_another_machine_is_not_asked(
 def test_a_rebuild_that_is_cut_off_has_kept_what_it_told(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexer, "BATCH", 1)
+    monkeypatch.setattr(rebuilding, "BATCH", 1)
     for number in range(5):
         room.write(f"{number}.txt", f"text {number}")
     room.add()
@@ -189,7 +191,7 @@ def test_another_model_and_another_reading_at_once(
 def test_a_reading_is_not_undone_by_a_rebuild_that_was_begun_before(
     room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexer, "BATCH", 1)
+    monkeypatch.setattr(rebuilding, "BATCH", 1)
     room.write("a.txt", TEXT)
     room.write("b.txt", f"b {TEXT}")
     room.add()
@@ -207,3 +209,28 @@ def test_a_reading_is_not_undone_by_a_rebuild_that_was_begun_before(
     assert len(rebuilt(room).read_again) == 2
     rebuilt(other)
     assert other.finds("only") == ["a.txt", "b.txt"]
+
+
+def test_what_lies_in_a_mail_is_read_again_out_of_it(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, outer = EmailMessage(), EmailMessage()
+    inner.set_content("inner")
+    inner.add_attachment(TEXT, filename="deep.txt")
+    outer.set_content("outer")
+    outer.add_attachment(TEXT + "flat", filename="flat.txt")
+    outer.add_attachment(inner, filename="inner.eml")
+    room.write("outer.eml", outer.as_bytes().decode("ascii"))
+    room.add()
+    become_newer(monkeypatch)
+    report = rebuilt(room, parse=parse_file)
+    assert report.kept == report.failed == ()
+    names = {Path(one.source).name for one in report.read_again}
+    assert names == {"outer.eml", "flat.txt", "inner.eml", "deep.txt"}
+    assert room.library.status().outdated == 0
+
+
+@pytest.mark.parametrize("source", [r"\\server\share\a.txt", r"\\?\UNC\server\share\a.txt"])
+def test_another_machine_that_a_library_names_is_recognised(source: str) -> None:
+    assert is_elsewhere(PureWindowsPath(source))
+    assert not is_elsewhere(PureWindowsPath(r"C:\Documents\a.txt"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from library_fixtures import add, bytes_on_disk, document, indexes, open_library
 
-from localrag.indexing.indexer import origins
+from localrag.indexing.paths import origins
 from localrag.library.check import check_library
 from localrag.library.folder.filesystem import CATALOGUE
 from localrag.library.library import Library

@@ -1,0 +1,50 @@
+"""The files that documents were read from, as they are now."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path, PurePath
+
+from localrag.documents.files import Parse, Read, read_bytes
+from localrag.documents.formats.table import Attachment, attaches
+from localrag.errors import ParsingError
+from localrag.library.library import Library
+
+
+def existing(library: Library, path: Path) -> Path:
+    """The source, or the file that it lies in, such as a mail; `path` where neither is there.
+
+    No share on another machine is asked: a library may come from somebody else, and Windows would
+    tell the machine that it names who is asking.
+    """
+    if is_elsewhere(path):
+        return path
+    found = (one for one in (path, *path.parents) if os.path.lexists(library.file_of(str(one))))
+    return next(found, path)
+
+
+def is_elsewhere(path: PurePath) -> bool:
+    """Whether a path names another machine."""
+    return path.drive.startswith("\\\\")
+
+
+def original(
+    library: Library, source: str, document_id: str, parse: Parse, read: Read = read_bytes
+) -> bytes | None:
+    """The bytes that a document was read from, if its file, or the one it lies in, has them."""
+    path = Path(source)
+    there = existing(library, path)
+    if is_elsewhere(path) or (there != path and not attaches(there)):
+        return None
+    try:
+        files = [Attachment(there.name, read(library.file_of(str(there))))]
+        for _ in path.relative_to(there).parts:
+            inside: list[Attachment] = []
+            for one in filter(lambda each: attaches(each.name), files):
+                parse(there.with_name(one.name), one.data, attach=inside.append)
+            files = inside
+    except (OSError, ParsingError):  # nothing there that can be read
+        return None
+    data = (one.data for one in files)
+    return next((one for one in data if hashlib.sha256(one).hexdigest() == document_id), None)

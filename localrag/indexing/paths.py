@@ -1,0 +1,74 @@
+"""What is known of paths: which file a path leads to, whether it is as it was, what is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from localrag.documents.files import storable_name, storable_path, whereabouts
+from localrag.library.records import FileState
+
+RACY_NS = 2_000_000_000
+"""The coarsest clock of a file system in use (FAT): a younger file may still change unnoticed."""
+
+_LINKS = 64
+"""Paths that a chain of links is followed over; the system itself gives up at forty."""
+
+
+def storable_ns(state: os.stat_result) -> int:
+    """The modification time, in what SQLite can hold: a wrong clock may say the year 2400."""
+    return max(-(2**63), min(state.st_mtime_ns, 2**63 - 1))
+
+
+def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
+    """Whether a file is surely what it was when its bytes were last hashed."""
+    same = (state.size, state.mtime_ns) == (size, mtime_ns)
+    return same and mtime_ns + RACY_NS < state.checked_ns
+
+
+def origins(path: Path) -> tuple[str, ...]:
+    """Where a file lies now, and each path that the links on the way there lead over."""
+    start, real = os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
+    found = {real}
+    todo = [start] if real != start else []
+    while todo and len(found) < _LINKS:
+        one = Path(todo.pop())
+        for place in (one, *one.parents):
+            try:
+                target = os.readlink(place)  # noqa: PTH115 - as it is written
+            except (OSError, ValueError):
+                continue  # no link
+            led = os.path.abspath(place.parent / target / one.relative_to(place))  # noqa: PTH100
+            if led not in found:
+                found.add(led)
+                todo.append(led)
+    return tuple(sorted(storable_path(Path(one)) for one in found))
+
+
+class Origins:
+    """`origins`, of many files in few folders and as it was when the folder was first met."""
+
+    def __init__(self) -> None:
+        self._straight: dict[str, bool] = {}
+
+    def __call__(self, path: Path) -> tuple[str, ...]:
+        """Where a file lies now, and each path that the links on the way there lead over."""
+        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+        folder = os.path.dirname(absolute)  # noqa: PTH120 - of many
+        if folder not in self._straight:
+            self._straight[folder] = os.path.realpath(folder) == folder
+        if self._straight[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
+            return (storable_name(absolute),)
+        return origins(path)
+
+
+def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:
+    """Those of the `missing` sources below added folders that are surely no longer there."""
+    folders = {storable_path(path) for path in paths if path.is_dir()}
+    return sorted(
+        source
+        for source in missing
+        if not folders.isdisjoint(map(str, Path(source).parents))
+        and whereabouts(Path(source)) is None
+    )
