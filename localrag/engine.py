@@ -49,7 +49,8 @@ class AskOptions:
     of the settings. `history` holds earlier turns, oldest first: a follow-up is rewritten in
     the light of the last one. Once `stopped` is set, from any thread, the language model lets go
     and the call raises `StoppedError`; `consent` is asked before something goes to another
-    machine, in place of that of the process.
+    machine, in place of that of the process. With `paths`, sources are whole paths whatever the
+    engine calls them: for the user of this machine.
     """
 
     k: int | None = None
@@ -62,6 +63,7 @@ class AskOptions:
     history: Sequence[Turn] = ()
     stopped: threading.Event | None = None
     consent: Consent | None = None
+    paths: bool = False
 
 
 class Engine:
@@ -79,6 +81,8 @@ class Engine:
     ) -> None:
         self.library = library
         self.settings = settings
+        self.called: Callable[[str], str] = str
+        """What a source is called in all that is found; its path where nobody says otherwise."""
         self._embedder = embedder
         self._model: factory.Model | None = None
         self._rerankings: dict[object, Reranking | None] = {}
@@ -277,7 +281,9 @@ class Engine:
         hits = retriever.retrieve(question, k)
         chunks = self.library.chunks([hit.chunk_id for hit in hits])
         documents = {chunk.document_id for chunk in chunks.values()}
-        sources = self.library.sources_of(documents, options.filter)
+        called = str if options.paths else self.called
+        paths = self.library.sources_of(documents, options.filter)
+        sources = {document: called(path) for document, path in paths.items()}
         return [
             ScoredChunk(
                 chunk, hit.score, sources[chunk.document_id], hit.ranks, self._place_of(chunk, 0)

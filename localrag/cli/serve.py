@@ -29,26 +29,46 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
     from platformdirs import user_state_path
 
     from localrag.config.settings import load_settings
-    from localrag.engine import open_engine
+    from localrag.engine import Engine, open_engine
+    from localrag.errors import LibraryNotFoundError
     from localrag.server.access import Access, own_token
     from localrag.server.app import make_app
     from localrag.server.libraries import Libraries
     from localrag.server.listening import bind, run
 
     settings = load_settings()
+
+    def opened(folder: Path) -> Engine:
+        try:
+            return open_engine(folder, settings, create=False, on_damage=note_rebuilding)
+        except LibraryNotFoundError:
+            if folder != library:  # a name that was mistyped, rather
+                raise
+            return open_engine(folder, settings, create=True)
+
     place = user_state_path("localrag", appauthor=False) / "server" / "token"
     libraries = Libraries(
-        [library, *(Path(folder).expanduser() for folder in folders)],
-        lambda folder: open_engine(folder, settings, create=False, on_damage=note_rebuilding),
+        [library, *(Path(folder).expanduser() for folder in folders)], opened
     )
-    for name in libraries.names:
-        libraries.engine(name)  # a folder that is no library is said now
+    empty = [
+        name
+        for name in libraries.names  # a folder that is no library is said now
+        if not libraries.engine(name).library.counts().documents
+    ]
     token = own_token(place)
     access = Access(token, port)
     listening = bind("127.0.0.1", port)
 
     def ready() -> None:
         say(tr("Serving {names} at {url}", names=", ".join(libraries.names), url=url))
+        for name in empty:
+            note(
+                tr(
+                    "The library {name} is empty: drop files on the page, or add them with "
+                    "`localrag add`.",
+                    name=name,
+                )
+            )
         note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=place))
 
     url = f"http://127.0.0.1:{port}/#token={token}"

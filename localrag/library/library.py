@@ -179,6 +179,7 @@ class Library:
     rectangles = _asked(rectangles_of)
     sources = _asked(Snapshot.sources)
     source = _asked(Snapshot.source)
+    paths = _asked(Snapshot.paths)
     chunks = _asked(Snapshot.chunks_by_id)
     chunk_ids = _asked(Snapshot.chunk_ids)
     document_chunks = _asked(Snapshot.document_chunks)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.server.naming import Naming
 
 
 class Libraries:
@@ -18,6 +19,7 @@ class Libraries:
         self._folders: dict[str, Path] = {}
         self._opened = opened
         self._engines: dict[str, Engine] = {}
+        self._naming: dict[str, Naming] = {}
         self._lock = threading.Lock()
         for folder in folders:
             name = folder.resolve().name
@@ -37,7 +39,10 @@ class Libraries:
         return tuple(self._folders)
 
     def engine(self, name: str) -> Engine:
-        """The engine over a library. Raises `LibraryNotFoundError`."""
+        """The engine over a library, which names files as all do here.
+
+        Raises `LibraryNotFoundError`.
+        """
         folder = self._folders.get(name)
         if folder is None:
             raise LibraryNotFoundError(
@@ -45,8 +50,16 @@ class Libraries:
             )
         with self._lock:
             if name not in self._engines:
-                self._engines[name] = self._opened(folder)
+                engine = self._opened(folder)
+                naming = self._naming[name] = Naming(engine.library)
+                engine.called = naming.of
+                self._engines[name] = engine
             return self._engines[name]
+
+    def naming(self, name: str) -> Naming:
+        """What the files of a library are called. Raises `LibraryNotFoundError`."""
+        self.engine(name)
+        return self._naming[name]
 
     def close(self) -> None:
         """Close all engines."""
@@ -54,3 +67,4 @@ class Libraries:
             for engine in self._engines.values():
                 engine.close()
             self._engines.clear()
+            self._naming.clear()

@@ -17,12 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from localrag import __version__
-from localrag.documents.formats.table import shown_name
 from localrag.egress import network
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.indexing.viewing import PageView
-from localrag.library.records import Removal
 from localrag.messages import InterfaceLanguage
 from localrag.presentation.places import cited_as, in_file, place_text
 from localrag.presentation.reading import advice_text, page_ranges, reason_text
@@ -31,6 +29,7 @@ from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import marked, without_markers
 from localrag.rag.conversation import Turn
 from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import PING, decoded, error_body, event, preferred, reply
@@ -90,6 +89,9 @@ class Own:
     def _engine(self, name: str) -> Engine:
         return self.libraries.engine(name or self.libraries.names[0])
 
+    def _naming(self, name: str) -> Naming:
+        return self.libraries.naming(name or self.libraries.names[0])
+
     async def status(self, _: Request) -> Response:
         """The libraries, and what the network guard has seen since the start."""
 
@@ -110,12 +112,12 @@ class Own:
 
     async def documents(self, request: Request) -> Response:
         """The documents of a library without their text, and what there is to say of them."""
-        library = self._engine(request.query_params.get("library", "")).library
-        language = preferred(request)
+        name, language = request.query_params.get("library", ""), preferred(request)
+        library, naming = self._engine(name).library, self._naming(name)
 
         def gathered() -> dict[str, Any]:
             noted, unread = defaultdict(list), []
-            for one in library.problems():
+            for one in map(naming.problem, library.problems()):
                 said = {
                     "pages": page_ranges(one.pages),
                     "reason": reason_text(one, language),
@@ -125,7 +127,10 @@ class Own:
                     noted[one.document_id].append(said)
                 else:
                     unread.append(said | {"source": one.source})
-            documents = [plain(one) | {"problems": noted[one.id]} for one in library.documents()]
+            documents = [
+                plain(one) | {"problems": noted[one.id]}
+                for one in map(naming.document, library.documents())
+            ]
             return {"documents": documents, "unread": unread}
 
         return reply(await anyio.to_thread.run_sync(gathered))
@@ -138,7 +143,8 @@ class Own:
 
     async def remove(self, request: Request) -> Response:
         """Forget a document; its file goes only where it was uploaded."""
-        library = self._engine(request.query_params.get("library", "")).library
+        name = request.query_params.get("library", "")
+        library, naming = self._engine(name).library, self._naming(name)
         document = request.path_params["document"]
         record = library.document_record(document)
         if record is None:
@@ -146,16 +152,18 @@ class Own:
                 "There is no document {name}.", hint="See /api/documents.", name=document
             )
 
-        def forget() -> Removal:
+        def forget() -> dict[str, object]:
             inside = {f"{source}{os.sep}" for source in record.sources}
             held = [one.state.path for one in library.sources() if one.document_id != document]
             attached = [path for path in held if path.startswith(tuple(inside))]
-            removal = library.remove(sources=[*record.sources, *attached])
+            names = {path: naming.of(path) for path in (*record.sources, *attached)}
+            removal = library.remove(sources=names)
             self.pages.forget()
-            return removal
+            naming.forget()
+            removed = [names[path] for path in removal.sources]
+            return {"removed": removed, "purged": removal.purged}
 
-        removal = await anyio.to_thread.run_sync(forget)
-        return reply({"removed": removal.sources, "purged": removal.purged})
+        return reply(await anyio.to_thread.run_sync(forget))
 
     async def view(self, request: Request) -> Response:
         """The page on which a span of a document begins, with what of it is quoted."""
@@ -163,10 +171,12 @@ class Own:
         start, end = view.spans[0] if view.spans else (0, 0)
         image = f"/api/view.png?{request.url.query}" if view.image is not None else None
         place, language = view.place, preferred(request)
-        source, words = next(iter(view.paths), ""), place_text(place, language=language)
+        naming = self._naming(request.query_params.get("library", ""))
+        source = await anyio.to_thread.run_sync(naming.of, next(iter(view.paths), ""))
+        words = place_text(place, language=language)
         return reply(
             {
-                "source": shown_name(source),
+                "source": source,
                 "page": place.number,
                 "pages": view.pages,
                 "unit": place.unit,

@@ -24,6 +24,7 @@ from localrag.errors import (
 )
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.server.access import TooMuchError
+from localrag.server.naming import without_paths
 from localrag.server.queue import FullError
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def error_body(
         status, text, kind = error.status, error.reason, "invalid_request_error"
     elif isinstance(error, LocalragError):
         status = next((code for kind_, code in _STATUS if isinstance(error, kind_)), 500)
-        text, kind = spoken(error, language), type(error).__name__
+        text, kind = spoken(without_paths(error), language), type(error).__name__
     else:
         _log.error("A request failed.", exc_info=error)
         status, text, kind = 500, "An internal error; the log has more.", "internal_error"

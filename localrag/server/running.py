@@ -16,6 +16,7 @@ from starlette.requests import Request
 from localrag.engine import AskOptions, Engine
 from localrag.errors import StoppedError
 from localrag.rag.base import Piece
+from localrag.server.naming import told
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ async def asking(
 
     def ask(tell: Callable[[Piece], None]) -> None:
         for piece in engine.stream(question, replace(options, stopped=stopped)):
-            tell(piece)
+            tell(told(piece))
 
     async with working(ask, stopped) as pieces:
         yield pieces

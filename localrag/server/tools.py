@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -21,6 +21,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from localrag import __version__
 from localrag.api import LocalRAG
+from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.egress import network
 from localrag.egress.redaction import Redactor
@@ -35,6 +36,7 @@ from localrag.presentation.steps import step_line
 from localrag.printable import as_text
 from localrag.rag.untrusted import Screen
 from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming, without_paths
 from localrag.server.queue import ModelQueue
 from localrag.server.running import asking
 from localrag.server.tool_records import (
@@ -240,7 +242,7 @@ class Tools:
             found = [
                 record
                 for record in shown.documents()
-                if any(wanted in PurePath(path).name.casefold() for path in record.sources)
+                if any(wanted in name.casefold() for name in shown.names(record))
             ]
             some = found[asked.start : asked.start + MOST_LISTED]
             after = asked.start + len(some)
@@ -283,9 +285,12 @@ class Tools:
             new = [one.source for one in report.committed] + [one.source for one in report.linked]
             return Added(
                 name,
-                [PurePath(source).name for source in new],
+                [self._libraries.naming(name).of(source) for source in new],
                 len(report.unchanged),
-                [NotRead(PurePath(one.source).name, spoken(one.error)) for one in report.failed],
+                [
+                    NotRead(shown_name(one.source), spoken(without_paths(one.error)))
+                    for one in report.failed
+                ],
             )
 
         return await anyio.to_thread.run_sync(added)
@@ -314,16 +319,23 @@ class Tools:
 
     def _library(self, name: str, question: str) -> tuple[str, _Shown]:
         name = name or self._libraries.names[0]
-        return name, _Shown(name, self._libraries.engine(name), question, self._address)
+        engine, naming = self._libraries.engine(name), self._libraries.naming(name)
+        return name, _Shown(name, engine, naming, question, self._address)
 
 
 class _Shown:
     """What of one library is shown in answer to one question."""
 
     def __init__(
-        self, library: str, engine: Engine, question: str, address: Callable[[View], str] | None
+        self,
+        library: str,
+        engine: Engine,
+        naming: Naming,
+        question: str,
+        address: Callable[[View], str] | None,
     ) -> None:
         self.engine = engine
+        self._naming = naming
         self._name = library
         self._screen = Screen(question, engine.tokenizer)
         self._redactor = Redactor(engine.settings.hosted.redact)
@@ -352,10 +364,11 @@ class _Shown:
         record = self.engine.library.document_record(given)
         if record is not None and record.id not in self._private:
             return record
-        found = [
+        documents = self.documents()
+        found = [one for one in documents if given in self.names(one)] or [
             one
-            for one in self.documents()
-            if any(PurePath(path).name == given for path in one.sources)
+            for one in documents
+            if any(name.endswith(f"/{given}") for name in self.names(one))
             or (len(given) >= SHORT_ID and one.id.startswith(given))
         ]
         if not found:
@@ -432,7 +445,11 @@ class _Shown:
 
     def name(self, record: DocumentRecord) -> str:
         """What a document is called."""
-        return self._file(record.sources[0] if record.sources else record.title, record.id)
+        return self._file(next(iter(self.names(record)), record.title), record.id)
+
+    def names(self, record: DocumentRecord) -> tuple[str, ...]:
+        """What its files are called, not screened yet."""
+        return self._naming.document(record).sources
 
     def own(self, text: str) -> str:
         """Words of the language model of this machine, which have been checked."""
@@ -445,8 +462,8 @@ class _Shown:
         """A text that is given whole or not at all."""
         return self.own(text) if self._screen.shown(text) == text else ""
 
-    def _file(self, source: str, document: str) -> str:
-        return self._whole(PurePath(source).name) or document[:SHORT_ID]
+    def _file(self, name: str, document: str) -> str:
+        return self._whole(name) or document[:SHORT_ID]
 
     def _cited(self, cited: Cited, document: str) -> Cited:
         place = cited.place

@@ -21,6 +21,7 @@ from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.uploads import safe_name
 from localrag.messages import InterfaceLanguage, speaker, spoken
 from localrag.server.access import TooMuchError
+from localrag.server.naming import without_paths
 from localrag.server.replies import PING, error_body, event, preferred
 from localrag.server.running import working
 from localrag.system.files import create_file, scratch_folder
@@ -95,7 +96,9 @@ class _Adding:
         if report.failed and not report.committed:
             error = report.failed[0].error
             error.values["source"] = self.name  # not where it lay for a moment
-            tell(event("done", {"said": spoken(error, self.language), "failed": True}))
+            tell(
+                event("done", {"said": spoken(without_paths(error), self.language), "failed": True})
+            )
         elif report.unchanged:
             tell(event("done", {"said": say("It is in the library already."), "failed": False}))
         else:

@@ -34,9 +34,9 @@ def test_each_kind_of_place(
 
 
 def test_what_is_cited_is_named_with_its_file() -> None:
-    assert cited_as(Citation(1, 1, "a/tea.pdf", 3, "q", Place(9, number=3))) == "tea.pdf, p. 3"
-    assert cited_as(Citation(1, 1, "a/tea.pdf", 3, "q")) == "tea.pdf, p. 3"
-    assert cited_as(Citation(1, 1, "a/tea.txt", 1, "q", Place(0, "text"))) == "tea.txt"
+    assert cited_as(Citation(1, 1, "/a/tea.pdf", 3, "q", Place(9, number=3))) == "tea.pdf, p. 3"
+    assert cited_as(Citation(1, 1, "C:\\a\\tea.pdf", 3, "q")) == "tea.pdf, p. 3"
+    assert cited_as(Citation(1, 1, "a/tea.txt", 1, "q", Place(0, "text"))) == "a/tea.txt"
 
 
 def test_a_passage_has_the_pages_on_which_it_begins_and_ends() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,15 +81,21 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     add(library, document(GARDEN, source="garden.txt"), size=200)
     add(library, document(TEA, source="tea.txt"), size=200, language="zh")
     engine = Engine(library, settings, embedder=EMBEDDER)
+    with running(Libraries([tmp_path / "garden"], lambda _: engine)) as port:
+        yield Served(port, engine, llm)
+
+
+@contextmanager
+def running(libraries: Libraries) -> Iterator[int]:
+    """A server over these libraries; its port."""
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    app = make_app(Libraries([tmp_path / "garden"], lambda _: engine), Access(TOKEN, port))
-    server = uvicorn.Server(configured(app))
+    server = uvicorn.Server(configured(make_app(libraries, Access(TOKEN, port))))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield Served(port, engine, llm)
+    yield port
     server.should_exit = True
     thread.join(15)
     assert not thread.is_alive()

@@ -11,7 +11,7 @@ import importlib
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath
 from typing import Any, Protocol
 
 from localrag.types import Document
@@ -28,6 +28,8 @@ class ParseOptions:
 
 
 DEFAULTS = ParseOptions()
+
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +219,25 @@ def attaches(path: PurePath | str) -> bool:
 
 
 def shown_name(source: str) -> str:
-    """The name of a file, and before it that of the mail that it is attached to."""
-    path = PurePath(source)
+    """The name of the file at a path, and before it that of the mail that it is attached to.
+
+    What is no absolute path of any system is a name already.
+    """
+    given = slashed(source)
+    if not (given.startswith("/") or _WINDOWS.match(given)):
+        return source
+    path = PurePosixPath(given)
     names = [path.name]
     for parent in path.parents:
         if not attaches(parent):
             break
         names.append(parent.name)
-    return "/".join(reversed(names))
+    return "/".join(reversed(names)) or source
+
+
+def slashed(path: str) -> str:
+    """An absolute path of Windows with slashes, wherever it is read; any other as it is."""
+    return path.replace("\\", "/") if _WINDOWS.match(path) else path
 
 
 def contradiction(data: bytes, expected: FileFormat) -> str:

@@ -335,6 +335,11 @@ class Snapshot:
         """All paths under which documents were added, sorted."""
         return self._sources("ORDER BY s.path")
 
+    def paths(self) -> list[str]:
+        """All paths that the catalogue names, also of files that could not be read; sorted."""
+        query = "SELECT path FROM sources UNION SELECT path FROM unread ORDER BY path"
+        return [path for (path,) in self.sql.rows(query, kinds=(str,))]
+
     def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
         origins: dict[str, list[str]] = {}
         for source, path in self.sql.rows(

@@ -1,0 +1,170 @@
+"""What files are called in all that leaves the server: names of the library's own, never paths.
+
+A file goes by its name, and before it that of the mail that it is attached to. Where several have
+it, as many folders go before it as tell them apart, but none that they all share and no
+person's home; a number follows where that is not enough. Names are for showing: no path is
+ever made of one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import PurePath, PurePosixPath
+from typing import Any, TypeVar
+
+from localrag.documents.formats.table import attaches, shown_name, slashed
+from localrag.errors import LocalragError
+from localrag.library.folder.gate import UPLOADS
+from localrag.library.library import Library
+from localrag.library.records import DocumentRecord, Problem
+from localrag.rag.base import Piece
+from localrag.types import Answer, Step
+
+E = TypeVar("E", bound=LocalragError)
+
+_HOME = re.compile(r"/(?:home|Users)/[^/]+|/root|[A-Za-z]:/Users/[^/]+")
+_IN_TEXT = re.compile(
+    r"(?<![\w./\\\]-])(?:file://)?(?:[A-Za-z]:[\\/]|\\\\|/(?=[^/\s]))"
+    r"""(?:[^\s'"<>|:]|:(?! )| (?=[^'"<>|:]*[\\/]))*"""
+)
+"""A whole path in a sentence; a space is part of it where a further folder follows."""
+
+
+class Naming:
+    """The names of one library's files. May be used from several threads.
+
+    Made once for all, and again when a path turns up that is new: a name stays until another file
+    of that name is met.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._names: Mapping[str, str] = {}
+        self._making = threading.Lock()
+
+    def of(self, path: str) -> str:
+        """What the file at a path of the catalogue is called."""
+        if path not in self._names:
+            with self._making:
+                if path not in self._names:
+                    self._names = own_names(self._library.paths())
+        return self._names.get(path) or shown_name(path)
+
+    def document(self, record: DocumentRecord) -> DocumentRecord:
+        """A document with names for paths."""
+        return replace(record, sources=tuple(map(self.of, record.sources)))
+
+    def problem(self, problem: Problem) -> Problem:
+        """A problem with names for paths, also in its reason."""
+        note, error = problem.note, problem.error
+        return replace(
+            problem,
+            source=self.of(problem.source),
+            note=note and replace(note, values=_without_paths(note.values)),
+            error=error and without_paths(error),
+        )
+
+    def forget(self) -> None:
+        """Keep no name in memory, such as one of a file that was removed."""
+        self._names = {}
+
+
+def own_names(paths: Iterable[str]) -> dict[str, str]:
+    """A name for each path, no two alike."""
+    within: dict[str, str] = {}
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(paths):
+        folder, _, name = slashed(path).rpartition("/")
+        if folder not in within:
+            within[folder] = shown_name(folder) + "/" if attaches(folder) else ""
+        alike[within[folder] + name].append(path)
+    names: dict[str, str] = {}
+    for name, several in alike.items():
+        names |= {several[0]: name} if len(several) == 1 else _apart(name, several)
+    return _numbered(names)
+
+
+def _apart(name: str, paths: Sequence[str]) -> dict[str, str]:
+    """Names for files that all have this one, as far as folders tell them apart."""
+    parts = {path: slashed(path).split("/") for path in paths}
+    folders = {path: each[: -1 - name.count("/")] for path, each in parts.items()}
+    others = [each for each in folders.values() if UPLOADS not in each]
+    ends = zip(min(others), max(others), strict=False) if others else ()
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+    top = {path: _top(each, shared) for path, each in folders.items()}
+    names: dict[str, str] = {}
+    alike = {name: list(paths)}
+    while alike:
+        longer: defaultdict[str, list[str]] = defaultdict(list)
+        for known, several in alike.items():
+            for path in several:
+                first = len(parts[path]) - 1 - known.count("/")
+                if len(several) == 1 or first <= top[path]:  # nothing more of it is told
+                    names[path] = known
+                else:
+                    longer["/".join(parts[path][first - 1 :])].append(path)
+        alike = longer
+    return names
+
+
+def _top(folders: list[str], shared: int) -> int:
+    """The first part of a path that is told: below what all share, and of an upload that it is."""
+    if UPLOADS in folders:
+        return len(folders) - 1 - folders[::-1].index(UPLOADS)
+    home = _HOME.match("/".join(folders))
+    return max(1, shared, home[0].count("/") + 1 if home else 0)  # never a drive or an account
+
+
+def _numbered(names: dict[str, str]) -> dict[str, str]:
+    """With a number in what is still alike, which never is the name of another."""
+    taken, met = set(names.values()), set[str]()
+    for path, name in names.items():
+        if name not in met:
+            met.add(name)
+            continue
+        plain, number = PurePosixPath(name), 2
+        while name in taken:
+            name = str(plain.with_stem(f"{plain.stem} ({number})"))
+            number += 1
+        names[path] = name
+        taken.add(name)
+    return names
+
+
+def without_paths(error: E) -> E:
+    """An error that names files where its values are paths, or texts with paths in them."""
+    return type(error)(error.message, hint=error.hint, **_without_paths(error.values))
+
+
+def told(piece: Piece) -> Piece:
+    """A piece of an answer whose steps name files too, where one says why it has failed."""
+    if isinstance(piece, Answer):
+        return replace(piece, trace=tuple(map(_step, piece.trace)))
+    return _step(piece) if isinstance(piece, Step) else piece
+
+
+def _step(step: Step) -> Step:
+    reason = step.values.get("failed")
+    return step if reason is None else replace(step, values=_without_paths(step.values))
+
+
+def _without_paths(values: Mapping[str, object]) -> dict[str, Any]:
+    return {name: _named(value) for name, value in values.items()}
+
+
+def _named(value: object) -> object:
+    if isinstance(value, LocalragError):
+        return without_paths(value)
+    if value is None or isinstance(value, int | float):  # a template may ask for its digits
+        return value
+    text = str(value)
+    is_path = isinstance(value, PurePath) or ": " not in text  # else a reason follows
+    named = shown_name(text) if is_path else text
+    if named == text:
+        named = _IN_TEXT.sub(lambda found: shown_name(found[0].removeprefix("file://")), text)
+    return value if named == text else named

@@ -1,0 +1,318 @@
+"""Names in place of paths in all that leaves the server."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pymupdf
+import pytest
+from server.conftest import TOKEN, Served, running
+from starlette.routing import Match, Route
+
+import localrag
+from localrag.api import LocalRAG
+from localrag.config.settings import Settings
+from localrag.engine import AskOptions, Engine, open_engine
+from localrag.errors import BackendError, CorruptFileError, LocalragError, UsageError
+from localrag.server.access import Access
+from localrag.server.app import make_app
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming, own_names, without_paths
+
+QUESTION = "When was the glass house opened?"
+RAW = {"content-type": "application/octet-stream"}
+
+
+def test_a_file_goes_by_its_name() -> None:
+    assert own_names(["/srv/a/tea.pdf", "/srv/a/b/garden.pdf"]) == {
+        "/srv/a/tea.pdf": "tea.pdf",
+        "/srv/a/b/garden.pdf": "garden.pdf",
+    }
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        # Told apart by folders, but never by what all files share.
+        {"/s/p/r.pdf": "r.pdf", "/s/p/a/r.pdf": "a/r.pdf", "/s/p/b/a/r.pdf": "b/a/r.pdf"},
+        # What is attached to a mail goes by the mail.
+        {"/s/m.eml": "m.eml", "/s/m.eml/r.pdf": "m.eml/r.pdf", "/s/r.pdf": "r.pdf"},
+        {"/s/a/m.eml/r.pdf": "a/m.eml/r.pdf", "/s/b/m.eml/r.pdf": "b/m.eml/r.pdf"},
+        # An upload tells no more than that it is one, wherever its library lay.
+        {"/lib/uploads/r.pdf": "uploads/r.pdf", "/home/ada/papers/r.pdf": "r.pdf"},
+        {"/lib/uploads/r.pdf": "uploads/r.pdf", "/old/uploads/r.pdf": "uploads/r (2).pdf"},
+        # Nobody's account, and no drive.
+        {"/home/ada/r.pdf": "r.pdf", "/mnt/nas/r.pdf": "nas/r.pdf", "/root/r.pdf": "r (2).pdf"},
+        {r"C:\Users\ada\r.pdf": "r.pdf", r"D:\r.pdf": "r (2).pdf", r"D:\b\r.pdf": "b/r.pdf"},
+        {r"C:\Users\ada\m.eml\r (2).pdf": "m.eml/r (2).pdf", r"\\nas\x\q.pdf": "q.pdf"},
+        # A number is never that of another file.
+        {"/home/a/r.pdf": "r.pdf", "/root/r.pdf": "r (3).pdf", "/root/r (2).pdf": "r (2).pdf"},
+        {"/s/a/*.xyz": "a/*.xyz", "/s/*.xyz": "*.xyz"},
+    ],
+)
+def test_names_tell_files_apart(names: dict[str, str]) -> None:
+    assert own_names(names) == names
+
+
+def test_a_name_stays_until_another_file_has_it() -> None:
+    class Holding:
+        """A library, as far as it is asked."""
+
+        held = ("/s/a/r.pdf", "/s/tea.pdf")
+        asked = 0
+
+        def paths(self) -> tuple[str, ...]:
+            self.asked += 1
+            return self.held
+
+    library: Any = Holding()
+    naming = Naming(library)
+    assert [naming.of("/s/a/r.pdf"), naming.of("/s/tea.pdf")] == ["r.pdf", "tea.pdf"]
+    library.held = (*library.held, "/s/b/r.pdf")
+    assert naming.of("/s/a/r.pdf") == "r.pdf"
+    assert [naming.of("/s/b/r.pdf"), naming.of("/s/a/r.pdf")] == ["b/r.pdf", "a/r.pdf"]
+    assert library.asked == 2, "nothing is made anew but for a new path"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Path("/home/o'brien/my papers/a b.pdf"), "a b.pdf"),
+        ("/home/o'brien/my papers/m.eml/a b.pdf", "m.eml/a b.pdf"),
+        (OSError(13, "denied", "/srv/my papers/a b.pdf"), "[Errno 13] denied: 'a b.pdf'"),
+        ("/srv/my papers/a.pdf: not a PDF (see /tmp/x)", "a.pdf: not a PDF (see x)"),
+        (r"cannot open C:\Users\ada\a.txt", "cannot open a.txt"),
+        ("file:///home/ada/a.pdf", "a.pdf"),
+        (CorruptFileError("{source} is bad.", source="/srv/x/a.pdf"), "a.pdf is bad."),
+        (
+            "http://127.0.0.1:1234/v1 and/or 2024/茶.pdf",
+            "http://127.0.0.1:1234/v1 and/or 2024/茶.pdf",
+        ),
+        ("localrag://garden/1", "localrag://garden/1"),
+        (7, "7"),
+    ],
+)
+def test_an_error_names_files(value: object, said: str) -> None:
+    error = UsageError("{value}", value=value)
+    assert str(without_paths(error)) == said
+
+
+@pytest.fixture
+def place(served: Served, tmp_path: Path) -> Path:
+    """A folder of files that were added: also such that cannot be read or are gone."""
+    folder = tmp_path / "papers"
+    (folder / "2024").mkdir(parents=True)
+    (folder / "report.txt").write_text("The glass house was opened in 1907.", encoding="utf-8")
+    (folder / "2024" / "report.txt").write_text("The glass house was closed.", encoding="utf-8")
+    (folder / "gone.txt").write_text("A glass house without panes.", encoding="utf-8")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    (folder / "data.bin").write_bytes(bytes(range(256)))
+    with pymupdf.open() as paper:
+        paper.new_page(width=300, height=200).insert_text((20, 40), "Orchids of the glass house.")
+        paper.save(folder / "orchids.pdf")
+    mail = EmailMessage()
+    mail["Subject"], mail["From"], mail["To"] = "The house", "a@b.example", "c@d.example"
+    mail.set_content("See what is attached.")
+    attached = b"The glass house was sold."
+    mail.add_attachment(attached, maintype="text", subtype="plain", filename="report.txt")
+    (folder / "m.eml").write_bytes(mail.as_bytes())
+    report = LocalRAG(served.engine).add([folder])
+    assert len(report.committed) == 6
+    assert len(report.failed) == 1
+    (folder / "gone.txt").unlink()
+    return folder
+
+
+class Walk:
+    """Asks, and keeps all that came back, and which routes it came from."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self.http = http
+        self.asked: list[tuple[str, str]] = []
+        self.replies: list[str] = []
+
+    def __call__(self, method: str, path: str, **more: Any) -> httpx.Response:
+        reply = self.http.request(method, path, **more)
+        self.asked.append((method, reply.url.path))
+        self.replies.append(f"{method} {path} {more}\n{reply.headers}\n{reply.text}")
+        return reply
+
+    def ask(self, path: str, **body: object) -> httpx.Response:
+        return self("POST", path, json=body)
+
+    def call(self, method: str, **params: object) -> httpx.Response:
+        """A request of the Model Context Protocol."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        headers = {"accept": "application/json, text/event-stream"}
+        return self("POST", "/mcp", json=body, headers=headers)
+
+
+@pytest.fixture
+def walk(served: Served, tmp_path: Path) -> Iterator[Walk]:
+    """Over the library, and over one that cannot be opened."""
+
+    def opened(folder: Path) -> Engine:
+        return (
+            served.engine
+            if folder.name == "garden"
+            else open_engine(folder, Settings(), create=False)
+        )
+
+    known = {"authorization": f"Bearer {TOKEN}"}
+    libraries = Libraries([tmp_path / "garden", tmp_path / "absent"], opened)
+    with (
+        running(libraries) as port,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=known, timeout=30, trust_env=False
+        ) as http,
+    ):
+        yield Walk(http)
+
+
+def test_no_path_leaves_by_any_route(
+    served: Served, place: Path, walk: Walk, tmp_path: Path
+) -> None:
+    for path in ("/", "/view", "/source", "/static/app.js", "/metrics", "/healthz", "/api/status"):
+        walk("GET", path)
+    walk("POST", "/session")
+    listed = walk("GET", "/api/documents").json()
+    names = {name for one in listed["documents"] for name in one["sources"]}
+    assert {"report.txt", "2024/report.txt", "m.eml/report.txt", "gone.txt"} < names
+    assert {one["source"] for one in listed["unread"]} == {"broken.pdf", "*.bin"}
+    ids = {one["sources"][0]: one["id"] for one in listed["documents"]}
+    for name in ("report.txt", "gone.txt", "orchids.pdf", "m.eml/report.txt"):
+        where = {"document": ids[name], "start": 0, "end": 5}
+        view = walk("GET", "/api/view", params=where).json()
+        assert view["source"] == name
+        assert view["cited"].startswith(name)
+        walk("GET", "/api/view.png", params=where)
+    served.llm.replies.append('["orchids", "panes"]')
+    _questions(walk)
+    _assistants(walk, ids)
+    for name, data in (("a.pdf", b"%PDF-1.4 no"), ("../b.txt", b"A hut."), ("c.zip", b"PK\3\4")):
+        walk("POST", "/api/documents", params={"name": name}, content=data, headers=RAW)
+    for name in ("gone.txt", "m.eml", "nothing"):
+        walk("DELETE", f"/api/documents/{ids.get(name, name)}")
+    _failures(served, walk, tmp_path)
+    _expect_all_routes(walk, tmp_path)
+    secrets = (tmp_path.name, f"{tempfile.gettempdir()}/", str(Path(localrag.__file__).parent))
+    for reply in walk.replies:
+        for secret in secrets:
+            assert secret not in reply, reply
+
+
+def _questions(walk: Walk) -> None:
+    said = [{"role": "user", "content": QUESTION}]
+    for path, asked in (
+        ("/api/search", {"question": QUESTION}),
+        ("/api/ask", {"question": QUESTION}),
+        ("/api/ask", {"question": QUESTION, "mode": "self-rag", "expand": "multi-query"}),
+        ("/v1/embeddings", {"input": "x"}),
+        ("/v1/rerank", {"query": "x", "documents": ["y"]}),
+        ("/v1/vector_stores/default/search", {"query": QUESTION}),
+    ):
+        assert walk.ask(path, **asked).status_code == 200
+        assert walk.ask(path, **asked | {"library": "absent"}).status_code in (200, 400, 404)
+    walk.ask("/v1/vector_stores/absent/search", query="x")
+    for stream in (False, True):
+        for model in ("localrag", "localrag:self-rag", "localrag/absent"):
+            walk.ask("/v1/chat/completions", messages=said, stream=stream, model=model)
+            walk.ask("/v1/responses", input=QUESTION, stream=stream, model=model)
+    walk("GET", "/v1/models")
+    walk("GET", "/v1/models/localrag")
+    walk("GET", "/v1/models/localrag/absent")
+    assert any('"filename":"2024/report.txt"' in reply for reply in walk.replies)
+
+
+def _assistants(walk: Walk, ids: dict[str, str]) -> None:
+    client = {"name": "t", "version": "1"}
+    begun = walk.call(
+        "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client
+    )
+    walk.http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+    for name, asked in (
+        ("search", {"query": QUESTION}),
+        ("ask", {"question": QUESTION}),
+        ("list_documents", {}),
+        ("list_documents", {"containing": "2024/"}),
+        ("get_page", {"document": "2024/report.txt"}),
+        ("get_page", {"document": "report.txt"}),
+        ("get_page", {"document": "m.eml/report.txt", "page": 9}),
+        ("get_page", {"document": str(Path("/etc/passwd"))}),
+        ("status", {}),
+        ("search", {"query": "x", "library": "absent"}),
+    ):
+        walk.call("tools/call", name=name, arguments=asked)
+    assert "The glass house was closed." in walk.replies[-6]
+    assert "There is no document passwd." in walk.replies[-3]
+    walk.call("tools/list")
+    walk.call("resources/list")
+    walk.call("resources/templates/list")
+    walk.call("resources/read", uri=f"localrag://garden/{ids['report.txt']}/1")
+    walk.call("resources/read", uri="localrag://garden/nothing/1")
+    del walk.http.headers["mcp-session-id"]
+
+
+def _failures(served: Served, walk: Walk, tmp_path: Path) -> None:
+    """What fails in the middle of things, with paths in what it says."""
+    walk.http.headers["connection"] = "close"  # as the server does after an error that is not ours
+    lost = OSError(5, "Input/output error", str(tmp_path / "my models" / "a.gguf"))
+
+    def failing(error: Exception) -> Callable[..., Any]:
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        return fail
+
+    model = BackendError("The model {path} failed: {reason}", path=tmp_path / "m", reason=lost)
+    served.llm.complete = failing(model)  # type: ignore[method-assign]
+    walk.ask("/api/ask", question=QUESTION, expand="multi-query")
+    walk.ask("/v1/chat/completions", messages=[{"role": "user", "content": QUESTION}])
+    served.llm.stream = failing(model)  # type: ignore[method-assign]
+    for stream in (False, True):
+        _questions_again(walk, stream)
+    for error in (
+        model,
+        lost,
+        LocalragError("{directory} is damaged.", directory=tmp_path / "garden"),
+    ):
+        served.engine.search = failing(error)  # type: ignore[method-assign]
+        walk.ask("/api/search", question=QUESTION)
+        walk.ask("/v1/vector_stores/default/search", query=QUESTION)
+    served.engine.library.documents = failing(lost)  # type: ignore[method-assign]
+    walk("GET", "/api/documents")
+
+
+def _questions_again(walk: Walk, stream: bool) -> None:
+    walk.ask("/api/ask", question=QUESTION)
+    walk.ask("/v1/responses", input=QUESTION, stream=stream)
+    said = [{"role": "user", "content": QUESTION}]
+    walk.ask("/v1/chat/completions", messages=said, stream=stream)
+
+
+def _expect_all_routes(walk: Walk, tmp_path: Path) -> None:
+    """A route that is new is to be asked above, too."""
+    app: Any = make_app(Libraries([tmp_path], lambda _: None), Access(TOKEN, 1))  # type: ignore[arg-type,return-value]
+    for route in app._app.routes:
+        methods = route.methods or {"POST"} if isinstance(route, Route) else {"GET"}
+        for method in methods - {"HEAD"}:
+            scopes = (
+                {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
+                for asked, path in walk.asked
+                if asked == method
+            )
+            matched = any(route.matches(scope)[0] is Match.FULL for scope in scopes)
+            assert matched, f"{method} {route.path}"
+
+
+def test_the_user_of_this_machine_gets_paths(served: Served, place: Path) -> None:
+    served.engine.called = Naming(served.engine.library).of
+    whole = served.engine.search(QUESTION, AskOptions(paths=True))
+    named = served.engine.search(QUESTION)
+    assert str(place / "report.txt") in {hit.source for hit in whole}
+    assert "report.txt" in {hit.source for hit in named}
