@@ -47,9 +47,7 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
             return open_engine(folder, settings, create=True)
 
     place = user_state_path("localrag", appauthor=False) / "server" / "token"
-    libraries = Libraries(
-        [library, *(Path(folder).expanduser() for folder in folders)], opened
-    )
+    libraries = Libraries([library, *(Path(folder).expanduser() for folder in folders)], opened)
     empty = [
         name
         for name in libraries.names  # a folder that is no library is said now
