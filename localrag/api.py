@@ -29,7 +29,7 @@ from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
 from localrag.library.records import LibraryStatus, Problem, Removal
 from localrag.messages import spoken, tr
-from localrag.presentation.steps import note_text
+from localrag.presentation.steps import NotesOnce
 from localrag.rag.base import OnStep, answer_of, unheard
 from localrag.rag.conversation import Turn
 from localrag.types import Answer, ScoredChunk, Step
@@ -78,7 +78,7 @@ class LocalRAG:
         """Callers use `LocalRAG.open`."""
         self.engine = engine
         self._on_note = on_note
-        self._told: set[str] = set()
+        self._telling = NotesOnce(on_note).hearing
 
     @classmethod
     def open(
@@ -212,20 +212,22 @@ class LocalRAG:
         filter: Filter | None = None,  # noqa: A002
         expand: bool | str = False,
         rerank: str | None = None,
+        mode: str | None = None,
         on_step: OnStep = unheard,
     ) -> list[ScoredChunk]:
         """The k best passages, best first, each with the rank that each leg gave it.
 
         The k best of those that `filter` allows. Reranked as `rerank` or the settings say; with
         `expand` the language model helps, as it says or as `retrieval.expansion` does. Otherwise
-        none is used. `on_step` hears each step as it is done.
+        none is used. `mode` is "hybrid", "dense" or "keyword". `on_step` hears each step as it is
+        done.
 
         >>> hits = rag.search("who invented the perceptron", k=3)
         >>> len(hits)
         3
         """
         kind = self.settings.retrieval.expansion if expand is True else expand or None
-        options = AskOptions(k=k, filter=filter, expand=kind, rerank=rerank)
+        options = AskOptions(k=k, filter=filter, expand=kind, rerank=rerank, retrieval=mode)
         return self.engine.search(question, options, self._telling(on_step))
 
     def stream(
@@ -529,15 +531,3 @@ class LocalRAG:
     @cached_property
     def _indexer(self) -> Indexer:
         return factory.make_indexer(self.settings, self.library, self.embedder)
-
-    def _telling(self, on_step: OnStep) -> OnStep:
-        """Tell the person, too, what a step has to tell, each thing once."""
-
-        def hear(step: Step) -> None:
-            for text in map(note_text, step.notes):
-                if text not in self._told:
-                    self._told.add(text)
-                    self._on_note(text)
-            on_step(step)
-
-        return hear

@@ -45,12 +45,12 @@ class AskOptions:
     """What comes with one question; None takes what the settings say.
 
     `k` passages are listed by a search, or read for an answer. `mode` is "standard" or
-    "self-rag"; `strict` and `budget` (seconds) are Self-RAG's. `rerank` and `expand` name kinds
-    of the settings. `history` holds earlier turns, oldest first: a follow-up is rewritten in
-    the light of the last one. Once `stopped` is set, from any thread, the language model lets go
-    and the call raises `StoppedError`; `consent` is asked before something goes to another
-    machine, in place of that of the process. With `paths`, sources are whole paths whatever the
-    engine calls them: for the user of this machine.
+    "self-rag"; `strict` and `budget` (seconds) are Self-RAG's. `rerank`, `expand` and `retrieval`
+    (the mode of the search) name kinds of the settings. `history` holds earlier turns, oldest
+    first: a follow-up is rewritten in the light of the last one. Once `stopped` is set, from any
+    thread, the language model lets go and the call raises `StoppedError`; `consent` is
+    asked before something goes to another machine, in place of that of the process. With
+    `paths`, sources are whole paths whatever the engine calls them: for the user of this machine.
     """
 
     k: int | None = None
@@ -59,6 +59,7 @@ class AskOptions:
     budget: float | None = None
     rerank: str | None = None
     expand: str | None = None
+    retrieval: str | None = None
     filter: Filter | None = None
     history: Sequence[Turn] = ()
     stopped: threading.Event | None = None
@@ -140,7 +141,12 @@ class Engine:
         return msgspec.structs.replace(
             settings,
             answer=answer,
-            retrieval=_changed(settings.retrieval, k=options.k, expansion=options.expand),
+            retrieval=_changed(
+                settings.retrieval,
+                k=options.k,
+                expansion=options.expand,
+                mode=options.retrieval,
+            ),
             self_rag=_changed(
                 settings.self_rag, strict=options.strict, budget_seconds=options.budget
             ),

@@ -16,16 +16,17 @@ from localrag.cli.output import (
     k_option,
     library_option,
     note,
-    open_library,
     question_argument,
     rerank_option,
     say_text,
+    server_option,
     stdout_console,
 )
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.api import Asking, LocalRAG
+    from localrag.api import Asking
+    from localrag.cli.served import Answering
     from localrag.types import Answer, LeftOut, Step
 
 
@@ -64,11 +65,18 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
 @library_option
+@server_option
 @json_option
 def ask(
-    question: str, explain: bool, library: Path, as_json: bool, **asked: Unpack[Asking]
+    question: str,
+    explain: bool,
+    library: Path,
+    as_json: bool,
+    server: bool,
+    **asked: Unpack[Asking],
 ) -> None:
     """Ask and print."""
+    from localrag.cli.served import answering
     from localrag.config.settings import load_settings
     from localrag.presentation.records import plain
 
@@ -76,14 +84,14 @@ def ask(
     graded = (asked["mode"] or settings.answer.mode) == "self-rag"
     if (asked["strict"] or asked["budget"]) and not graded:
         raise click.UsageError(tr("--strict and --budget need --mode self-rag."))
-    with open_library(library, settings) as rag:
+    with answering(library, settings, server=server) as rag:
         if as_json:
             emit_json(plain(rag.ask(question, **asked)))
         else:
             print_answer(rag, question, asked, explain=explain)
 
 
-def print_answer(rag: LocalRAG, question: str, asked: Asking, *, explain: bool) -> Answer:
+def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool) -> Answer:
     """Stream an answer to the terminal, then its evidence; returns it."""
     from localrag.cli.decisions import Decisions
     from localrag.cli.render import marked_text, print_evidence, print_left_out, print_trace

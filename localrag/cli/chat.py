@@ -6,21 +6,23 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note, open_library
+from localrag.cli.output import emit_json, json_option, library_option, note, server_option
 from localrag.messages import tr
 
 
 @click.command(help=tr("Ask a series of questions; follow-ups are understood."))
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
 @library_option
+@server_option
 @json_option
-def chat(explain: bool, library: Path, as_json: bool) -> None:
+def chat(explain: bool, library: Path, as_json: bool, server: bool) -> None:
     """Read questions until the end of input; with `--json`, one object for each."""
     from localrag.cli.ask import print_answer
+    from localrag.cli.served import answering
     from localrag.presentation.records import plain
     from localrag.rag.conversation import Turn
 
-    with open_library(library) as rag:
+    with answering(library, server=server) as rag:
         history: tuple[Turn, ...] = ()
         note(tr("Ask away; an empty line or Ctrl-D exits."))
         while question := _read():

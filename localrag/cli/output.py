@@ -90,6 +90,18 @@ def rerank_option(command: Command) -> Command:
     )(command)
 
 
+def server_option(command: Command) -> Command:
+    """Add `--no-server`; the command receives `server: bool`."""
+    return click.option(
+        "--no-server",
+        "server",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help=tr("Do the work here, even if `localrag serve` is running for the library."),
+    )(command)
+
+
 def file_option(*names: str, text: str) -> Callable[[Command], Command]:
     """Add an option that names a file; the command receives a `Path | None`."""
     path = click.Path(dir_okay=False, path_type=Path)

@@ -14,10 +14,10 @@ from localrag.cli.output import (
     k_option,
     library_option,
     note,
-    open_library,
     question_argument,
     rerank_option,
     say,
+    server_option,
     stdout_console,
 )
 from localrag.messages import tr
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show the rank in each of the two searches."))
 @library_option
+@server_option
 @json_option
 def search(
-    question: str, mode: str | None, explain: bool, library: Path, as_json: bool, **asked: Any
+    question: str, explain: bool, library: Path, as_json: bool, server: bool, **asked: Any
 ) -> None:
     """Search and print."""
     from localrag.cli.render import print_hits
-    from localrag.config.settings import load_settings
+    from localrag.cli.served import answering
     from localrag.presentation.records import plain
     from localrag.presentation.steps import step_line
 
-    overrides: dict[str, object] = {"retrieval.mode": mode} if mode else {}
     steps: list[Step] = []
-    with open_library(library, load_settings(overrides)) as rag:
+    with answering(library, server=server) as rag:
         hits = rag.search(question, on_step=steps.append, **asked)
     if as_json:
         emit_json({"question": question, "hits": plain(hits), "trace": plain(steps)})

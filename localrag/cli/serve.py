@@ -26,15 +26,17 @@ PORT = 8765
 @library_option
 def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
     """Serve until interrupted."""
-    from platformdirs import user_state_path
-
     from localrag.config.settings import load_settings
     from localrag.engine import Engine, open_engine
     from localrag.errors import LibraryNotFoundError
-    from localrag.server.access import Access, own_token
+    from localrag.server import endpoint
+    from localrag.server.access import Access
     from localrag.server.app import make_app
+    from localrag.server.commands import command_app
     from localrag.server.libraries import Libraries
     from localrag.server.listening import bind, run
+    from localrag.server.queue import ModelQueue
+    from localrag.server.token import own_token, server_folder
 
     settings = load_settings()
 
@@ -46,7 +48,7 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
                 raise
             return open_engine(folder, settings, create=True)
 
-    place = user_state_path("localrag", appauthor=False) / "server" / "token"
+    place = server_folder() / "token"
     libraries = Libraries([library, *(Path(folder).expanduser() for folder in folders)], opened)
     empty = [
         name
@@ -70,5 +72,7 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
         note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=place))
 
     url = f"http://127.0.0.1:{port}/#token={token}"
-    with listening:
-        run(make_app(libraries, access), listening, ready)
+    queue = ModelQueue()
+    with listening, endpoint.listening(place.parent) as way:
+        commands = (command_app(libraries, queue, way[0], token), way[1]) if way else None
+        run(make_app(libraries, access, queue), listening, ready, commands)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from localrag.messages import InterfaceLanguage, Say, phrase, speaker
 from localrag.types import Note, Rating, Step, StepKind
 
@@ -88,6 +90,26 @@ def note_text(note: Note, language: InterfaceLanguage | None = None) -> str:
     if kind == "language not served":
         kind = f"{kind}: {note.values['language']}"
     return phrase(_NOTES[kind], language, **note.values)
+
+
+class NotesOnce:
+    """Tells a person what steps have to tell, each thing once."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def hearing(self, on_step: Callable[[Step], object]) -> Callable[[Step], None]:
+        """What hears steps and passes them on to `on_step`."""
+
+        def hear(step: Step) -> None:
+            for text in map(note_text, step.notes):
+                if text not in self._told:
+                    self._told.add(text)
+                    self._tell(text)
+            on_step(step)
+
+        return hear
 
 
 def rating_text(rating: Rating, language: InterfaceLanguage | None = None) -> str:

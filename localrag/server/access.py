@@ -10,25 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 from typing import Final
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from localrag.errors import ConfigError
-from localrag.system.files import NotPlainError, make_folder, make_private, new_file, open_plain
-
-TOKEN_VARIABLE: Final = "LOCALRAG_TOKEN"  # noqa: S105 - the name of one
-SHORTEST_TOKEN = 16
-"""Characters of a token that somebody chose; those made here have 43."""
-LONGEST_TOKEN = 1024
 
 SHELLS: Final = frozenset({"/", "/view"})
 """Empty pages; whatever is in them is asked for with a token, a cookie or a view's key."""
@@ -215,48 +204,3 @@ async def _refuse(send: Send, status: int, reason: str) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def own_token(path: Path) -> str:
-    """The token of this user's servers: of the environment, else of a file that only they read.
-
-    Raises `ConfigError` for one that is too short or cannot stand in a header.
-    """
-    given = os.environ.get(TOKEN_VARIABLE)
-    if given is not None:
-        return _checked(given, TOKEN_VARIABLE)
-    try:
-        with open_plain(path) as file:
-            return _checked(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
-    except FileNotFoundError:
-        pass
-    except (NotPlainError, OSError) as error:
-        raise ConfigError(
-            "The server's token {path} cannot be read: {reason}.",
-            hint="Delete it; another one is made at the next start.",
-            path=path,
-            reason=error,
-        ) from error
-    token = secrets.token_urlsafe(32)
-    make_folder(path.parent)
-    make_private(path.parent)
-    try:
-        new_file(path, lambda file: file.write(token.encode()))
-    except FileExistsError:  # another server starts at the same time
-        return own_token(path)
-    return token
-
-
-def _checked(token: str, place: str) -> str:
-    token = token.strip()
-    visible = token.isascii() and token.isprintable() and " " not in token
-    if not (SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN and visible):
-        raise ConfigError(
-            "The token in {place} is not one: it must have {least} to {most} visible ASCII "
-            "characters.",
-            hint="Choose a long random one, or leave it out.",
-            place=place,
-            least=SHORTEST_TOKEN,
-            most=LONGEST_TOKEN,
-        )
-    return token

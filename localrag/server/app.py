@@ -33,9 +33,12 @@ from localrag.server.tools import Tools
 from localrag.server.views import Views
 
 
-def make_app(libraries: Libraries, access: Access) -> Gate:
-    """The ASGI application that serves these libraries to whom `access` lets in."""
-    queue = ModelQueue()
+def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = None) -> Gate:
+    """The ASGI application that serves these libraries to whom `access` lets in.
+
+    `queue` is the line of those who wait for the language model, where others stand in it, too.
+    """
+    queue = queue or ModelQueue()
     views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
     access = replace(access, opens=views.opened)
     status, pages = _Status(access, queue), Pages()

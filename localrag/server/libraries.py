@@ -9,6 +9,7 @@ from pathlib import Path
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.server.naming import Naming
+from localrag.server.setups import Difference, Setup, setup_of
 
 
 class Libraries:
@@ -20,6 +21,7 @@ class Libraries:
         self._opened = opened
         self._engines: dict[str, Engine] = {}
         self._naming: dict[str, Naming] = {}
+        self._setups: dict[str, Setup] = {}
         self._lock = threading.Lock()
         for folder in folders:
             name = folder.resolve().name
@@ -53,6 +55,7 @@ class Libraries:
                 engine = self._opened(folder)
                 naming = self._naming[name] = Naming(engine.library)
                 engine.called = naming.of
+                self._setups[name] = setup_of(engine.settings, folder)
                 self._engines[name] = engine
             return self._engines[name]
 
@@ -60,6 +63,17 @@ class Libraries:
         """What the files of a library are called. Raises `LibraryNotFoundError`."""
         self.engine(name)
         return self._naming[name]
+
+    def match(self, setup: Setup) -> Engine | Difference:
+        """The engine that gives the results which a process with that setup would, or why none."""
+        found: Difference = "library"
+        for name in self.names:
+            engine = self.engine(name)
+            difference = self._setups[name].difference(setup)
+            if difference is None:
+                return engine
+            found = difference if difference != "library" else found
+        return found
 
     def close(self) -> None:
         """Close all engines."""

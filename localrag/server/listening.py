@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -53,12 +56,42 @@ def configured(app: ASGIApp) -> uvicorn.Config:
     )
 
 
-def run(app: ASGIApp, listening: socket.socket, on_ready: Callable[[], None]) -> None:
+class Server(uvicorn.Server):
+    """Tells when it is ready, and listens for commands, too: by an application of its own."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        commands: tuple[ASGIApp, socket.socket] | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._commands = commands
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen."""
+        await super().startup(sockets)
+        if self._commands is not None:
+            app, listening = self._commands
+            config = configured(app)
+            config.load()
+            protocol = partial(
+                cast(Callable[..., asyncio.Protocol], config.http_protocol_class),
+                config=config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+            loop = asyncio.get_running_loop()
+            self.servers.append(await loop.create_server(protocol, sock=listening))
+        self._on_ready()
+
+
+def run(
+    app: ASGIApp,
+    listening: socket.socket,
+    on_ready: Callable[[], None],
+    commands: tuple[ASGIApp, socket.socket] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, which it raises again once all is closed."""
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            on_ready()
-
-    Server(configured(app)).run(sockets=[listening])
+    Server(configured(app), on_ready, commands).run(sockets=[listening])

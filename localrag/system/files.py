@@ -54,6 +54,17 @@ def is_real_folder(path: Path) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode) and not _leads_elsewhere(found)
 
 
+def is_mine_alone(path: Path) -> bool:
+    """Whether what is there itself is this user's, and nobody else may use it.
+
+    Always on Windows, where a user's folders are closed to others. Raises FileNotFoundError.
+    """
+    if sys.platform == "win32":
+        return True
+    found = path.lstat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+
+
 def open_plain(path: Path) -> BufferedReader:
     """Open a file for reading. Raises NotPlainError for anything else, before a byte is read."""
     file: BufferedReader = _opened(path, os.O_RDONLY, "rb")
@@ -376,16 +387,9 @@ def _scratch_place() -> Path:
         with suppress(FileExistsError):
             create_folder(place)
         # Anybody may make a folder of that name there.
-        if not (is_real_folder(place) and _is_mine_alone(place)):
+        if not (is_real_folder(place) and is_mine_alone(place)):
             return Path(tempfile.mkdtemp(prefix="localrag-"))
     return place
-
-
-def _is_mine_alone(path: Path) -> bool:
-    if sys.platform == "win32":
-        return True
-    found = path.lstat()
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def _opened(path: Path, flags: int, mode: str) -> Any:

@@ -12,7 +12,7 @@ from server.conftest import TOKEN, Served
 
 from localrag.errors import ConfigError
 from localrag.server import access
-from localrag.server.access import own_token
+from localrag.server.token import own_token
 
 HEADER = {"authorization": f"Bearer {TOKEN}"}
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, get_args
 
@@ -103,13 +103,26 @@ class Filter:
                 until=self.until,
             )
 
+    def anywhere(self) -> Filter:
+        """The same for a process in another folder and another time zone.
+
+        Paths are whole where the current folder counts, days are moments.
+        """
+        return replace(
+            self,
+            sources=tuple(map(_anywhere, self.sources)),
+            path=_slashed(self.path),
+            since=self.since and datetime.fromisoformat(_from(self.since)),
+            until=self.until and datetime.fromisoformat(_before(self.until)) - timedelta(seconds=1),
+        )
+
 
 def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
     """SQL and its values that hold for a row `s` of sources and its row `d` of documents."""
     parts: list[tuple[str, Sequence[object]]] = []
     if wanted.sources:
         names = [_slashed(source) for source in wanted.sources]
-        whole = [_slashed(os.path.abspath(os.path.expanduser(name))) for name in wanted.sources]  # noqa: PTH100, PTH111
+        whole = [_whole(name) for name in wanted.sources]
         one = f"({_PATH} IN (?, ?) OR substr({_PATH}, -length(?) - 1) = '/' || ?)"
         values = [
             v for name, full in zip(names, whole, strict=True) for v in (name, full, name, name)
@@ -154,6 +167,16 @@ def page_conditions(wanted: Filter) -> tuple[str, list[object]]:
     if last is None:
         return "c.last_page >= ?", [first]
     return "c.last_page >= ? AND c.first_page <= ?", [first, last]
+
+
+def _anywhere(name: str) -> str:
+    """A name or the end of a path as it is; whole, where it needs the current folder or a home."""
+    is_end = _slashed(os.path.normpath(name)) == _slashed(name) and not name.startswith("~")
+    return name if is_end else _whole(name)
+
+
+def _whole(name: str) -> str:
+    return _slashed(os.path.abspath(os.path.expanduser(name)))  # noqa: PTH100, PTH111
 
 
 def _slashed(name: str) -> str:

@@ -1,0 +1,251 @@
+"""A library that a running server of the same user answers for, so that no model is loaded twice.
+
+Used where version, settings, models and library are the same, so that the results are; where it
+is not, or goes away, the command does the work itself. Nothing heavy is imported before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
+
+import click
+
+from localrag.cli.output import note, open_library
+from localrag.config.settings import OpenAISettings, Settings, load_settings
+from localrag.errors import BackendError, ConfigError
+from localrag.messages import tr
+from localrag.presentation.steps import NotesOnce
+from localrag.server.endpoint import endpoints
+from localrag.server.token import known_token, server_folder
+
+if TYPE_CHECKING:
+    from localrag.api import Asking, LocalRAG
+    from localrag.rag.base import OnStep
+    from localrag.rag.conversation import Turn
+    from localrag.server.calls import Call, Told, Waiting, What
+    from localrag.server.client import RunningServer
+    from localrag.server.setups import Difference, Setup
+    from localrag.types import Answer, ScoredChunk, Step
+
+    Answering: TypeAlias = "LocalRAG | ServedLibrary"
+    """What `search`, `ask` and `chat` need of a library."""
+    Why = Difference | Literal["open", "unproven", "hosted"]
+
+
+def answering(folder: Path, settings: Settings | None = None, *, server: bool) -> Answering:
+    """The library in `folder`: with `server`, behind one that runs and fits, if there is one."""
+    settings = settings or load_settings()
+    found = None
+    if server:
+        found, why = running(folder, settings)
+        if why is not None and _is_debugging():
+            note(tr("The running server is not used: {reason}.", reason=reason_text(why)))
+    if found is None:
+        return open_library(folder, settings)
+    return ServedLibrary(folder, settings, *found)
+
+
+def running(
+    folder: Path, settings: Settings
+) -> tuple[tuple[RunningServer, Setup], None] | tuple[None, Why | None]:
+    """A server of this user that answers for the library as this process would, or why none does.
+
+    No reason where none is running.
+    """
+    place = server_folder()
+    try:
+        entries = endpoints(place)
+        token = known_token(place / "token") if entries else None
+    except PermissionError:
+        return None, "open"
+    except ConfigError:  # who serves is told
+        return None, "unproven"
+    if not entries or token is None:
+        return None, None
+    if isinstance(settings.llm, OpenAISettings):
+        from localrag.models.llms.openai.server_info import is_here
+
+        if not is_here(settings.llm.base_url):  # each run confirms what goes there
+            return None, "hosted"
+    from localrag.server.client import GoneError, RunningServer
+    from localrag.server.setups import setup_of
+
+    setup, why = setup_of(settings, folder.expanduser()), None
+    for entry in entries:
+        server = RunningServer(entry, token)
+        with suppress(GoneError):
+            why = server.difference(setup)
+            if why is None:
+                return (server, setup), None
+    return None, why
+
+
+def reason_text(why: Why) -> str:
+    """Why a server is not used."""
+    match why:
+        case "library":
+            return tr("it serves another library")
+        case "version":
+            return tr("it is of another version")
+        case "installation":
+            return tr("it is of another installation")
+        case "settings":
+            return tr("it was started with other settings")
+        case "models":
+            return tr("models have changed since it was started")
+        case "open":
+            return tr("others may use the folder {folder}", folder=server_folder())
+        case "unproven":
+            return tr("the token cannot be read")
+        case "hosted":
+            return tr("the language model is on another machine")
+
+
+class ServedLibrary:
+    """Asks the server; once that has gone, this process does the work."""
+
+    def __init__(
+        self, folder: Path, settings: Settings, server: RunningServer, setup: Setup
+    ) -> None:
+        self.settings = settings
+        self._folder = folder
+        self._server: RunningServer | None = server
+        self._setup = setup
+        self._hearing = NotesOnce(note).hearing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "_here" in self.__dict__:
+            self._here.close()
+
+    @cached_property
+    def _here(self) -> LocalRAG:
+        return open_library(self._folder, self.settings)
+
+    def search(self, question: str, *, on_step: OnStep, **asked: Any) -> list[ScoredChunk]:
+        """As `LocalRAG.search`."""
+        from localrag.server.calls import Found, StepDone
+        from localrag.server.client import GoneError
+
+        steps: list[Step] = []
+        call = self._call("search", question, retrieval=asked["mode"], **(asked | {"mode": None}))
+        with suppress(GoneError), closing(self._told(call)) as events:
+            for event in events:
+                if isinstance(event, StepDone):
+                    steps.append(event.step)
+                elif isinstance(event, Found):
+                    for step in steps:
+                        self._hearing(on_step)(step)
+                    return event.hits
+        return self._here.search(question, on_step=on_step, **asked)
+
+    def stream(
+        self, question: str, *, on_step: OnStep, **asked: Unpack[Asking]
+    ) -> Iterator[str | Answer]:
+        """As `LocalRAG.stream`. Raises `BackendError` where the server goes in mid-answer."""
+        from localrag.server.client import GoneError
+
+        written = False
+        try:
+            with closing(self._pieces(question, on_step, **asked)) as pieces:
+                for piece in pieces:
+                    written = True
+                    yield piece
+        except GoneError as error:
+            if written:
+                raise BackendError(
+                    "The running server ended before the answer did.",
+                    hint="Ask again: without a server the command answers by itself.",
+                ) from error
+            yield from self._here.stream(question, on_step=on_step, **asked)
+
+    def ask(self, question: str, **asked: Unpack[Asking]) -> Answer:
+        """As `LocalRAG.ask`."""
+        from localrag.server.client import GoneError
+        from localrag.types import Answer
+
+        with suppress(GoneError), closing(self._pieces(question, _unheard, **asked)) as pieces:
+            for piece in pieces:
+                if isinstance(piece, Answer):
+                    return piece
+        return self._here.ask(question, **asked)
+
+    def standalone(self, question: str, history: Sequence[Turn]) -> str:
+        """As `LocalRAG.standalone`."""
+        from localrag.server.calls import Understood
+        from localrag.server.client import GoneError
+
+        call = self._call("standalone", question, history=history)
+        with suppress(GoneError), closing(self._told(call)) as events:
+            for event in events:
+                if isinstance(event, Understood):
+                    return event.question
+        return self._here.standalone(question, history)
+
+    def _pieces(
+        self, question: str, on_step: OnStep, **asked: Unpack[Asking]
+    ) -> Generator[str | Answer]:
+        from localrag.server.calls import Answered, StepDone, Text
+
+        hear = self._hearing(on_step)
+        with closing(self._told(self._call("ask", question, **asked))) as events:
+            for event in events:
+                if isinstance(event, StepDone):
+                    hear(event.step)
+                elif isinstance(event, Text):
+                    yield event.text
+                elif isinstance(event, Answered):
+                    yield event.answer
+                    return
+
+    def _call(self, what: What, question: str, **asked: Any) -> Call:
+        from localrag.server.calls import Call, wanted
+
+        asked["filter"] = wanted(asked.get("filter"))
+        asked["history"] = [(turn.question, turn.answer) for turn in asked.get("history", ())]
+        return Call(what=what, setup=self._setup, question=question, **asked)
+
+    def _told(self, call: Call) -> Generator[Told]:
+        """What the server tells. Raises `GoneError`, also ever after."""
+        from localrag.server.calls import Waiting
+        from localrag.server.client import GoneError
+
+        if self._server is None:
+            raise GoneError("gone")
+        try:
+            with closing(self._server.told(call)) as events:
+                for event in events:
+                    if isinstance(event, Waiting):
+                        _note_waiting(event)
+                    else:
+                        yield event
+        except GoneError:
+            self._server = None
+            if _is_debugging():
+                note(tr("The running server gave no result; the command does it by itself."))
+            raise
+
+
+def _unheard(_: Step) -> None:
+    """Tell nobody."""
+
+
+def _note_waiting(event: Waiting) -> None:
+    note(
+        tr(
+            "Waiting for the server: {position} before you, about {seconds} s.",
+            position=event.position,
+            seconds=round(event.seconds),
+        )
+    )
+
+
+def _is_debugging() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().params.get("debug"))

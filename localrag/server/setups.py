@@ -1,0 +1,85 @@
+"""What two processes must have in common to give the same results. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from localrag import __version__
+from localrag.config.settings import CrossEncoderReranking, LlamaCppSettings, Settings
+from localrag.errors import ModelError
+from localrag.library.folder.filesystem import CATALOGUE
+from localrag.models.registry.store import ModelStore, default_models_dir
+
+Difference = Literal["library", "version", "installation", "settings", "models"]
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """The version, and digests of all else that results hang on."""
+
+    library: str
+    version: str
+    installation: str
+    settings: str
+    models: str
+
+    def difference(self, other: Setup) -> Difference | None:
+        """The first thing in which the two differ, if any."""
+        differing = (name for name in get_args(Difference) if _differ(self, other, name))
+        return next(differing, None)
+
+
+def setup_of(settings: Settings, library: Path) -> Setup:
+    """As things are now: a library, a package or a model that is replaced is another one."""
+    return Setup(
+        library=_digest(library.resolve(), _identity(library / CATALOGUE)),
+        version=__version__,
+        installation=_digest(sys.version, sys.prefix, Path(__file__).resolve()),
+        settings=_digest(msgspec.json.encode(settings)),
+        models=_digest(*_stamps(settings)),
+    )
+
+
+def _differ(one: Setup, other: Setup, name: str) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))
+
+
+def _digest(*values: object) -> str:
+    return hashlib.sha256("\0".join(map(str, values)).encode("utf-8", "replace")).hexdigest()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _stamps(settings: Settings) -> Iterator[object]:
+    """Of all files that the settings name; and the models that may be chosen from."""
+    store = ModelStore(default_models_dir())
+    yield store.folder.resolve()
+    yield sorted(path.name for path in store.folder.glob("*"))
+    models = [settings.embedding.model]
+    if isinstance(settings.llm, LlamaCppSettings):
+        models.append(settings.llm.model)
+    if isinstance(settings.reranker, CrossEncoderReranking) and settings.reranker.model:
+        models.append(settings.reranker.model)
+    places = [settings.keywords.user_dictionary, settings.answer.prompts]
+    named = [Path(place).expanduser() for place in places if place]
+    for model in models:
+        try:
+            named.append(store.path(model))
+        except ModelError:  # whoever needs it says so
+            yield model
+    for place in named:
+        for path in [place, *sorted(place.rglob("*"))]:
+            if path.is_file():
+                found = path.stat()
+                yield path.resolve(), found.st_size, found.st_mtime_ns
