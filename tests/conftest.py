@@ -84,7 +84,8 @@ def _own_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _own_user_folders(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No test reads or writes the user's own settings or keys, and messages are in English."""
+    """No test comes upon the user's own settings or servers, and messages are in English."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path_factory.mktemp("config") / "config.toml"))
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     monkeypatch.delenv("LOCALRAG_LIBRARY", raising=False)

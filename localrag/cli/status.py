@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
     """Print counts, sizes and models; no model is loaded."""
     from localrag.api import LocalRAG
     from localrag.cli import at_rest
+    from localrag.cli.served import reason_text, running
 
     with LocalRAG.open(library, create=False) as rag:
         problems = rag.problems()
@@ -52,6 +53,7 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
             return
         found, readings = rag.status(), rag.library.readings()
         records = rag.library.documents() if documents or as_json else []
+        server, why = running(library, rag.settings)
     encryption = at_rest.protections(library, ask=sys.platform != "linux")
     if as_json:
         from localrag.presentation.reading import pages_read
@@ -73,13 +75,19 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
                 "generation": found.generation,
                 "indexes": [picked(one, "name", "present", "behind") for one in found.derived],
                 **picked(found, "writer", "shared", "without_modes"),
+                "server": {"used": server is not None, "reason": why} if server or why else None,
                 "encryption": at_rest.as_json(encryption),
                 "list": [picked(record, *_LISTED) for record in records],
             }
         )
         return
     console = stdout_console()
-    console.print(_overview(found, readings, at_rest.sentence(encryption)))
+    rows = {tr("Encryption at rest"): at_rest.sentence(encryption)}
+    if server is not None:
+        rows[tr("Server")] = tr("running; search, ask and chat use it")
+    elif why is not None:
+        rows[tr("Server")] = tr("running, but not used: {reason}", reason=reason_text(why))
+    console.print(_overview(found, readings, rows))
     if problems:
         say(tr("Problems: {count} (localrag status --problems)", count=len(problems)))
     if documents:
@@ -121,7 +129,9 @@ def _outdated(count: int) -> dict[str, str]:
     return {tr("Read by an older version"): advice}
 
 
-def _overview(found: LibraryStatus, readings: Sequence[PageReading], encryption: str) -> Table:
+def _overview(
+    found: LibraryStatus, readings: Sequence[PageReading], more: Mapping[str, str]
+) -> Table:
     from rich.filesize import decimal
 
     from localrag.presentation.reading import recognised_text
@@ -150,7 +160,7 @@ def _overview(found: LibraryStatus, readings: Sequence[PageReading], encryption:
         rows[tr("Open to")] = tr("anyone who can read the drive ({kind})", kind=kind)
     elif found.shared:
         rows[tr("Open to")] = tr("its group, whose key you have accepted")
-    rows[tr("Encryption at rest")] = encryption
+    rows |= more
     if found.writer:
         rows[tr("In use by")] = found.writer
     shown = table(("", ""), rows.items())

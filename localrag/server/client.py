@@ -12,7 +12,20 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 import msgspec
 
 from localrag import __version__
-from localrag.server.calls import CALL, HELLO, PULSE, Alive, Call, Failed, Hello, Told, next_event
+from localrag.server.calls import (
+    CALL,
+    HELLO,
+    PULSE,
+    Alive,
+    Answered,
+    Call,
+    Failed,
+    Found,
+    Hello,
+    Told,
+    Understood,
+    next_event,
+)
 from localrag.server.endpoint import Endpoint
 from localrag.server.setups import Difference, Setup
 
@@ -55,12 +68,13 @@ class RunningServer:
                 raise GoneError("changed")
             connection.wait(3 * PULSE)
             while True:
-                match event := next_event(_exactly(response)):
-                    case Failed():
-                        raise GoneError("failed")
-                    case Alive():
-                        continue
-                yield event
+                event = next_event(_exactly(response))
+                if isinstance(event, Failed):
+                    raise GoneError("failed")
+                if not isinstance(event, Alive):
+                    yield event
+                if isinstance(event, Answered | Found | Understood):
+                    return
 
 
 class _Connection:
