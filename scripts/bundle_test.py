@@ -113,14 +113,12 @@ def use(run: Run, bundle: Path, base: Path | None, steps: Sequence[str]) -> None
     if "add" in steps:
         run.localrag("Add the samples", "add", *samples)
     if "search" in steps:
-        run.localrag("Search", "search", "--no-server", QUESTIONS[1])
+        run.localrag("Search", "search", QUESTIONS[1])
     if "ask" in steps:
         for question in QUESTIONS:
-            run.localrag(f"Ask: {question}", "ask", "--no-server", question, model=True)
+            run.localrag(f"Ask: {question}", "ask", question, model=True)
     if "self-rag" in steps:
-        run.localrag(
-            "Self-RAG", "ask", "--no-server", "--mode", "self-rag", QUESTIONS[0], model=True
-        )
+        run.localrag("Self-RAG", "ask", "--mode", "self-rag", QUESTIONS[0], model=True)
     if "eval" in steps:
         values = str(ROOT / "data" / "val.json")
         words = ("eval", "run", values, "--questions", "2", "--no-judge")
