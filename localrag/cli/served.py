@@ -62,7 +62,7 @@ def running(
         token = known_token(place / "token") if entries else None
     except PermissionError:
         return None, "open"
-    except ConfigError:  # who serves is told
+    except ConfigError:  # of the token: `serve` says it
         return None, "unproven"
     if not entries or token is None:
         return None, None
@@ -71,16 +71,21 @@ def running(
 
         if not is_here(settings.llm.base_url):  # each run confirms what goes there
             return None, "hosted"
-    from localrag.server.client import GoneError, RunningServer
+    from localrag.server.client import GoneError, RunningServer, UnprovenError
     from localrag.server.setups import setup_of
 
-    setup, why = setup_of(settings, folder.expanduser()), None
+    setup = setup_of(settings, folder.expanduser())
+    why: Why | None = None
     for entry in entries:
         server = RunningServer(entry, token)
-        with suppress(GoneError):
+        try:
             why = server.difference(setup)
-            if why is None:
-                return (server, setup), None
+        except UnprovenError:
+            why = "unproven"
+        except GoneError:
+            continue
+        if why is None:
+            return (server, setup), None
     return None, why
 
 
@@ -100,7 +105,7 @@ def reason_text(why: Why) -> str:
         case "open":
             return tr("others may use the folder {folder}", folder=server_folder())
         case "unproven":
-            return tr("the token cannot be read")
+            return tr("it does not prove that it has your token")
         case "hosted":
             return tr("the language model is on another machine")
 

@@ -82,12 +82,12 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
         )
         return
     console = stdout_console()
-    rows = {tr("Encryption at rest"): at_rest.sentence(encryption)}
+    more = {tr("Encryption at rest"): at_rest.sentence(encryption)}
     if server is not None:
-        rows[tr("Server")] = tr("running; search, ask and chat use it")
+        more[tr("Server")] = tr("running; search, ask and chat use it")
     elif why is not None:
-        rows[tr("Server")] = tr("running, but not used: {reason}", reason=reason_text(why))
-    console.print(_overview(found, readings, rows))
+        more[tr("Server")] = tr("running, but not used: {reason}", reason=reason_text(why))
+    console.print(_overview(found, readings, more))
     if problems:
         say(tr("Problems: {count} (localrag status --problems)", count=len(problems)))
     if documents:

@@ -31,13 +31,17 @@ from localrag.server.setups import Difference, Setup
 
 HOST = "localrag"
 """By this name commands call a server; no browser does."""
-_PATIENCE = 3.0
+_PATIENCE = 5.0
 """Seconds in which a server must say who it is: it may be busy."""
 _LARGEST_HELLO = 4096
 
 
 class GoneError(Exception):
     """The server is not there any more, has nothing to say, or is none of this user's."""
+
+
+class UnprovenError(GoneError):
+    """Whoever listens there does not prove that they know this user's token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +100,14 @@ class _Connection:
         self._socket.settimeout(seconds)
 
     def proven(self, token: str) -> str:
-        """The server's version. Raises `GoneError` where it does not prove that it is one."""
+        """The server's version. Raises `UnprovenError`."""
         nonce = secrets.token_hex(16)
         self._http.request("GET", f"{HELLO}?nonce={nonce}")
         response = self._http.getresponse()
         hello = msgspec.json.decode(response.read(_LARGEST_HELLO), type=Hello)
         proof = self._endpoint.proof(token, nonce, hello.version)
         if response.status != 200 or not hmac.compare_digest(hello.proof.encode(), proof.encode()):
-            raise GoneError("unproven")
+            raise UnprovenError("unproven")
         return hello.version
 
     def answer(self, call: Call, token: str) -> HTTPResponse:

@@ -52,11 +52,11 @@ class Endpoint:
 def endpoints(folder: Path) -> list[Endpoint]:
     """What may be servers of this user: entries that, like their folder, only they can use.
 
-    Raises PermissionError for a folder that others may open, or that is somebody else's.
+    Raises PermissionError where their folder is somebody else's, or others may use it.
     """
     if not is_real_folder(folder):
         return []
-    if not is_mine_alone(folder):
+    if not is_mine_alone(folder) and any(path.suffix in _KINDS for path in folder.iterdir()):
         raise PermissionError(f"others may use {folder}")
     return [Endpoint(path) for path in sorted(folder.iterdir()) if _is_entry(path)]
 
@@ -70,17 +70,16 @@ def listening(
     What servers that were killed have left is deleted. `kind` None takes a Unix socket where
     there are such.
     """
-    try:
+    made = None
+    with suppress(OSError):
         made = _listening(folder, kind)
-    except OSError:
-        yield None
-        return
-    endpoint, listener = made
     try:
         yield made
     finally:
-        listener.close()
-        endpoint.path.unlink(missing_ok=True)
+        if made is not None:
+            endpoint, listener = made
+            listener.close()
+            endpoint.path.unlink(missing_ok=True)
 
 
 def _listening(folder: Path, kind: Kind | None) -> tuple[Endpoint, socket.socket]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,6 +15,7 @@ from localrag import __version__
 from localrag.config.settings import CrossEncoderReranking, LlamaCppSettings, Settings
 from localrag.errors import ModelError
 from localrag.library.folder.filesystem import CATALOGUE
+from localrag.models.registry.manifest import read_registered
 from localrag.models.registry.store import ModelStore, default_models_dir
 
 Difference = Literal["library", "version", "installation", "settings", "models"]
@@ -73,13 +75,18 @@ def _stamps(settings: Settings) -> Iterator[object]:
         models.append(settings.reranker.model)
     places = [settings.keywords.user_dictionary, settings.answer.prompts]
     named = [Path(place).expanduser() for place in places if place]
-    for model in models:
-        try:
-            named.append(store.path(model))
-        except ModelError:  # whoever needs it says so
-            yield model
-    for place in named:
+    for place in [*named, *(_place(store, model) for model in models)]:
+        yield place.resolve()
         for path in [place, *sorted(place.rglob("*"))]:
             if path.is_file():
                 found = path.stat()
-                yield path.resolve(), found.st_size, found.st_mtime_ns
+                yield path.name, found.st_size, found.st_mtime_ns
+
+
+def _place(store: ModelStore, name: str) -> Path:
+    """Where a model is, or would be; whoever loads it checks it."""
+    if spec := store.catalogue.find(name):
+        return store.folder_of(spec)
+    with suppress(ModelError, KeyError):
+        name = read_registered(store.folder)[name].path
+    return Path(name).expanduser()

@@ -52,6 +52,10 @@ def test_a_running_server_answers_until_it_is_killed(
             assert served == alone
             loaded = localrag("search", QUESTION, "--no-server", python=("-X", "importtime"))
             assert "faiss\n" in loaded
+            localrag("add", str(ROOT / "data" / "garden-handbook.en.md"))
+            assert "garden-handbook" in localrag("search", "When are tulips planted?", "-k", "1")
+            localrag("remove", str(ROOT / "data" / "garden-handbook.en.md"))
+            assert timeless(localrag("search", QUESTION, "--json")) == alone[0]
             monkeypatch.setenv("LOCALRAG_RETRIEVAL_K", "3")
             assert "started with other settings" in localrag("--debug", "search", QUESTION)
             monkeypatch.delenv("LOCALRAG_RETRIEVAL_K")

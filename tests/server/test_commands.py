@@ -359,6 +359,10 @@ def test_a_server_that_does_not_know_the_token_is_told_nothing(
 
     with closing(Impostor(home, kind, hello, lambda _: replied(b""))) as impostor:
         server = RunningServer(impostor.endpoint, TOKEN)
+        if how in ("wrong", "relayed"):
+            monkeypatch.setattr(cli_served, "endpoints", lambda _: [impostor.endpoint])
+            assert cli_served.running(home.library, load_settings()) == (None, "unproven")
+            monkeypatch.setattr(cli_served, "endpoints", endpoints)
         with pytest.raises(GoneError):
             server.difference(home.setup)
         run("search", "a secret question")
