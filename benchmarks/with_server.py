@@ -1,16 +1,15 @@
 """`search` and `ask` as commands of their own, and with `localrag serve` running: time and memory.
 
-    python benchmarks/with_server.py LIBRARY [-n 9]
+    python benchmarks/with_server.py LIBRARY [--searches 9] [--asks 5]
 
-Each question is asked once before anything is measured, so that what was read for it is kept in
-the library: then in turn, with the server and with --no-server. Linux and macOS.
+In turn with --no-server and with a server whose models are loaded; a question is asked once in each
+way, so that neither has read its passages before. Linux and macOS.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -18,17 +17,20 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+WARM_UP = "What is a language model?"
 QUESTIONS = (
     "Who presented the perceptron, and when?",
-    "By what score did Deep Blue defeat Garry Kasparov?",
     "图灵测试是谁提出的？",
+    "By what score did Deep Blue defeat Garry Kasparov?",
+    "什么是反向传播？",
+    "What did AlphaGo do in 2016?",
 )
 UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes in a unit of `ru_maxrss`."""
 
 
-def measured(*words: str) -> tuple[float, float, float]:
-    """Seconds to the first byte of the result and to the end, and the most memory in megabytes."""
+def measured(*words: str) -> tuple[float, ...]:
+    """Seconds to the first byte of the result, to the end, of its processor; most memory in MB."""
     started = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "localrag", *words],
@@ -43,20 +45,20 @@ def measured(*words: str) -> tuple[float, float, float]:
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, words
-    return first, time.perf_counter() - started, used.ru_maxrss * UNIT / 1e6
+    whole = time.perf_counter() - started
+    return first, whole, used.ru_utime + used.ru_stime, used.ru_maxrss * UNIT / 1e6
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library", type=Path)
-    parser.add_argument("-n", type=int, default=9)
+    parser.add_argument("--searches", type=int, default=9)
+    parser.add_argument("--asks", type=int, default=len(QUESTIONS))
     parser.add_argument("--port", default="8931")
     given = parser.parse_args()
     at = ("--library", str(given.library))
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
-    for question in QUESTIONS:
-        measured(*at, "ask", question, "--no-server")
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     server = subprocess.Popen(
         [sys.executable, "-m", "localrag", *at, "serve", "--port", given.port],
         stdout=subprocess.PIPE,
@@ -64,23 +66,24 @@ def main() -> None:
     assert server.stdout is not None
     try:
         server.stdout.readline()
-        for question in QUESTIONS:  # models are loaded, as in a server that somebody has used
-            measured(*at, "ask", question)
-        for command in ("search", "ask"):
-            for number in range(given.n):
+        measured(*at, "ask", WARM_UP)
+        for command, times in (("search", given.searches), ("ask", given.asks)):
+            for number in range(times):
                 question = QUESTIONS[number % len(QUESTIONS)]
                 for way in ("--no-server", "with a server"):
                     words = (command, question, *([way] if way.startswith("--") else []))
                     found[command, way].append(measured(*at, *words))
     finally:
         server.terminate()
-        server.wait()
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * UNIT / 1e6
-    print("| command | first word, s | all, s | its memory, MB |\n|---|---|---|---|")
+        server.stdout.close()
+        _, status, used = os.wait4(server.pid, 0)
+        server.returncode = os.waitstatus_to_exitcode(status)
+    print("| command | first word, s | all, s | its processor, s | its memory, MB |")
+    print("|---|---|---|---|---|")
     for (command, way), runs in found.items():
-        first, whole, memory = (statistics.median(each) for each in zip(*runs, strict=True))
-        print(f"| `{command}` {way} | {first:.2f} | {whole:.2f} | {memory:.0f} |")
-    print(f"\nThe largest process took {most:.0f} MB.")
+        first, whole, own, memory = (statistics.median(each) for each in zip(*runs, strict=True))
+        print(f"| `{command}` {way} | {first:.2f} | {whole:.2f} | {own:.2f} | {memory:.0f} |")
+    print(f"\nThe server took {used.ru_maxrss * UNIT / 1e6:.0f} MB.")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,6 @@ class Commands:
             return reply(served, 409)
         if call.what == "compare":
             return Response()
-        self.queue.expect_room()
         return _Stream(lambda tell: self._work(served, call, tell))
 
     async def _work(self, engine: Engine, call: Call, tell: Tell) -> None:
