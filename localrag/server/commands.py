@@ -198,6 +198,7 @@ def _options(call: Call) -> AskOptions:
         retrieval=call.retrieval,
         filter=call.filter.filter if call.filter else None,
         history=[Turn(*turn) for turn in call.history],
+        paths=True,
     )
 
 
