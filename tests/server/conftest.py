@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
@@ -24,7 +22,7 @@ from localrag.models.llms.base import Options
 from localrag.server.access import Access
 from localrag.server.app import make_app
 from localrag.server.libraries import Libraries
-from localrag.server.listening import bind, configured
+from localrag.server.listening import bind, in_thread
 from localrag.types import Message
 
 TOKEN = "a-token-of-this-test-alone"
@@ -69,34 +67,36 @@ class Served:
         return httpx.Client(base_url=self.url, headers=known, timeout=20, trust_env=False)
 
 
-@pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    llm = Writing()
-    monkeypatch.setattr(factory, "make_model", lambda *_: factory.Model(llm, llm, lambda: None))
-    settings = Settings()
-    identity = factory.identity_of(EMBEDDER, settings)
-    library = open_library(
-        tmp_path / "garden", tokenize=factory.make_tokenizer(settings), embedding=identity
-    )
-    add(library, document(GARDEN, source="garden.txt"), size=200)
-    add(library, document(TEA, source="tea.txt"), size=200, language="zh")
-    engine = Engine(library, settings, embedder=EMBEDDER)
-    with running(Libraries([tmp_path / "garden"], lambda _: engine)) as port:
-        yield Served(port, engine, llm)
-
-
 @contextmanager
 def running(libraries: Libraries) -> Iterator[int]:
     """A server over these libraries; its port."""
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    server = uvicorn.Server(configured(make_app(libraries, Access(TOKEN, port))))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield port
-    server.should_exit = True
-    thread.join(15)
-    assert not thread.is_alive()
-    listening.close()
+    with in_thread(make_app(libraries, Access(TOKEN, port)), listening):
+        yield port
+
+
+@contextmanager
+def serving(folder: Path, llm: Writing) -> Iterator[Served]:
+    """A server of a library of two documents, with that model wherever one is asked for."""
+    made = factory.make_model
+    factory.make_model = lambda *_: factory.Model(llm, llm, lambda: None)
+    try:
+        settings = Settings()
+        identity = factory.identity_of(EMBEDDER, settings)
+        library = open_library(
+            folder, tokenize=factory.make_tokenizer(settings), embedding=identity
+        )
+        add(library, document(GARDEN, source="garden.txt"), size=200)
+        add(library, document(TEA, source="tea.txt"), size=200, language="zh")
+        engine = Engine(library, settings, embedder=EMBEDDER)
+        with running(Libraries([folder], lambda _: engine)) as port:
+            yield Served(port, engine, llm)
+    finally:
+        factory.make_model = made
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path / "garden", Writing()) as one:
+        yield one

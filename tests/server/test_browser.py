@@ -17,6 +17,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from server.conftest import TOKEN, Served
 
+from localrag.cli.browser import opened as leading
+from localrag.system import processes
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("there is no Chromium to run the page in", allow_module_level=True)
@@ -223,6 +226,19 @@ def test_enter_that_chooses_a_candidate_does_not_send(opened: Open) -> None:
     assert page.locator(".turn").count() == 0
     page.keyboard.press("Enter")
     expect(page.locator(".turn")).to_have_count(1)
+
+
+def test_the_file_that_the_browser_is_given_leads_to_the_page(
+    browser: Browser, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(processes, "show", lambda path, _: bool(given.append(path)) or True)
+    with leading(f"{served.url}/#token={TOKEN}") as shown:
+        assert shown
+        page = browser.new_context().new_page()
+        page.goto(f"file://{given[0]}")
+        expect(page.locator(".guard")).to_be_visible()
+        assert page.url == f"{served.url}/"
 
 
 def test_a_conversation_is_copied_and_saved_without_markup_of_documents(

@@ -82,7 +82,8 @@ function App() {
   const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
   if (linked) {
     return html`<header><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
-      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>`;
+      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>
+      <footer><a href="/source">${say("source", { licence: "AGPL-3.0-or-later" })}</a></footer>`;
   }
   const current = status && status.libraries.find((one) => one.name === library);
   const shared = { say, language, library, show, refresh, empty: current ? current.documents === 0 : false };
