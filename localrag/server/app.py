@@ -22,6 +22,7 @@ from localrag import __version__
 from localrag.egress import network
 from localrag.errors import LocalragError
 from localrag.server.access import Access, Gate, TooMuchError
+from localrag.server.documents import Documents
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
@@ -63,6 +64,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             Route("/metrics", status.metrics),
             Route(PATH, assistants),
             Route("/session", status.session, methods=["POST"]),
+            *Documents(libraries).routes(),
             *Own(libraries, queue, pages).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],

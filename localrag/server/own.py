@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
@@ -19,11 +18,10 @@ from starlette.routing import Route
 from localrag import __version__
 from localrag.egress import network
 from localrag.engine import AskOptions, Engine
-from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.errors import LibraryNotFoundError
 from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
 from localrag.presentation.places import cited_as, in_file, place_text
-from localrag.presentation.reading import advice_text, page_ranges, reason_text
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import marked, without_markers
@@ -32,7 +30,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, error_body, event, preferred, reply
+from localrag.server.replies import PING, decoded, error_body, event, number, preferred, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
 from localrag.server.views import View, quoted
@@ -77,7 +75,6 @@ class Own:
         """All of them."""
         return [
             Route("/api/status", self.status),
-            Route(DOCUMENTS, self.documents),
             Route(DOCUMENTS, self.upload, methods=["POST"]),
             Route(f"{DOCUMENTS}/{{document}}", self.remove, methods=["DELETE"]),
             Route("/api/view", self.view),
@@ -107,31 +104,6 @@ class Own:
                 "outside": sum(network.let_through().values()),
                 "blocked": len(network.attempts()),
             }
-
-        return reply(await anyio.to_thread.run_sync(gathered))
-
-    async def documents(self, request: Request) -> Response:
-        """The documents of a library without their text, and what there is to say of them."""
-        name, language = request.query_params.get("library", ""), preferred(request)
-        library, naming = self._engine(name).library, self._naming(name)
-
-        def gathered() -> dict[str, Any]:
-            noted, unread = defaultdict(list), []
-            for one in map(naming.problem, library.problems()):
-                said = {
-                    "pages": page_ranges(one.pages),
-                    "reason": reason_text(one, language),
-                    "advice": advice_text(one, language),
-                }
-                if one.document_id:
-                    noted[one.document_id].append(said)
-                else:
-                    unread.append(said | {"source": one.source})
-            documents = [
-                plain(one) | {"problems": noted[one.id]}
-                for one in map(naming.document, library.documents())
-            ]
-            return {"documents": documents, "unread": unread}
 
         return reply(await anyio.to_thread.run_sync(gathered))
 
@@ -205,9 +177,7 @@ class Own:
     async def _view(self, request: Request) -> PageView:
         asked = request.query_params
         name = asked.get("library", "")
-        wanted = View(
-            name, asked.get("document", ""), _offset(asked, "start"), _offset(asked, "end")
-        )
+        wanted = View(name, asked.get("document", ""), number(asked, "start"), number(asked, "end"))
         found = await self.pages.view(self._engine(name).library, wanted)
         if found is None:
             raise LibraryNotFoundError(
@@ -297,13 +267,6 @@ def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[d
     ]
 
 
-def _offset(asked: Mapping[str, str], name: str) -> int:
-    given = asked.get(name, "")
-    if not (given.isascii() and given.isdigit() and len(given) < 16):
-        raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
-    return int(given)
-
-
 _MARKS: dict[Rating, str] = {
     "fully supported": "supported",
     "partially supported": "partly",
@@ -328,7 +291,7 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
     graded = {each.start: each.rating for each in answer.support}
     found = []
     for start, end in pairwise(bounds):
-        markers = [number for number in marked(text[start:end]) if number in cited]
+        markers = [one for one in marked(text[start:end]) if one in cited]
         rating = next((graded[at] for at in graded if start <= at < end), None)
         mark = _MARKS[rating] if rating else "quoted" if markers else "none"
         found.append({"text": text[start:end], "markers": markers, "mark": mark})
