@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from localrag.text.tokenize import Tokenizer
 
 S = TypeVar("S", bound=msgspec.Struct)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class Engine:
 
     def applied(self, options: AskOptions) -> Settings:
         """The settings as they count for one question. Raises `UsageError`."""
-        settings = with_reranker(self.settings, options.rerank)
+        settings = _checked(with_reranker, self.settings, options.rerank)
         answer = _changed(settings.answer, k=options.k, mode=options.mode)
         if (options.strict or options.budget) and answer.mode != "self-rag":
             raise UsageError(
@@ -364,8 +366,13 @@ def _changed(section: S, **values: object) -> S:
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
         return section
+    return _checked(msgspec.convert, msgspec.to_builtins(section) | given, type(section))
+
+
+def _checked(make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """What `make` gives. Raises `UsageError` for values that the settings do not allow."""
     try:
-        return msgspec.convert(msgspec.to_builtins(section) | given, type(section))
+        return make(*given, **named)
     except msgspec.ValidationError as error:
         raise UsageError(
             "This request is not possible: {reason}.",

@@ -30,6 +30,7 @@ from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import on_error, reply
+from localrag.server.searching import Searching
 from localrag.server.tools import Tools
 from localrag.server.views import Views
 
@@ -65,6 +66,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             Route(PATH, assistants),
             Route("/session", status.session, methods=["POST"]),
             *Documents(libraries).routes(),
+            *Searching(libraries, queue).routes(),
             *Own(libraries, queue, pages).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],

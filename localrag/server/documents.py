@@ -137,7 +137,9 @@ class Documents:
                 "confidence": page.confidence,
                 "tables": part.tables,
                 "notes": [
-                    {"text": note_text(one, language), "problem": one.problem} for one in page.notes
+                    {"text": note_text(note, language), "problem": note.problem}
+                    for one in page.notes
+                    if (note := naming.problem(Problem("", note=one)).note)
                 ],
                 "state": state,
                 "image": image,

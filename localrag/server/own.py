@@ -1,4 +1,4 @@
-"""The server's own interface, which its page uses: search, answers as they come, documents."""
+"""The server's own interface, which its page uses: answers as they come, views, files."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ class Own:
             Route(f"{DOCUMENTS}/{{document}}", self.remove, methods=["DELETE"]),
             Route("/api/view", self.view),
             Route("/api/view.png", self.image),
-            Route("/api/search", self.search, methods=["POST"]),
             Route("/api/ask", self.ask, methods=["POST"]),
         ]
 
@@ -184,13 +183,6 @@ class Own:
                 "There is no document {name}.", hint="See /api/documents.", name=wanted.document
             )
         return found
-
-    async def search(self, request: Request) -> Response:
-        """The best passages; never waits for the language model but to expand the question."""
-        asked = await decoded(request, Asked)
-        engine = self._engine(asked.library)
-        hits = await anyio.to_thread.run_sync(engine.search, asked.question, asked.options)
-        return reply({"passages": passages(hits, preferred(request))})
 
     async def ask(self, request: Request) -> Response:
         """An answer as events: passages, waiting, step, text, answer, error."""

@@ -299,15 +299,16 @@ class Snapshot:
 
         What older versions said in the metadata comes as notes too.
         """
-        ids = json.dumps(None if among is None else sorted(among))
-        only = "(? = 'null' OR d.id IN (SELECT value FROM json_each(?)))"
+        only, ids = "1", tuple[str, ...]()
+        if among is not None:
+            only, ids = "d.id IN (SELECT value FROM json_each(?))", (json.dumps(sorted(among)),)
         # Not by position: what the file claims of its order is not believed.
         rows = self.sql.rows(
             "SELECT d.id, p.number, p.how, p.confidence, p.notes FROM pages p "
             "JOIN documents d ON d.number = p.document "
             f"WHERE (p.notes != '[]' OR p.how != 'text') AND {only} "
             "ORDER BY p.document, p.position",
-            *(ids, ids),
+            *ids,
             kinds=(str, int, str, int, str),
             ordered=False,
         )
@@ -322,7 +323,7 @@ class Snapshot:
         older = self.sql.rows(
             "SELECT d.number, d.id, d.metadata FROM documents d "
             f"WHERE d.metadata LIKE '%pages%' AND {only} ORDER BY d.number",
-            *(ids, ids),
+            *ids,
             kinds=(int, str, str),
         )
         for _, document, metadata in older:

@@ -114,7 +114,7 @@ function App() {
       <main inert=${Boolean(view) && narrow.matches}>
         <div hidden=${tab !== "ask"}><${Ask} ...${shared} toDocuments=${() => setTab("documents")} /></div>
         <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
-        <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
+        <div hidden=${tab !== "search"}><${Search} ...${shared} toDocuments=${() => setTab("documents")} /></div>
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>
