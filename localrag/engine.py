@@ -236,13 +236,13 @@ class Engine:
         """The question as it can be searched for by itself; unchanged without a history."""
         if not history:
             return question
-        return standalone(question, history[-1], self._model_for(options).llm, self.tokenizer)
+        return standalone(question, history[-1], self.model_for(options).llm, self.tokenizer)
 
-    def reranking(self, kind: str) -> Reranking | None:
+    def reranking(self, kind: str, options: AskOptions = AskOptions()) -> Reranking | None:
         """What reorders passages in that way. Raises `ModelNotFoundError` where none is pulled."""
-        return self._reranking(with_reranker(self.settings, kind), AskOptions())
+        return self._reranking(with_reranker(self.settings, kind), options)
 
-    def _model_for(self, options: AskOptions) -> factory.Model:
+    def model_for(self, options: AskOptions) -> factory.Model:
         """The language model as it serves one call."""
         if options.stopped is None and options.consent is None:
             return self.model
@@ -283,7 +283,7 @@ class Engine:
             embedder,
             self.tokenizer,
             allowed=allowed,
-            model=lambda: self._model_for(options),
+            model=lambda: self.model_for(options),
             on_step=on_step,
         )
         hits = retriever.retrieve(question, k)
@@ -310,7 +310,7 @@ class Engine:
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
-            self._model_for(options),
+            self.model_for(options),
             self.embedder,
             retrieve,
             self._place_of,
@@ -322,7 +322,7 @@ class Engine:
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:
         def make() -> Reranking | None:
             models = factory.make_models()
-            return factory.make_reranking(settings, models, lambda: self._model_for(options))
+            return factory.make_reranking(settings, models, lambda: self.model_for(options))
 
         if isinstance(settings.reranker, LLMReranking):  # it holds no weights but the model
             return make()

@@ -22,7 +22,9 @@ from localrag import __version__
 from localrag.egress import network
 from localrag.errors import LocalragError
 from localrag.server.access import Access, Gate, TooMuchError
+from localrag.server.comparing import Comparing
 from localrag.server.documents import Documents
+from localrag.server.evaluating import Evaluating, Reports
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
@@ -43,7 +45,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
     queue = queue or ModelQueue()
     views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
     access = replace(access, opens=views.opened)
-    status, pages = _Status(access, queue), Pages()
+    status, pages, reports = _Status(access, queue), Pages(), Reports()
     assistants = Endpoint(Protocol(Tools(libraries, queue, views.address)).server)
 
     @asynccontextmanager
@@ -67,7 +69,9 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             Route("/session", status.session, methods=["POST"]),
             *Documents(libraries).routes(),
             *Searching(libraries, queue).routes(),
-            *Own(libraries, queue, pages).routes(),
+            *Comparing(libraries, queue).routes(),
+            *Evaluating(libraries, queue, reports).routes(),
+            *Own(libraries, queue, pages, reports).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
@@ -26,11 +26,13 @@ from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import marked, without_markers
 from localrag.rag.conversation import Turn
+from localrag.server.evaluating import Reports
+from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, error_body, event, number, preferred, reply
+from localrag.server.replies import PING, decoded, event, number, preferred, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
 from localrag.server.views import View, quoted
@@ -69,6 +71,7 @@ class Own:
     libraries: Libraries
     queue: ModelQueue
     pages: Pages
+    reports: Reports = field(default_factory=Reports)
     uploads: Uploads = field(default_factory=Uploads)
 
     def routes(self) -> list[Route]:
@@ -130,6 +133,7 @@ class Own:
             names = {path: naming.of(path) for path in (*record.sources, *attached)}
             removal = library.remove(sources=names)
             self.pages.forget()
+            self.reports.forget()
             naming.forget()
             removed = [names[path] for path in removal.sources]
             return {"removed": removed, "purged": removal.purged}
@@ -194,20 +198,13 @@ class Own:
     async def _events(
         self, engine: Engine, asked: Asked, language: InterfaceLanguage
     ) -> AsyncIterator[ServerSentEvent]:
-        send, receive = anyio.create_memory_object_stream[ServerSentEvent](100)
         library = asked.library or self.libraries.names[0]
 
-        async def work() -> None:
-            async with send:
-                try:
-                    await self._answer(engine, library, asked, language, send.send)
-                except Exception as error:  # told in the stream: its status has been sent
-                    await send.send(event("error", error_body(error, language)[1]["error"]))
+        async def answer(send: Send) -> None:
+            await self._answer(engine, library, asked, language, send)
 
-        async with receive, anyio.create_task_group() as group:
-            group.start_soon(work)
-            async for one in receive:
-                yield one
+        async for one in streamed(answer, language):
+            yield one
 
     async def _answer(
         self,
@@ -215,7 +212,7 @@ class Own:
         library: str,
         asked: Asked,
         language: InterfaceLanguage,
-        send: Callable[[ServerSentEvent], Awaitable[object]],
+        send: Send,
     ) -> None:
         options = asked.options
         if not asked.history:  # a follow-up is searched for as the model understands it
@@ -238,13 +235,18 @@ class Own:
         if isinstance(piece, Step):
             said = {"name": step_name(piece.kind, language), "said": scored(piece, language)}
             return event("step", {"kind": piece.kind, **said, "seconds": piece.seconds})
-        views = {
-            one.marker: plain(quoted(library, piece, one)) for one in reversed(piece.citations)
-        }
-        told: dict[str, Any] = {"sentences": sentences(piece), "views": views}
-        told["contexts"] = passages(piece.contexts, language)
-        told["cited"] = [cited_as(one, language) for one in piece.citations]
-        return event("answer", {**plain(piece), **told})
+        return event("answer", plain(piece) | told(library, piece, language))
+
+
+def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str, Any]:
+    """What the page draws of an answer: sentences, and where each citation and passage stands."""
+    found = reversed(answer.citations)  # the first of a marker is the one that is shown
+    return {
+        "sentences": sentences(answer),
+        "views": {one.marker: plain(quoted(library, answer, one)) for one in found},
+        "contexts": passages(answer.contexts, language),
+        "cited": [cited_as(one, language) for one in answer.citations],
+    }
 
 
 def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from scripted_llm import ScriptedLLM
 from localrag import factory
 from localrag.config.settings import Settings
 from localrag.engine import Engine
+from localrag.errors import StoppedError
 from localrag.models.llms.base import Options
 from localrag.server.access import Access
 from localrag.server.app import make_app
@@ -37,6 +39,13 @@ class Writing(ScriptedLLM):
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
     pause = 0.001
+    stopped: threading.Event | None = None
+
+    def for_call(self, stopped: threading.Event | None) -> Writing:
+        """The same one, which ends once `stopped` is set."""
+        made = copy(self)
+        made.stopped = stopped
+        return made
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -48,6 +57,8 @@ class Writing(ScriptedLLM):
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
         for piece in self.pieces:
             time.sleep(self.pause)
+            if self.stopped and self.stopped.is_set():
+                raise StoppedError("Nobody listens any more.")
             yield piece
 
 
@@ -69,10 +80,16 @@ class Served:
         return httpx.Client(base_url=self.url, headers=known, timeout=20, trust_env=False)
 
 
+def _for_call(llm: Writing, stopped: threading.Event | None) -> factory.Model:
+    view = llm.for_call(stopped)
+    return factory.Model(view, view, lambda: None)
+
+
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     llm = Writing()
-    monkeypatch.setattr(factory, "make_model", lambda *_: factory.Model(llm, llm, lambda: None))
+    model = factory.Model(llm, llm, lambda: None, None, lambda stopped, _: _for_call(llm, stopped))
+    monkeypatch.setattr(factory, "make_model", lambda *_: model)
     settings = Settings()
     identity = factory.identity_of(EMBEDDER, settings)
     library = open_library(

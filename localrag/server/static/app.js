@@ -2,7 +2,9 @@ import { html, render, useCallback, useEffect, useRef, useState } from "./preact
 import { filesOf } from "./adding.js";
 import { begin, call, speak } from "./api.js";
 import { Ask } from "./ask.js";
+import { Compare } from "./compare.js";
 import { Documents } from "./documents.js";
+import { Evaluate } from "./evaluate.js";
 import { Search } from "./search.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
@@ -92,7 +94,7 @@ function App() {
   }
   const current = status && status.libraries.find((one) => one.name === library);
   const shared = { say, language, library, show, refresh, total: current ? current.documents : 0, empty: current ? current.documents === 0 : false };
-  const tabs = ["ask", "documents", "search"];
+  const tabs = ["ask", "documents", "search", "compare", "evaluate"];
   return html`
     <header>
       <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
@@ -115,6 +117,8 @@ function App() {
         <div hidden=${tab !== "ask"}><${Ask} ...${shared} toDocuments=${() => setTab("documents")} /></div>
         <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
         <div hidden=${tab !== "search"}><${Search} ...${shared} toDocuments=${() => setTab("documents")} /></div>
+        <div hidden=${tab !== "compare"}><${Compare} ...${shared} toDocuments=${() => setTab("documents")} /></div>
+        <div hidden=${tab !== "evaluate"}><${Evaluate} ...${shared} /></div>
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>

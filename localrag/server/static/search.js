@@ -52,8 +52,9 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
       <div class="line">
         <label class="unseen" for="words">${say("searchFor")}</label>
         <input id="words" type="search" value=${question} placeholder=${say("searchFor")} onInput=${(event) => setQuestion(event.target.value)} />
-        ${busy ? html`<button class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
-          : html`<button class="main" type="submit" disabled=${!question.trim()}>${say("search")}</button>`}
+        ${busy  // two buttons: one that became the other within a click would send the form
+          ? html`<button key="stop" class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
+          : html`<button key="go" class="main" type="submit" disabled=${!question.trim()}>${say("search")}</button>`}
       </div>
       <details onToggle=${choose}><summary>${say("filters")}${narrowed > 0 && ` (${narrowed})`}</summary>
         ${choices && html`<div class="fields">
