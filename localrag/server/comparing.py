@@ -98,7 +98,6 @@ def _way(
     """One way: its answer as the page draws answers, and what it took."""
     return {
         "name": way.name,
-        "title": words.title(way.name),
         "times": words.times(way),
         "outcome": words.outcome(way.outcome),
         "remark": words.remark(way),

@@ -2,6 +2,8 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 import { Sentence } from "./ask.js";
 
+const TITLES = { none: "notReranked", keyword: "byKeyword", "cross-encoder": "byCrossEncoder", llm: "byModel", standard: "standard", "self-rag": "selfRag", judge: "judging" };
+
 export function Compare({ say, library, show, empty, toDocuments }) {
   const [question, setQuestion] = useState("");
   const [reference, setReference] = useState("");
@@ -24,7 +26,7 @@ export function Compare({ say, library, show, empty, toDocuments }) {
     try {
       for await (const [name, data] of events("/api/compare", { question, reference, vary, library }, stopping.signal)) {
         if (name === "waiting") setUnder(say("waiting", data));
-        else if (name === "progress") setUnder(say("working", { name: data.name === "judge" ? say("judging") : data.name }));
+        else if (name === "progress") setUnder(say("working", { name: say(TITLES[data.name]) }));
         else if (name === "compared") setFound(data);
         else if (name === "error") setFailed(data.message);
       }
@@ -58,6 +60,8 @@ export function Compare({ say, library, show, empty, toDocuments }) {
 }
 
 function Compared({ say, found, show, library }) {
+  const ways = found.ways.filter((way) => way.name !== "none");  // whose order is that of the search
+  const from = found.ways.length - ways.length;
   const slowest = Math.max(...found.ways.map((way) => way.seconds), 0.001);
   const open = (one) => show({ library, document: one.document_id, start: one.start, end: one.end });
   return html`<div>
@@ -70,11 +74,11 @@ function Compared({ say, found, show, library }) {
       <thead><tr>${found.verdicts[0].map((head, number) => html`<th key=${number} scope="col">${head}</th>`)}</tr></thead>
       <tbody>${found.verdicts.slice(1).map((row, number) => html`<tr key=${number}>${row.map((cell, place) => html`<td key=${place}>${cell}</td>`)}</tr>`)}</tbody></table></div>`}
     ${found.ranks.length > 0 && html`<h3>${say("order")}</h3>
-      <div class="scrolls" tabindex="0" role="region" aria-label=${say("order")}><${Orders} say=${say} found=${found} />
-      <table class="orders"><thead><tr><th scope="col">${say("inSearch")}</th>${found.ways.map((way) => html`<th key=${way.name} scope="col">${way.title}</th>`)}
+      <div class="scrolls" tabindex="0" role="region" aria-label=${say("order")}><${Orders} say=${say} found=${found} ways=${ways} />
+      <table class="orders"><thead><tr><th scope="col">${say("inSearch")}</th>${ways.map((way) => html`<th key=${way.name} scope="col">${say(TITLES[way.name])}</th>`)}
         <th scope="col">${say("passageOne")}</th></tr></thead>
       <tbody>${found.ranks.map((row) => html`<tr key=${row.before}><td>${row.before}</td>
-        ${row.ranks.map((rank, number) => html`<td key=${number}>${rank ? html`${rank} <${Moved} by=${row.before - rank} />` : "·"}</td>`)}
+        ${row.ranks.slice(from).map((rank, number) => html`<td key=${number}>${rank ? html`${rank} <${Moved} by=${row.before - rank} />` : "·"}</td>`)}
         <td><button class="source" onClick=${() => open(row.passage)}>${row.passage.cited}</button><div class="excerpt">${row.passage.text}</div></td></tr>`)}
       </tbody></table></div>`}
   </div>`;
@@ -88,7 +92,7 @@ function Way({ say, way, show, share }) {
   const { answer } = way;
   const open = (marker) => show({ ...answer.views[marker], quote: answer.citations.find((one) => one.marker === marker) });
   return html`<article class="way">
-    <h3>${way.title}</h3>
+    <h3>${say(TITLES[way.name])}</h3>
     <div class="bar" aria-hidden="true"><span style=${{ width: `${Math.max(1, 100 * share)}%` }}></span></div>
     <p class="quiet">${say("perWay", { seconds: way.seconds.toFixed(1), tokens: way.tokens, steps: way.steps })}<br />${way.times}</p>
     <p class="answer">${answer.sentences.map((one, number) => html`<${Sentence} key=${number} say=${say} one=${one} open=${open} />`)}</p>
@@ -99,12 +103,12 @@ function Way({ say, way, show, share }) {
   </article>`;
 }
 
-const COLUMN = 150, ROW = 22, TOP = 34, COLOURS = 8;
+const COLUMN = 170, ROW = 22, TOP = 34, COLOURS = 8;
 
 // A line for each passage from its rank in the search to its rank with each reranker; the table below says the same.
-function Orders({ say, found }) {
-  const heads = [say("inSearch"), ...found.ways.map((way) => way.title)];
-  const ranks = found.ranks.map((row) => [row.before, ...row.ranks]);
+function Orders({ say, found, ways }) {
+  const heads = [say("inSearch"), ...ways.map((way) => say(TITLES[way.name]))];
+  const ranks = found.ranks.map((row) => [row.before, ...row.ranks.slice(-ways.length)]);
   const most = Math.max(...found.ways.map((way) => way.before.length));
   const x = (column) => 70 + column * COLUMN;
   const y = (rank) => TOP + Math.min(rank, most + 1) * ROW;
