@@ -98,7 +98,7 @@ def _way(
     """One way: its answer as the page draws answers, and what it took."""
     return {
         "name": way.name,
-        "times": words.times(way),
+        "times": words.times(way) if way.passages else "",
         "outcome": words.outcome(way.outcome),
         "remark": words.remark(way),
         "seconds": round(way.seconds + (way.rerank.seconds if way.rerank else 0.0), 3),

@@ -94,7 +94,7 @@ function Way({ say, way, show, share }) {
   return html`<article class="way">
     <h3>${say(TITLES[way.name])}</h3>
     <div class="bar" aria-hidden="true"><span style=${{ width: `${Math.max(1, 100 * share)}%` }}></span></div>
-    <p class="quiet">${say("perWay", { seconds: way.seconds.toFixed(1), tokens: way.tokens, steps: way.steps })}<br />${way.times}</p>
+    <p class="quiet">${say("perWay", { seconds: way.seconds.toFixed(1), tokens: way.tokens, steps: way.steps })}${way.times && html`<br />${way.times}`}</p>
     <p class="answer">${answer.sentences.map((one, number) => html`<${Sentence} key=${number} say=${say} one=${one} open=${open} />`)}</p>
     <p class="quiet">${way.outcome}</p>
     ${answer.citations.length > 0 && html`<ul class="sources">${answer.citations.map((one, number) => html`<li key=${number}>

@@ -59,7 +59,7 @@ export function Reader({ say, language, library, document: about, at: first, clo
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     ${page && (page.before ?? page.behind) !== null && html`<nav class="row" aria-label=${say("pagesOf")}>
       <button disabled=${page.before === null} onClick=${() => go({ offset: page.before })}>‹ ${say("before")}</button>
-      ${page.pages > 1 && html`<label>${say("page")} <input class="number" type="number" min="1" max=${page.pages} value=${page.number} onChange=${typed} />
+      ${page.pages > 1 && html`<label>${say("page")} <input class="number" type="number" min="1" max=${page.pages} value=${page.number} onChange=${typed} />${" "}
         ${say("of", { count: page.pages })}</label>`}
       <button disabled=${page.behind === null} onClick=${() => go({ offset: page.behind })}>${say("behind")} ›</button>
       ${troubles.length > 0 && html`<span class="troubles"><span class="quiet">${say("problemPages")}</span>
