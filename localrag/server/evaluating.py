@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response as Reply
 from starlette.routing import Route
 
 from localrag import factory
@@ -23,6 +23,7 @@ from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.evaluation import events
 from localrag.evaluation.dataset import Sample, evenly, read_dataset
+from localrag.evaluation.metric import Response
 from localrag.evaluation.results import Report
 from localrag.evaluator.evaluator import Evaluator, open_cache
 from localrag.messages import spoken_to
@@ -30,6 +31,7 @@ from localrag.presentation.csv_table import csv_table
 from localrag.presentation.reports import event_text, render_page, report_json
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import PING, decoded, preferred, reply
 from localrag.system.files import create_file, scratch_folder
@@ -98,10 +100,11 @@ class Evaluating:
             Route("/api/reports/{name}", self.report),
         ]
 
-    async def evaluate(self, request: Request) -> Response:
+    async def evaluate(self, request: Request) -> Reply:
         """Answer and score the questions of a data set."""
         asked, language = await decoded(request, ToEvaluate), preferred(request)
-        engine = self.libraries.engine(asked.library or self.libraries.names[0])
+        library = asked.library or self.libraries.names[0]
+        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
         samples = evenly(_samples(asked), asked.questions)
         self.queue.expect_room()
 
@@ -123,11 +126,11 @@ class Evaluating:
                     settings if asked.judged else None,
                     asked.metrics,
                 )
-            job.say("report", name=self.reports.keep(report))
+            job.say("report", name=self.reports.keep(_named(report, naming)))
 
         return EventSourceResponse(worked(self.queue, work, language), ping=PING)
 
-    async def report(self, request: Request) -> Response:
+    async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""
         path = PurePath(request.path_params["name"])
         report = self.reports.get(path.stem)
@@ -135,12 +138,28 @@ class Evaluating:
             raise LibraryNotFoundError(
                 "This report is not here any more.", hint="Evaluate again: it goes quickly."
             )
-        with spoken_to(preferred(request)):
+        asked = request.query_params.get("language")  # a frame cannot say it in a header
+        with spoken_to("zh" if asked == "zh" else "en" if asked == "en" else preferred(request)):
             if path.suffix == ".json":
                 return reply(report_json(report))
             if path.suffix == ".csv":
-                return Response(csv_table(report), media_type="text/csv")
-            return Response(render_page(report), media_type="text/html", headers=ALONE)
+                return Reply(csv_table(report), media_type="text/csv")
+            return Reply(render_page(report), media_type="text/html", headers=ALONE)
+
+
+def _named(report: Report, naming: Naming) -> Report:
+    """The report with names of files for their paths."""
+
+    def named(response: Response) -> Response:
+        given = response.contexts
+        contexts = given and tuple(replace(one, source=naming.of(one.source)) for one in given)
+        return replace(response, contexts=contexts)
+
+    runs = [
+        replace(run, scored=tuple(replace(one, response=named(one.response)) for one in run.scored))
+        for run in report.runs
+    ]
+    return replace(report, runs=tuple(runs))
 
 
 def _samples(asked: ToEvaluate) -> list[Sample]:

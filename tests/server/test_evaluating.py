@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,10 @@ def evaluated(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
 
 
 def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:
+    library = served.engine.library
+    (garden,) = (one for one in library.sources() if one.state.path == "garden.txt")
+    library.set_sources([(replace(garden.state, path="/nowhere/garden.txt"), garden.document_id)])
+    library.remove(sources=["garden.txt"])
     with served.client(**{"accept-language": "zh"}) as http:
         told = list(evaluated(http))
         progress = [said for name, said in told if name == "progress"]
@@ -55,6 +60,12 @@ def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:
         assert "script" not in policy
         report = http.get(f"/api/reports/{name}.json").json()
         assert report["questions"] == 2
+        sources = {
+            context["source"]
+            for question in report["runs"][0]["questions"]
+            for context in question["contexts"]
+        }
+        assert sources == {"garden.txt", "tea.txt"}  # names, though one lies in a folder
         assert http.get(f"/api/reports/{name}.csv").text.count("\n") >= 3
         assert (
             httpx.get(f"{served.url}/api/reports/{name}.html", trust_env=False).status_code == 401

@@ -3,7 +3,7 @@ import { events } from "./api.js";
 
 const EXAMPLE = '{"question": "When was the glass house opened?", "reference": "In 1907."}';
 
-export function Evaluate({ say, library }) {
+export function Evaluate({ say, language, library }) {
   const [file, setFile] = useState(null);
   const [questions, setQuestions] = useState("10");
   const [judged, setJudged] = useState(false);
@@ -46,7 +46,7 @@ export function Evaluate({ say, library }) {
     document.body.classList.remove("dragging");
     if (event.dataTransfer.files.length) setFile(event.dataTransfer.files[0]);
   };
-  const address = (ending) => `/api/reports/${report}.${ending}`;
+  const address = (ending) => `/api/reports/${report}.${ending}?language=${language}`;
   return html`<section class="evaluate" aria-label=${say("evaluate")}>
     <form onSubmit=${evaluate} onDrop=${drop}>
       <div class="drop">
