@@ -110,9 +110,9 @@ function Orders({ say, found, ways }) {
   const heads = [say("inSearch"), ...ways.map((way) => say(TITLES[way.name]))];
   const ranks = found.ranks.map((row) => [row.before, ...row.ranks.slice(-ways.length)]);
   const most = Math.max(...found.ways.map((way) => way.before.length));
-  const x = (column) => 70 + column * COLUMN;
+  const x = (column) => 90 + column * COLUMN;
   const y = (rank) => TOP + Math.min(rank, most + 1) * ROW;
-  const width = x(heads.length - 1) + 70, height = TOP + (most + 2) * ROW;
+  const width = x(heads.length - 1) + 90, height = TOP + (most + 2) * ROW;
   return html`<svg role="img" aria-label=${say("order")} viewBox=${`0 0 ${width} ${height}`} width=${width} height=${height} class="plot">
     ${heads.map((head, column) => html`<text key=${head} x=${x(column)} y="18" text-anchor="middle">${head}</text>`)}
     ${ranks.map((row, number) => {
