@@ -82,7 +82,7 @@ def test_only_a_search_with_the_model_waits_in_the_line(served: Served) -> None:
 def test_a_search_is_filtered_and_explained(opened: Open) -> None:  # noqa: F811
     page = (at := opened("zh-CN", "dark", 390)).page
     page.locator("nav .tab").nth(2).click()
-    expect(page.locator(".empty").last).to_contain_text("列出最符合的段落")
+    expect(page.get_by_text("列出最符合的段落")).to_be_visible()
     page.locator("#words").fill("glass house")
     page.keyboard.press("Enter")
     expect(page.locator(".passage")).to_have_count(2)
