@@ -46,6 +46,7 @@ SLOWEST_RATE = 8 * 2**10
 HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' blob:; connect-src 'self'; font-src 'self'; manifest-src 'self'; "
+    "frame-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for "
     "'script'",
     "x-content-type-options": "nosniff",

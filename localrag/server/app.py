@@ -22,6 +22,9 @@ from starlette.staticfiles import StaticFiles
 from localrag import __version__
 from localrag.egress import network
 from localrag.server.access import Access, Gate
+from localrag.server.comparing import Comparing
+from localrag.server.documents import Documents
+from localrag.server.evaluating import Evaluating, Reports
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
@@ -29,6 +32,7 @@ from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import ON_ERROR, reply
+from localrag.server.searching import Searching
 from localrag.server.tools import Tools
 from localrag.server.views import Views
 
@@ -44,7 +48,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
     queue = queue or ModelQueue()
     views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
-    status, pages = _Status(access, queue), Pages()
+    status, pages, reports = _Status(access, queue), Pages(), Reports()
     assistants = Endpoint(Protocol(Tools(libraries, queue, views.address)).server)
 
     @asynccontextmanager
@@ -66,7 +70,11 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             Route("/metrics", status.metrics),
             Route(PATH, assistants),
             Route("/session", status.session, methods=["POST"]),
-            *Own(libraries, queue, pages).routes(),
+            *Documents(libraries).routes(),
+            *Searching(libraries, queue).routes(),
+            *Comparing(libraries, queue).routes(),
+            *Evaluating(libraries, queue, reports).routes(),
+            *Own(libraries, queue, pages, reports).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=ON_ERROR,

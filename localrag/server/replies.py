@@ -75,6 +75,14 @@ async def decoded(request: Request, kind: type[T]) -> T:
         ) from error
 
 
+def number(asked: Mapping[str, str], name: str) -> int:
+    """A number of the query, such as an offset. Raises `UsageError` for anything else."""
+    given = asked.get(name, "")
+    if not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
+    return int(given)
+
+
 def error_body(
     error: Exception, language: InterfaceLanguage = "en"
 ) -> tuple[int, dict[str, Any], dict[str, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from scripted_llm import ScriptedLLM
 from localrag import factory
 from localrag.config.settings import Settings
 from localrag.engine import Engine
+from localrag.errors import StoppedError
 from localrag.models.llms.base import Options
 from localrag.server.access import Access
 from localrag.server.app import make_app
@@ -35,6 +38,13 @@ class Writing(ScriptedLLM):
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
     pause = 0.001
+    stopped: threading.Event | None = None
+
+    def for_call(self, stopped: threading.Event | None) -> Writing:
+        """The same one, which ends once `stopped` is set."""
+        made = copy(self)
+        made.stopped = stopped
+        return made
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -46,6 +56,8 @@ class Writing(ScriptedLLM):
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
         for piece in self.pieces:
             time.sleep(self.pause)
+            if self.stopped and self.stopped.is_set():
+                raise StoppedError("Nobody listens any more.")
             yield piece
 
 
@@ -67,6 +79,11 @@ class Served:
         return httpx.Client(base_url=self.url, headers=known, timeout=20, trust_env=False)
 
 
+def _for_call(llm: Writing, stopped: threading.Event | None) -> factory.Model:
+    view = llm.for_call(stopped)
+    return factory.Model(view, view, lambda: None)
+
+
 @contextmanager
 def running(libraries: Libraries) -> Iterator[int]:
     """A server over these libraries; its port."""
@@ -80,7 +97,8 @@ def running(libraries: Libraries) -> Iterator[int]:
 def serving(folder: Path, llm: Writing) -> Iterator[Served]:
     """A server of a library of two documents, with that model wherever one is asked for."""
     made = factory.make_model
-    factory.make_model = lambda *_: factory.Model(llm, llm, lambda: None)
+    model = factory.Model(llm, llm, lambda: None, None, lambda stopped, _: _for_call(llm, stopped))
+    factory.make_model = lambda *_: model
     try:
         settings = Settings()
         identity = factory.identity_of(EMBEDDER, settings)

@@ -132,7 +132,7 @@ function Turn({ say, turn, show, library }) {
 }
 
 // Texts of documents and models are text nodes: never HTML, no links, no pictures.
-function Sentence({ say, one, open }) {
+export function Sentence({ say, one, open }) {
   const parts = one.text.split(/([ \t]*[[【［][\d\s,，、–-]+[\]】］])/);
   return html`<span class=${`sentence ${one.mark}`} title=${say(one.mark)}>${parts.map((part, number) => {
     const markers = number % 2 ? one.markers.filter((marker) => part.includes(String(marker))) : [];
