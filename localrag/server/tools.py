@@ -255,6 +255,8 @@ class Tools:
             return page
         view = await self._pages.small(engine.library, wanted)
         if view is None or view.image is None:
+            if view is not None and view.fault is not None:
+                view = replace(view, fault=without_paths(view.fault))
             page.notes += [no_image(view)] if view else []
             return page
         if view.spans:
