@@ -163,12 +163,15 @@ class Slow:
     def stream(
         self, stopped: threading.Event, messages: Sequence[Message], options: Options
     ) -> Iterator[str]:
-        for number in range(400):
-            self.writes.set()
-            yield f"word{number} "
-            if stopped.wait(0.05):
-                self.let_go.set()
+        try:
+            for number in range(400):
+                self.writes.set()
+                yield f"word{number} "  # it may be left here, too
+                stopped.wait(0.05)
                 check_stopped(stopped)
+        finally:
+            if stopped.is_set():
+                self.let_go.set()
 
 
 @pytest.mark.parametrize("era", ERAS)
