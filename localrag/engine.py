@@ -104,6 +104,11 @@ class Engine:
             self._embedder = None
 
     @property
+    def is_ready(self) -> bool:
+        """Whether both models are in memory: an answer need not wait for them."""
+        return self._embedder is not None and self._model is not None
+
+    @property
     def embedder(self) -> Embedder:
         """The embedding model, loaded on first use."""
         with self._loading:

@@ -108,7 +108,7 @@ class _Status:
         blocked = Gauge("localrag_blocked", "Connections that were blocked", registry=registry)
         blocked.set_function(lambda: len(network.attempts()))
         outside = Gauge("localrag_outside", "Connections out of the machine", registry=registry)
-        outside.set_function(lambda: sum(network.let_through().values()))
+        outside.set_function(network.outside)
         self._registry = registry
 
     async def health(self, _: Request) -> Response:

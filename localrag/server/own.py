@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Literal
 
 import anyio
@@ -22,12 +21,11 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
-from localrag.presentation.places import cited_as, in_file, place_text
+from localrag.presentation.places import in_file, place_text
 from localrag.presentation.reading import advice_text, page_ranges, reason_text
-from localrag.presentation.records import picked, plain
-from localrag.presentation.steps import scored, step_name
-from localrag.rag.citations import marked, without_markers
+from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
+from localrag.server.answers import passages, told, told_step
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.pages import Pages
@@ -35,9 +33,8 @@ from localrag.server.queue import ModelQueue
 from localrag.server.replies import PING, decoded, error_body, event, preferred, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
-from localrag.server.views import View, quoted
-from localrag.text.sentences import split_sentences
-from localrag.types import Answer, Rating, ScoredChunk, Step
+from localrag.server.views import View
+from localrag.types import Answer, Step
 
 DOCUMENTS = "/api/documents"
 """Where files are sent to, which may be larger than other bodies."""
@@ -98,13 +95,14 @@ class Own:
         def gathered() -> dict[str, Any]:
             libraries = []
             for name in self.libraries.names:
-                counts = self.libraries.engine(name).library.counts()
-                libraries.append({"name": name, **plain(counts)})
+                engine = self.libraries.engine(name)
+                counts = plain(engine.library.counts())
+                libraries.append({"name": name, "mode": engine.settings.answer.mode, **counts})
             return {
                 "libraries": libraries,
                 "version": __version__,
                 "licence": LICENCE,
-                "outside": sum(network.let_through().values()),
+                "outside": network.outside(),
                 "blocked": len(network.attempts()),
             }
 
@@ -223,7 +221,7 @@ class Own:
         return reply({"passages": passages(hits, preferred(request))})
 
     async def ask(self, request: Request) -> Response:
-        """An answer as events: passages, waiting, step, text, answer, error."""
+        """An answer as events: loading, passages, waiting, step, text, answer, error."""
         asked = await decoded(request, Asked)
         engine = self._engine(asked.library)
         self.queue.expect_room()
@@ -256,6 +254,8 @@ class Own:
         send: Callable[[ServerSentEvent], Awaitable[object]],
     ) -> None:
         options = asked.options
+        if not engine.is_ready:
+            await send(event("loading", {}))
         if not asked.history:  # a follow-up is searched for as the model understands it
             k = engine.applied(options).answer.k
             found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
@@ -266,35 +266,7 @@ class Own:
 
         async with self.queue.turn(wait), asking(engine, asked.question, options) as pieces:
             async for piece in pieces:
-                await send(self._piece(library, piece, language))
-
-    def _piece(
-        self, library: str, piece: str | Step | Answer, language: InterfaceLanguage
-    ) -> ServerSentEvent:
-        if isinstance(piece, str):
-            return event("text", {"text": piece})
-        if isinstance(piece, Step):
-            said = {"name": step_name(piece.kind, language), "said": scored(piece, language)}
-            return event("step", {"kind": piece.kind, **said, "seconds": piece.seconds})
-        views = {
-            one.marker: plain(quoted(library, piece, one)) for one in reversed(piece.citations)
-        }
-        told: dict[str, Any] = {"sentences": sentences(piece), "views": views}
-        told["contexts"] = passages(piece.contexts, language)
-        told["cited"] = [cited_as(one, language) for one in piece.citations]
-        return event("answer", {**plain(piece), **told})
-
-
-def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:
-    """Passages, and where each stands in its document."""
-    return [
-        {
-            **plain(hit),
-            **picked(hit.chunk, "document_id", "start", "end"),
-            "cited": cited_as(hit, language),
-        }
-        for hit in hits
-    ]
+                await send(_piece(library, piece, language))
 
 
 def _offset(asked: Mapping[str, str], name: str) -> int:
@@ -304,32 +276,11 @@ def _offset(asked: Mapping[str, str], name: str) -> int:
     return int(given)
 
 
-_MARKS: dict[Rating, str] = {
-    "fully supported": "supported",
-    "partially supported": "partly",
-    "no support": "not",
-}
-
-
-def sentences(answer: Answer) -> list[dict[str, Any]]:
-    """The text of an answer in sentences, each with its markers and what is known of it.
-
-    `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
-    with a checked quotation and "none" for one without. Joined, they are the text.
-    """
-    text, cited = answer.text, {citation.marker for citation in answer.citations}
-    # A marker behind a full stop belongs to the sentence before it.
-    starts = [
-        span.start
-        for span in split_sentences(text)
-        if without_markers(text[span.start : span.end]).strip(" .。")
-    ]
-    bounds = [0, *starts[1:], len(text)]
-    graded = {each.start: each.rating for each in answer.support}
-    found = []
-    for start, end in pairwise(bounds):
-        markers = [number for number in marked(text[start:end]) if number in cited]
-        rating = next((graded[at] for at in graded if start <= at < end), None)
-        mark = _MARKS[rating] if rating else "quoted" if markers else "none"
-        found.append({"text": text[start:end], "markers": markers, "mark": mark})
-    return found
+def _piece(
+    library: str, piece: str | Step | Answer, language: InterfaceLanguage
+) -> ServerSentEvent:
+    if isinstance(piece, str):
+        return event("text", {"text": piece})
+    if isinstance(piece, Step):
+        return event("step", told_step(piece, language))
+    return event("answer", told(library, piece, language))

@@ -2,6 +2,7 @@ import { html, render, useCallback, useEffect, useRef, useState } from "./preact
 import { begin, call, speak } from "./api.js";
 import { Ask } from "./ask.js";
 import { Documents } from "./documents.js";
+import { Help, useKeys } from "./keys.js";
 import { Search } from "./search.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
@@ -10,6 +11,7 @@ import { preferred, speaker } from "./words.js";
 const linked = location.pathname === "/view";
 const placed = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 const narrow = matchMedia("(max-width: 800px)");
+const EVERY = 5000;  // milliseconds between two looks at the server
 
 function App() {
   const [language, setLanguage] = useState(preferred());
@@ -19,7 +21,9 @@ function App() {
   const [library, setLibrary] = useState("");
   const [view, setView] = useState(linked ? placed() : null);
   const [dropped, setDropped] = useState([]);
+  const [helping, setHelping] = useState(false);
   const opener = useRef(null);
+  const head = useRef(null);
   const say = speaker(language);
   speak(language);
 
@@ -41,9 +45,18 @@ function App() {
       return () => removeEventListener("hashchange", changed);
     }
     begin().then(refresh, refresh);
-    const timer = setInterval(refresh, 15000);
-    return () => clearInterval(timer);
+    const look = () => { if (!document.hidden) refresh(); };
+    const timer = setInterval(look, EVERY);
+    addEventListener("visibilitychange", look);
+    return () => { clearInterval(timer); removeEventListener("visibilitychange", look); };
   }, []);
+  useEffect(() => {  // what stands below the header has to know where that ends
+    const measured = () => document.documentElement.style.setProperty("--head", `${head.current.offsetHeight}px`);
+    const watching = new ResizeObserver(measured);
+    watching.observe(head.current);
+    return () => watching.disconnect();
+  }, []);
+  useKeys(linked ? {} : { "?": () => setHelping(true) });
 
   const change = () => {
     const next = language === "zh" ? "en" : "zh";
@@ -62,7 +75,7 @@ function App() {
   }, [view]);
   useEffect(() => {
     if (!view || linked) return undefined;
-    const keys = (event) => { if (event.key === "Escape" && !event.isComposing) close(); };
+    const keys = (event) => { if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]")) close(); };
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, [view]);
@@ -81,14 +94,14 @@ function App() {
 
   const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
   if (linked) {
-    return html`<header><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
+    return html`<header ref=${head}><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
       <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>`;
   }
   const current = status && status.libraries.find((one) => one.name === library);
   const shared = { say, language, library, show, refresh, empty: current ? current.documents === 0 : false };
   const tabs = ["ask", "documents", "search"];
   return html`
-    <header>
+    <header ref=${head}>
       <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
       <nav aria-label="localrag">
         ${tabs.map((name) => html`<button key=${name} class="tab" aria-current=${tab === name ? "page" : undefined}
@@ -99,21 +112,30 @@ function App() {
         <select value=${library} onChange=${(event) => setLibrary(event.target.value)}>
           ${status.libraries.map((one) => html`<option key=${one.name}>${one.name}</option>`)}
         </select></label>`}
-      ${status && html`<span class=${status.outside ? "guard alert" : "guard"}>
-        ${say(status.outside === 1 ? "outsideOnce" : "outside", { count: status.outside })}</span>`}
+      ${status && html`<${Guard} say=${say} status=${status} />`}
       ${switcher}
     </header>
     ${failed && html`<p class="failed" role="alert">${["noToken", "unreachable"].includes(failed) ? say(failed) : failed}</p>`}
     <div class=${view ? "columns" : ""}>
       <main inert=${Boolean(view) && narrow.matches}>
-        <div hidden=${tab !== "ask"}><${Ask} ...${shared} toDocuments=${() => setTab("documents")} /></div>
+        <div hidden=${tab !== "ask"}><${Ask} ...${shared} view=${view} shown=${tab === "ask"} preset=${current ? current.mode : "standard"} toDocuments=${() => setTab("documents")} /></div>
         <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
         <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>
     ${status && html`<footer>${say("version", { version: status.version })} ·${" "}
-      <a href="/source">${say("source", { licence: status.licence })}</a></footer>`}`;
+      <a href="/source">${say("source", { licence: status.licence })}</a><span class="space"></span>
+      <button class="quiet" onClick=${() => setHelping(true)}>${say("keys")}</button></footer>`}
+    ${helping && html`<${Help} say=${say} close=${() => setHelping(false)} />`}`;
+}
+
+// What has left this machine, and what tried to, since the server started.
+function Guard({ say, status }) {
+  const { outside, blocked } = status;
+  return html`<span class=${outside ? "guard alert" : "guard"} role="status">
+    ${say(outside === 1 ? "outsideOnce" : "outside", { count: outside })}
+    ${blocked > 0 && html`<span class="blocked"> ${say(blocked === 1 ? "blockedOnce" : "blocked", { count: blocked })}</span>`}</span>`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));
