@@ -11,6 +11,7 @@ from localrag.presentation.places import cited_as
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import MARKER, marked, without_markers
+from localrag.rag.refusals import refuses
 from localrag.server.views import quoted
 from localrag.text.sentences import split_sentences
 from localrag.types import Answer, Rating, ScoredChunk, Step
@@ -57,10 +58,12 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
     """The text of an answer in sentences, which joined are the text, and what is known of each.
 
     `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
-    with a checked quotation and "none" for one without. `parts` are texts, and where a marker
-    stood, the numbers of the citations that it stands for, from 0.
+    with a checked quotation and "none" for one without; "" in a refusal, which claims nothing.
+    `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
+    from 0.
     """
     text = answer.text
+    unmarked = "" if not answer.grounded and refuses(text) else "none"
     # A marker behind a full stop belongs to the sentence before it.
     starts = [
         span.start
@@ -73,7 +76,7 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         parts = _parts(answer, start, end)
         rating = next((graded[at] for at in graded if start <= at < end), None)
         cited = any(isinstance(part, list) for part in parts)
-        mark = _MARKS[rating] if rating else "quoted" if cited else "none"
+        mark = _MARKS[rating] if rating else "quoted" if cited else unmarked
         found.append({"parts": parts, "mark": mark})
     return found
 

@@ -6,7 +6,8 @@ import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import anyio
 import msgspec
@@ -26,6 +27,7 @@ from localrag.presentation.reading import advice_text, page_ranges, reason_text
 from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
 from localrag.server.answers import passages, told, told_step
+from localrag.server.history import keep
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.pages import Pages
@@ -52,6 +54,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     rerank: str | None = None
     expand: str | None = None
     history: list[Turn] = []
+    conversation: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16})?$")] = ""
+    """The kept one that it goes on with, if any."""
 
     @property
     def options(self) -> AskOptions:
@@ -221,7 +225,7 @@ class Own:
         return reply({"passages": passages(hits, preferred(request))})
 
     async def ask(self, request: Request) -> Response:
-        """An answer as events: loading, passages, waiting, step, text, answer, error."""
+        """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
         asked = await decoded(request, Asked)
         engine = self._engine(asked.library)
         self.queue.expect_room()
@@ -264,9 +268,19 @@ class Own:
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))
 
+        answer: Answer | None = None
         async with self.queue.turn(wait), asking(engine, asked.question, options) as pieces:
             async for piece in pieces:
                 await send(_piece(library, piece, language))
+                answer = piece if isinstance(piece, Answer) else None
+        if answer is not None:
+            kept = await anyio.to_thread.run_sync(
+                partial(keep, engine.library, asked.question, answer, language),
+                asked.conversation,
+                len(asked.history),
+            )
+            if kept is not None:
+                await send(event("kept", kept))
 
 
 def _offset(asked: Mapping[str, str], name: str) -> int:

@@ -75,7 +75,7 @@ def test_what_leaves_the_machine_and_what_was_stopped_is_seen_on_every_tab(
     for tab in ("文档", "检索"):
         at.page.get_by_role("button", name=tab, exact=True).first.click()
         expect(guard).to_be_visible()
-    expect(guard).to_have_text("启动以来对外连接 2 次 · 已拦截 1 次")
+    expect(guard).to_have_text("启动以来对外连接 2 次 · 已拦截 1 次", timeout=20_000)
     expect(guard).to_have_class("guard alert")
     at.is_accessible()
 
@@ -117,3 +117,55 @@ def test_a_saved_page_opens_by_itself_and_runs_nothing(
         assert violations(page) == []
     assert wrong == []
     assert at.wrong == []
+
+
+def test_a_conversation_is_kept_opened_gone_on_with_and_forgotten(opened: Open) -> None:
+    at = opened("zh-CN", "dark", 390)
+    page, library = at.page, at.served.engine.library
+    page.get_by_role("button", name="历史记录").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("没有保留任何对话")
+    dialog.get_by_label("在此文档库中保留对话").check()
+    expect(dialog).to_contain_text("还没有保留的对话")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="历史记录")).to_be_focused()
+
+    at.ask(QUESTION)
+    expect(page.locator(".marker")).to_have_count(1)
+    page.reload()
+    expect(page.locator(".turn")).to_have_count(0)
+    page.get_by_role("button", name="历史记录").click()
+    expect(dialog.get_by_role("listitem")).to_contain_text("1 个回答")
+    at.is_accessible()
+    dialog.get_by_role("button", name=QUESTION, exact=True).click()
+    expect(page.locator(".marker")).to_have_count(1)
+    page.locator(".marker").click()
+    expect(page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
+    page.get_by_role("button", name="关闭").click()
+
+    at.served.llm.replies.append("How many orchids does the glass house have?")
+    at.served.llm.pieces = ["It has two hundred orchids [1]."]
+    at.ask("And how many orchids does it have?")
+    expect(page.locator(".turn").nth(1).locator(".marker")).to_have_count(1)
+    page.get_by_role("button", name="历史记录").click()
+    expect(dialog.get_by_role("listitem")).to_contain_text("2 个回答")
+    dialog.get_by_label("在此文档库中保留对话").uncheck()
+    expect(dialog.get_by_role("alert")).to_contain_text("是否删除此前保留的对话")
+    at.is_accessible()
+    dialog.get_by_role("button", name="全部删除").click()
+    expect(dialog).to_contain_text("没有保留任何对话")
+    expect(page.locator(".turn")).to_have_count(0)
+    assert library.conversations() == []
+    assert not library.keeps_history
+    assert at.wrong == []
+
+
+def test_what_was_written_from_a_document_leaves_the_page_with_it(opened: Open) -> None:
+    at = opened()
+    at.ask(QUESTION)
+    expect(at.page.locator(".marker")).to_have_count(1)
+    at.page.get_by_role("button", name="Documents", exact=True).click()
+    at.page.on("dialog", lambda dialog: dialog.accept())
+    at.page.get_by_role("button", name="Remove garden.txt").click()
+    at.page.get_by_role("button", name="Ask", exact=True).first.click()
+    expect(at.page.locator(".turn")).to_have_count(0)

@@ -1,11 +1,13 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 import { asMarkdown, asPage, download } from "./exporting.js";
+import { History } from "./history.js";
 import { useKeys } from "./keys.js";
 import { Turn } from "./turn.js";
 
 let last = 0;
-const fresh = (asked) => ({ id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, loading: false, error: "", stopped: false });
+const fresh = (asked) => ({ id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, loading: false, error: "", stopped: false, unkept: "" });
+const told = ({ asked, answer }) => ({ ...fresh(asked), answer, passages: answer.contexts, steps: answer.steps });
 
 export function Ask({ say, language, library, show, view, empty, preset, shown, toDocuments }) {
   const [turns, setTurns] = useState([]);
@@ -17,10 +19,28 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
   const latest = useRef(null);
   const field = useRef(null);
   const at = useRef(-1);
+  const [looking, setLooking] = useState(false);
+  const [kept, setKept] = useState("");  // the conversation in the library that this one is
   const mode = chosen || preset;
 
-  const begin = () => { running.current?.abort(); setTurns([]); setAnnounced(""); at.current = -1; };
+  const begin = () => { running.current?.abort(); setTurns([]); setKept(""); setAnnounced(""); at.current = -1; };
   useEffect(() => begin, [library]);
+  useEffect(() => {  // what was written from a document goes with it, here as in the library
+    const removed = (event) => setTurns((all) => {
+      const gone = all.findIndex((turn) => turn.passages?.some((one) => one.document_id === event.detail));
+      if (gone < 0) return all;
+      setKept("");
+      return all.slice(0, gone);
+    });
+    addEventListener("document-removed", removed);
+    return () => removeEventListener("document-removed", removed);
+  }, []);
+  const resume = (opened) => {
+    begin();
+    setTurns(opened.answers.map(told));
+    setKept(opened.conversation);
+    setLooking(false);
+  };
 
   async function ask() {
     const asked = question.trim();
@@ -36,13 +56,14 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
     setBusy(true);
     setAnnounced("");
     try {
-      for await (const [name, data] of events("/api/ask", { question: asked, library, mode, history }, stopping.signal)) {
+      for await (const [name, data] of events("/api/ask", { question: asked, library, mode, history, conversation: kept }, stopping.signal)) {
         if (name === "loading") tell({ loading: true });
         else if (name === "passages") tell({ passages: data.passages });
         else if (name === "waiting") tell({ waiting: data });
         else if (name === "step") tell({ waiting: null, loading: false, steps: [...turn.steps, data] });
         else if (name === "text") tell({ waiting: null, loading: false, text: turn.text + data.text });
         else if (name === "answer") { tell({ answer: data, passages: data.contexts, steps: data.steps }); setAnnounced(data.answer); }
+        else if (name === "kept") { setKept(data.conversation); tell({ unkept: data.conversation ? "" : data.reason || say("unkept") }); }
         else if (name === "error") tell({ error: data.message });
       }
     } catch (error) {
@@ -87,12 +108,14 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
 
   return html`
     <section class="ask" aria-label=${say("ask")}>
-      ${turns.length > 0 && html`<div class="row tools">
-        <button class="quiet" disabled=${busy} onClick=${begin}>${say("again")}</button><span class="space"></span>
-        ${answered.length > 0 && html`<span class="quiet" id="save">${say("save")}</span>
+      <div class="row tools">
+        <button class="quiet" onClick=${() => setLooking(true)}>${say("history")}</button>
+        ${turns.length > 0 && html`<button class="quiet" disabled=${busy} onClick=${begin}>${say("again")}</button>`}
+        <span class="space"></span>
+        ${answered.length > 0 && html`<span class="saving"><span class="quiet" id="save">${say("save")}</span>
           <button class="quiet" aria-describedby="save" onClick=${() => save("md")}>Markdown</button>
-          <button class="quiet" aria-describedby="save" onClick=${() => save("html")}>HTML</button>`}
-      </div>`}
+          <button class="quiet" aria-describedby="save" onClick=${() => save("html")}>HTML</button></span>`}
+      </div>
       <div ref=${latest} class="turns" role="log" aria-live="off">
         ${turns.length === 0 && html`<div class="empty">
           <h2>${say("emptyTitle")}</h2>
@@ -116,5 +139,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
             : html`<button type="submit" class="main" disabled=${!question.trim()}>${say("send")}</button>`}
         </div>
       </form>
+      ${looking && html`<${History} say=${say} language=${language} library=${library} close=${() => setLooking(false)} open=${resume}
+        forgotten=${(key) => { if (kept && (!key || key === kept)) begin(); }} />`}
     </section>`;
 }

@@ -13,9 +13,9 @@ export function asMarkdown(turns, { library, say }) {
   return `# localrag: ${plainly(library)}\n\n${parts.join("\n\n")}\n`;
 }
 
-const STYLE = ":root{color-scheme:light dark}body{max-width:44rem;margin:2rem auto;padding:0 1rem;font:1rem/1.65 system-ui,sans-serif}h1{font-size:1.15rem}h2{font-size:1.2rem;margin:2.5rem 0 .5rem}.answer{white-space:pre-wrap}.answer span{text-decoration:underline 2px;text-underline-offset:4px}.answer .supported,.answer .quoted{text-decoration-color:#2e9e63}.answer .partly{text-decoration-style:dashed;text-decoration-color:#b98300}.answer .not{text-decoration-style:wavy;text-decoration-color:#d0453c}.answer .none{text-decoration-style:dotted;text-decoration-color:#7f8b9c}ol{padding:0;list-style:none}li{margin:.75rem 0;padding-left:.9rem;border-left:3px solid #7f8b9c}blockquote{margin:0}small,footer{opacity:.75}";
+const STYLE = ":root{color-scheme:light dark}body{max-width:44rem;margin:2rem auto;padding:0 1rem;font:1rem/1.65 system-ui,sans-serif}h1{font-size:1.15rem}h2{font-size:1.2rem;margin:2.5rem 0 .5rem}.answer{white-space:pre-wrap}.answer span{text-decoration:underline 2px;text-underline-offset:4px}.answer .supported,.answer .quoted{text-decoration-color:#2e9e63}.answer .partly{text-decoration-style:dashed;text-decoration-color:#b98300}.answer .not{text-decoration-style:wavy;text-decoration-color:#d0453c}.answer .none{text-decoration-style:dotted;text-decoration-color:#7f8b9c}ol{padding:0;list-style:none}li{margin:.75rem 0;padding-left:.9rem;border-left:3px solid #7f8b9c}blockquote{margin:0}cite{font-style:normal;font-weight:600}footer{margin-top:2.5rem}small,footer{opacity:.75}";
 // A test opens such a file and sees that the style applies: this is its SHA-256.
-const STYLE_HASH = "sha256-/LuckuEUfHqzG2KwZjrU2atrW9flTojoIGEVYr+TDgA=";
+const STYLE_HASH = "sha256-dQ3wFwsOx2aanUtAPYXx7acf5hju7adCpQajnR5J+8g=";
 
 export function asPage(turns, { library, say, language }) {
   const parts = turns.map(({ asked, answer }, turn) => {
@@ -23,16 +23,17 @@ export function asPage(turns, { library, say, language }) {
     const part = (one) => (Array.isArray(one)
       ? one.map((number) => ` <a href="#${place(number)}">[${answer.citations[number].marker}]</a>`).join("")
       : escaped(one));
-    const sentences = answer.sentences.map((one) => (
-      `<span class="${escaped(one.mark)}" title="${escaped(say(one.mark))}">${one.parts.map(part).join("")}</span>`));
+    const sentences = answer.sentences.map((one) => (one.mark
+      ? `<span class="${escaped(one.mark)}" title="${escaped(say(one.mark))}">${one.parts.map(part).join("")}</span>`
+      : one.parts.map(part).join("")));
     const quotes = answer.citations.map((one, number) => (
       `<li id="${place(number)}"><cite>[${one.marker}] ${escaped(answer.cited[number])}</cite><blockquote>${escaped(say("quotation", { quote: one.quote }))}</blockquote></li>`));
     return `<article><h2>${escaped(asked)}</h2>
-<p class="answer">${answer.grounded ? sentences.join("") : escaped(answer.answer)}</p>
+<p class="answer">${sentences.join("")}</p>
 <ol>${quotes.join("\n")}</ol></article>`;
   });
-  const marks = new Set(turns.flatMap(({ answer }) => (answer.grounded ? answer.sentences.map((one) => one.mark) : [])));
-  const legend = [...marks].map((mark) => `<span class="${mark}">${escaped(say(mark))}</span>`).join(" · ");
+  const marks = new Set(turns.flatMap(({ answer }) => answer.sentences.map((one) => one.mark)));
+  const legend = [...marks].filter(Boolean).map((mark) => `<span class="${mark}">${escaped(say(mark))}</span>`).join(" · ");
   const title = escaped(`localrag: ${library}`);
   return `<!doctype html>
 <html lang="${language === "zh" ? "zh-CN" : "en"}"><head><meta charset="utf-8">

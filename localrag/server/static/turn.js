@@ -18,17 +18,18 @@ export function Turn({ say, turn, show, library, view }) {
     const place = answer.views[number];
     return Boolean(view) && view.document === place.document && view.start === place.start && view.end === place.end;
   };
-  const marks = answer && answer.grounded ? ORDER.filter((mark) => answer.sentences.some((one) => one.mark === mark)) : [];
+  const marks = ORDER.filter((mark) => answer?.sentences.some((one) => one.mark === mark));
   return html`<article class="turn">
     <h2 class="asked">${turn.asked}</h2>
-    ${answer && html`<p class="answer">${answer.grounded
-      ? answer.sentences.map((one, number) => html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} isOpen=${isOpen} />`)
-      : answer.answer}</p>`}
+    ${answer && html`<p class="answer">${answer.sentences.map((one, number) => (one.mark
+      ? html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} isOpen=${isOpen} />`
+      : one.parts))}</p>`}
     ${!answer && turn.text && html`<p class=${running ? "answer writing" : "answer"} aria-busy=${running}>${turn.text}</p>`}
     ${running && !turn.text && html`<p class="state writing">${
       waiting ? say("waiting", waiting) : say(turn.loading ? "loading" : turn.passages ? "reading" : "finding")}</p>`}
     ${error && html`<p class="failed" role="alert">${error}</p>`}
     ${stopped && html`<p class="state">${say("stopped")}</p>`}
+    ${turn.unkept && html`<p class="state">${turn.unkept}</p>`}
     ${answer && answer.left_out.length > 0 && html`<p class="state">${say("leftOut", { count: answer.left_out.length })}</p>`}
     ${answer && answer.citations.length > 0 && html`<ol class="sources" aria-label=${say("sources")}>
       ${answer.citations.map((one, number) => html`<li key=${one.marker + one.quote} class=${isOpen(number) ? "open" : ""}><button class="source" onClick=${() => open(number)}>
@@ -51,14 +52,18 @@ export function Turn({ say, turn, show, library, view }) {
 // Texts of documents and models are text nodes: never HTML, no links, no pictures.
 function Sentence({ say, one, citations, open, isOpen }) {
   const cited = one.parts.filter(Array.isArray).flat();
-  const core = one.parts.at(-1).trimEnd();
   // A click anywhere in it, for the mouse; the keyboard has the numbers.
   const click = (event) => {
     if (cited.length && !event.target.closest("button") && getSelection().isCollapsed) open(cited[0]);
   };
+  const blank = one.parts.at(-1).match(/\s*$/)[0];
+  const last = one.parts.length - 1;
+  const texts = one.parts.map((part, at) => (at === last ? part.slice(0, part.length - blank.length) : part));
+  // No line begins with the full stop behind a number.
+  const stops = texts.map((part, at) => (Array.isArray(texts[at - 1]) ? part.match(/^[.,;:!?。，；：！？、”’）)]*/)[0] : ""));
   return html`<span class=${`sentence ${one.mark}${cited.length ? " cited" : ""}${cited.some(isOpen) ? " open" : ""}`}
-      title=${say(one.mark)} onClick=${click}>${one.parts.slice(0, -1).map((part) => (Array.isArray(part)
-    ? part.map((number) => html`<button key=${number} class="marker" onClick=${() => open(number)} aria-expanded=${isOpen(number)}
-        aria-label=${`${say("sources")} ${citations[number].marker}`}>${citations[number].marker}</button>`)
-    : part))}${core}${one.mark !== "quoted" && one.mark !== "supported" && html`<span class="unseen"> (${say(one.mark)})</span>`}</span>${one.parts.at(-1).slice(core.length)}`;
+      title=${say(one.mark)} onClick=${click}>${texts.map((part, at) => (Array.isArray(part)
+    ? html`<span class="together" key=${at}>${part.map((number) => html`<button key=${number} class="marker" onClick=${() => open(number)} aria-expanded=${isOpen(number)}
+        aria-label=${`${say("sources")} ${citations[number].marker}`}>${citations[number].marker}</button>`)}${stops[at + 1]}</span>`
+    : part.slice(stops[at].length)))}${one.mark !== "quoted" && one.mark !== "supported" && html`<span class="unseen"> (${say(one.mark)})</span>`}</span>${blank}`;
 }
