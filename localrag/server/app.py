@@ -22,6 +22,7 @@ from localrag import __version__
 from localrag.egress import network
 from localrag.errors import LocalragError
 from localrag.server.access import Access, Gate, TooMuchError
+from localrag.server.configuration import Configuration
 from localrag.server.history import History
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
@@ -66,6 +67,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             Route("/session", status.session, methods=["POST"]),
             *Own(libraries, queue, pages).routes(),
             *History(libraries).routes(),
+            *Configuration(libraries).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),

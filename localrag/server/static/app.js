@@ -4,6 +4,7 @@ import { Ask } from "./ask.js";
 import { Documents } from "./documents.js";
 import { Help, useKeys } from "./keys.js";
 import { Search } from "./search.js";
+import { Settings } from "./settings.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
 
@@ -99,7 +100,7 @@ function App() {
   }
   const current = status && status.libraries.find((one) => one.name === library);
   const shared = { say, language, library, show, refresh, empty: current ? current.documents === 0 : false };
-  const tabs = ["ask", "documents", "search"];
+  const tabs = ["ask", "documents", "search", "settings"];
   return html`
     <header ref=${head}>
       <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
@@ -121,6 +122,7 @@ function App() {
         <div hidden=${tab !== "ask"}><${Ask} ...${shared} view=${view} shown=${tab === "ask"} preset=${current ? current.mode : "standard"} toDocuments=${() => setTab("documents")} /></div>
         <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
         <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
+        <div hidden=${tab !== "settings"}><${Settings} ...${shared} shown=${tab === "settings"} /></div>
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
     </div>

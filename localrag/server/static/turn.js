@@ -59,11 +59,13 @@ function Sentence({ say, one, citations, open, isOpen }) {
   const blank = one.parts.at(-1).match(/\s*$/)[0];
   const last = one.parts.length - 1;
   const texts = one.parts.map((part, at) => (at === last ? part.slice(0, part.length - blank.length) : part));
-  // No line begins with the full stop behind a number.
-  const stops = texts.map((part, at) => (Array.isArray(texts[at - 1]) ? part.match(/^[.,;:!?。，；：！？、”’）)]*/)[0] : ""));
+  // No line begins with a number, nor with the full stop behind it.
+  const near = (part, where) => (typeof part === "string" ? part.match(where)[0] : "");
+  const before = texts.map((part, at) => (Array.isArray(texts[at + 1]) ? near(part, /[\u3040-\u9fff]?$/) : ""));
+  const behind = texts.map((part, at) => (Array.isArray(texts[at - 1]) ? near(part, /^[.,;:!?。，；：！？、”’）)]*/) : ""));
   return html`<span class=${`sentence ${one.mark}${cited.length ? " cited" : ""}${cited.some(isOpen) ? " open" : ""}`}
       title=${say(one.mark)} onClick=${click}>${texts.map((part, at) => (Array.isArray(part)
-    ? html`<span class="together" key=${at}>${part.map((number) => html`<button key=${number} class="marker" onClick=${() => open(number)} aria-expanded=${isOpen(number)}
-        aria-label=${`${say("sources")} ${citations[number].marker}`}>${citations[number].marker}</button>`)}${stops[at + 1]}</span>`
-    : part.slice(stops[at].length)))}${one.mark !== "quoted" && one.mark !== "supported" && html`<span class="unseen"> (${say(one.mark)})</span>`}</span>${blank}`;
+    ? html`<span class="together" key=${at}>${before[at - 1]}${part.map((number) => html`<button key=${number} class="marker" onClick=${() => open(number)} aria-expanded=${isOpen(number)}
+        aria-label=${`${say("sources")} ${citations[number].marker}`}>${citations[number].marker}</button>`)}${behind[at + 1]}</span>`
+    : part.slice(behind[at].length, part.length - before[at].length)))}${one.mark !== "quoted" && one.mark !== "supported" && html`<span class="unseen"> (${say(one.mark)})</span>`}</span>${blank}`;
 }
