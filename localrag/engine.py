@@ -65,6 +65,7 @@ class AskOptions:
     stopped: threading.Event | None = None
     consent: Consent | None = None
     paths: bool = False
+    on_found: Callable[[Sequence[ScoredChunk]], object] = lambda _: None
 
 
 class Engine:
@@ -205,9 +206,11 @@ class Engine:
             return
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
-            return self._found(
+            found = self._found(
                 text, k, settings, replace(options, filter=wanted), allowed, steps.append
             )
+            options.on_found(found[: settings.answer.k])
+            return found
 
         pipeline = self._pipeline(settings, retrieve, self._reranking(settings, options), options)
         for piece in pipeline.stream(question):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -36,7 +37,7 @@ from localrag.server.replies import PING, decoded, error_body, event, preferred,
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
 from localrag.server.views import View
-from localrag.types import Answer, Step
+from localrag.types import Answer, ScoredChunk, Step
 
 DOCUMENTS = "/api/documents"
 """Where files are sent to, which may be larger than other bodies."""
@@ -260,10 +261,19 @@ class Own:
         options = asked.options
         if not engine.is_ready:
             await send(event("loading", {}))
-        if not asked.history:  # a follow-up is searched for as the model understands it
-            k = engine.applied(options).answer.k
-            found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
+        loop = asyncio.get_running_loop()
+
+        async def tell(found: Sequence[ScoredChunk]) -> None:
             await send(event("passages", {"passages": passages(found, language)}))
+
+        def tell_later(found: Sequence[ScoredChunk]) -> None:
+            asyncio.run_coroutine_threadsafe(tell(found), loop)
+
+        if asked.history:  # a follow-up is searched for as the model understands it
+            options = replace(options, on_found=tell_later)
+        else:
+            k = engine.applied(options).answer.k
+            await tell(await anyio.to_thread.run_sync(engine.retrieve, asked.question, k))
 
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))

@@ -42,6 +42,20 @@ def test_passages_come_before_the_answer_and_texts_make_it(served: Served) -> No
     assert [(view["start"], view["end"]) for view in views] == [(0, 35)]
 
 
+def test_the_passages_of_a_follow_up_come_before_its_answer_too(served: Served) -> None:
+    served.llm.replies.append("Who opened the glass house?")
+    turn = {"question": QUESTION, "answer": "In 1907."}
+    with served.client() as http:
+        told = list(events(http, question="Who opened it?", history=[turn]))
+    kinds = [kind for kind, _ in told if kind != "step"]
+    assert kinds[:2] == ["loading", "passages"]
+    assert kinds[-1] == "answer"
+    assert kinds.count("passages") == 1
+    found = next(said["passages"] for kind, said in told if kind == "passages")
+    assert isinstance(found, list)
+    assert found[0]["text"] == GARDEN
+
+
 def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:
     with served.client(**{"accept-language": "zh-CN,zh;q=0.9,en;q=0.8"}) as http:
         steps = [said for kind, said in events(http) if kind == "step"]
