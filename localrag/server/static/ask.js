@@ -48,7 +48,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
     const stopping = new AbortController();
     const history = turns.filter((turn) => turn.answer).map((turn) => (
       { question: turn.answer.question, answer: turn.answer.answer }));
-    const turn = fresh(asked);
+    const turn = { ...fresh(asked), followsUp: history.length > 0 };
     const tell = (change) => { Object.assign(turn, change); setTurns((all) => all.map((one) => (one.id === turn.id ? { ...turn } : one))); };
     setTurns((all) => [...all, turn]);
     setQuestion("");

@@ -26,7 +26,7 @@ export function Turn({ say, turn, show, library, view }) {
       : one.parts))}</p>`}
     ${!answer && turn.text && html`<p class=${running ? "answer writing" : "answer"} aria-busy=${running}>${turn.text}</p>`}
     ${running && !turn.text && html`<p class="state writing">${
-      waiting ? say("waiting", waiting) : say(turn.loading ? "loading" : turn.passages ? "reading" : "finding")}</p>`}
+      waiting ? say("waiting", waiting) : say(turn.loading ? "loading" : turn.passages ? "reading" : turn.followsUp ? "following" : "finding")}</p>`}
     ${error && html`<p class="failed" role="alert">${error}</p>`}
     ${stopped && html`<p class="state">${say("stopped")}</p>`}
     ${turn.unkept && html`<p class="state">${turn.unkept}</p>`}
