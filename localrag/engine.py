@@ -51,6 +51,8 @@ class AskOptions:
     thread, the language model lets go and the call raises `StoppedError`; `consent` is
     asked before something goes to another machine, in place of that of the process. With
     `paths`, sources are whole paths whatever the engine calls them: for the user of this machine.
+    `on_found` hears the passages of an answer as soon as they are found, before a model has read
+    them.
     """
 
     k: int | None = None

@@ -6,6 +6,7 @@ once. Whatever opens the network, names a place or takes another model is change
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,8 +78,7 @@ class Configuration:
         return self.libraries.engine(self.libraries.names[0]).settings
 
     def _shown(self) -> dict[str, Any]:
-        with _unnamed_file():
-            given, stored = given_settings(), dict(flat(settings_table(load_settings())))
+        given, stored = given_settings(), dict(flat(settings_table(load_settings())))
         defaults = dict(flat(settings_table(Settings())))
         return {
             "settings": [
@@ -101,23 +101,22 @@ class Configuration:
             raise UsageError(
                 "{key} cannot be changed here.", hint="Use `localrag config set`.", key=key
             )
-        with _unnamed_file():
-            if variable := given_settings().get(key):
-                raise UsageError(
-                    "{key} is set by the variable {name}, which counts more than the file.",
-                    hint="Change it where the server is started.",
-                    key=key,
-                    name=variable,
-                )
-            if key == "reranker.kind" and asked.value == "cross-encoder":
-                for name in self.libraries.names:
-                    self.libraries.engine(name).reranking("cross-encoder")  # or none is pulled
+        if variable := given_settings().get(key):
+            raise UsageError(
+                "{key} is set by the variable {name}, which counts more than the file.",
+                hint="Change it where the server is started.",
+                key=key,
+                name=variable,
+            )
+        if key == "reranker.kind" and asked.value == "cross-encoder":
+            for name in self.libraries.names:
+                self.libraries.engine(name).reranking("cross-encoder")  # or none is pulled
+        with _writable():
             if asked.value is None:
                 unset_in_file(key)
             else:
-                value = asked.value
-                set_in_file(key, str(value).lower() if isinstance(value, bool) else str(value))
-            stored = load_settings()
+                set_in_file(key, json.dumps(asked.value).strip('"'))
+        stored = load_settings()
         for name in self.libraries.names:
             engine = self.libraries.engine(name)
             engine.settings = _with(engine.settings, key, stored)
@@ -147,20 +146,14 @@ def _with(running: Settings, key: str, stored: Settings) -> Settings:
 
 
 @contextmanager
-def _unnamed_file() -> Iterator[None]:
-    """Say what is wrong with the settings file without saying where it lies."""
-    path = settings_path()
+def _writable() -> Iterator[None]:
+    """Say in our words what keeps the settings file from being written."""
     try:
         yield
-    except ConfigError as error:
-        error.values |= {
-            name: path.name for name, value in error.values.items() if str(value) == str(path)
-        }
-        raise
     except OSError as error:
         raise ConfigError(
             "The settings file {path} cannot be written: {reason}.",
             hint="Check the free disk space and whether you may write to that folder.",
-            path=path.name,
+            path=settings_path(),
             reason=error.strerror or error,
         ) from error

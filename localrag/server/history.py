@@ -21,6 +21,7 @@ from localrag.presentation.records import plain
 from localrag.prompts import render
 from localrag.server.answers import sentences, told
 from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming, without_paths
 from localrag.server.replies import decoded, preferred, reply
 from localrag.types import Answer
 
@@ -52,19 +53,18 @@ class History:
             Route(one, self.forget, methods=["DELETE"]),
         ]
 
-    def _library(self, name: str) -> tuple[str, Library]:
-        name = name or self.libraries.names[0]
-        return name, self.libraries.engine(name).library
+    def _library(self, name: str) -> Library:
+        return self.libraries.engine(name or self.libraries.names[0]).library
 
     async def listed(self, request: Request) -> Response:
         """Whether conversations are kept, and which there are."""
-        _, library = self._library(request.query_params.get("library", ""))
+        library = self._library(request.query_params.get("library", ""))
         return reply(await anyio.to_thread.run_sync(_listed, library))
 
     async def switch(self, request: Request) -> Response:
         """Keep conversations from now on, or no longer; what is kept stays."""
         asked = await decoded(request, Switched)
-        _, library = self._library(asked.library)
+        library = self._library(asked.library)
 
         def switched() -> dict[str, Any]:
             library.keep_history(on=asked.on)
@@ -74,7 +74,8 @@ class History:
 
     async def opened(self, request: Request) -> Response:
         """The answers of a conversation, as they were told."""
-        name, library = self._library(request.query_params.get("library", ""))
+        name = request.query_params.get("library", "") or self.libraries.names[0]
+        library, naming = self._library(name), self.libraries.naming(name)
         key, language = request.path_params["conversation"], preferred(request)
 
         def read() -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ class History:
                 {
                     "asked": one.question,
                     "asked_at": one.asked_at,
-                    "answer": told(name, _read(library, one), language),
+                    "answer": told(name, _read(library, naming, one), language),
                 }
                 for one in library.kept_answers(key)
             ]
@@ -96,7 +97,7 @@ class History:
 
     async def forget(self, request: Request) -> Response:
         """Forget a conversation, or all of them."""
-        _, library = self._library(request.query_params.get("library", ""))
+        library = self._library(request.query_params.get("library", ""))
         key = request.path_params.get("conversation")
         purged = await anyio.to_thread.run_sync(library.forget_conversations, key)
         return reply({"purged": purged})
@@ -122,7 +123,7 @@ def keep(
             key, asked, _written(answer), _ground(answer), after=after, timeout=_PATIENCE
         )
     except LibraryError as error:  # somebody else writes, or nobody can
-        return {"conversation": "", "reason": spoken(error, language)}
+        return {"conversation": "", "reason": spoken(without_paths(error), language)}
     return {"conversation": key if kept else "", "reason": ""}
 
 
@@ -144,15 +145,16 @@ def _written(answer: Answer) -> str:
     return msgspec.json.encode(lean).decode()
 
 
-def _read(library: Library, kept: KeptAnswer) -> Answer:
-    """The answer, with its documents under the paths that they have now."""
+def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
+    """The answer, with its documents under the names that they have now."""
     try:
         answer = msgspec.json.decode(kept.record, type=Answer)
     except (msgspec.MsgspecError, RecursionError) as error:  # the folder came from elsewhere
         raise damaged_rows(error) from error
     documents = {one.chunk.id: one.chunk.document_id for one in answer.contexts}
     paths = library.sources_of(set(documents.values()))
-    sources = {chunk: paths.get(document, "") for chunk, document in documents.items()}
+    names = {document: naming.of(path) for document, path in paths.items()}
+    sources = {chunk: names.get(document, "") for chunk, document in documents.items()}
     return replace(
         answer,
         citations=tuple(
