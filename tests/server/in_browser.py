@@ -50,7 +50,8 @@ class Opened:
         self.page.keyboard.press("Enter")
 
     def is_accessible(self) -> None:
-        assert violations(self.page) == []
+        found = violations(self.page)
+        assert not found, found
 
 
 Open = Callable[..., Opened]

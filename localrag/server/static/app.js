@@ -124,7 +124,7 @@ function App() {
         <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
         <div hidden=${tab !== "settings"}><${Settings} ...${shared} shown=${tab === "settings"} /></div>
       </main>
-      ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} />`}
+      ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} alone=${narrow.matches} />`}
     </div>
     ${status && html`<footer>${say("version", { version: status.version })} ·${" "}
       <a href="/source">${say("source", { licence: status.licence })}</a><span class="space"></span>

@@ -5,7 +5,7 @@ const ORDER = ["supported", "quoted", "partly", "not", "none"];
 
 export function Turn({ say, turn, show, library, view }) {
   const [copied, setCopied] = useState(false);
-  const { answer, error, stopped, waiting } = turn;
+  const { answer, error, stopped } = turn;
   const copy = async () => {
     const cited = answer.citations.map((one, number) => `[${one.marker}] ${answer.cited[number]}${say("colon")}${say("quotation", { quote: one.quote })}`);
     await navigator.clipboard.writeText([answer.answer, "", ...cited].join("\n"));
@@ -25,8 +25,7 @@ export function Turn({ say, turn, show, library, view }) {
       ? html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} isOpen=${isOpen} />`
       : one.parts))}</p>`}
     ${!answer && turn.text && html`<p class=${running ? "answer writing" : "answer"} aria-busy=${running}>${turn.text}</p>`}
-    ${running && !turn.text && html`<p class="state writing">${
-      waiting ? say("waiting", waiting) : say(turn.loading ? "loading" : turn.passages ? "reading" : turn.followsUp ? "following" : "finding")}</p>`}
+    ${running && !turn.text && html`<p class="state writing">${now(say, turn)}</p>`}
     ${error && html`<p class="failed" role="alert">${error}</p>`}
     ${stopped && html`<p class="state">${say("stopped")}</p>`}
     ${turn.unkept && html`<p class="state">${turn.unkept}</p>`}
@@ -47,6 +46,14 @@ export function Turn({ say, turn, show, library, view }) {
       <ol class="steps">${turn.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}
         <span class="quiet">${say("seconds", { seconds: one.seconds.toFixed(2) })}</span></li>`)}</ol></details>`}
   </article>`;
+}
+
+// What is being done while there is nothing to read yet; Self-RAG has a step for every passage.
+function now(say, { waiting, loading, passages, followsUp, steps }) {
+  if (waiting) return say("waiting", waiting);
+  const doing = say(loading ? "loading" : passages ? "reading" : followsUp ? "following" : "finding");
+  const last = steps.length > 1 && steps.at(-1);
+  return last ? `${doing} ${last.name}${say("colon")}${last.said}` : doing;
 }
 
 // Texts of documents and models are text nodes: never HTML, no links, no pictures.
