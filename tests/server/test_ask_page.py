@@ -169,3 +169,14 @@ def test_what_was_written_from_a_document_leaves_the_page_with_it(opened: Open) 
     at.page.get_by_role("button", name="Remove garden.txt").click()
     at.page.get_by_role("button", name="Ask", exact=True).first.click()
     expect(at.page.locator(".turn")).to_have_count(0)
+
+
+def test_a_refusal_claims_nothing_and_so_has_no_mark(opened: Open) -> None:
+    at = opened()
+    at.served.llm.pieces = ("The documents do not contain the answer to this question.",)
+    at.ask("Who won the lottery?")
+    expect(at.page.locator(".answer")).to_have_text(at.served.llm.pieces[0])
+    expect(at.page.locator(".under")).to_be_visible()
+    expect(at.page.locator(".sentence, .legend")).to_have_count(0)
+    expect(at.page.locator(".more[open] summary").first).to_contain_text("Closest passages")
+    assert at.wrong == []

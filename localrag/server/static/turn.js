@@ -21,9 +21,8 @@ export function Turn({ say, turn, show, library, view }) {
   const marks = ORDER.filter((mark) => answer?.sentences.some((one) => one.mark === mark));
   return html`<article class="turn">
     <h2 class="asked">${turn.asked}</h2>
-    ${answer && html`<p class="answer">${answer.sentences.map((one, number) => (one.mark
-      ? html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} isOpen=${isOpen} />`
-      : one.parts))}</p>`}
+    ${answer && html`<p class="answer">${answer.sentences.map((one, number) => (
+      html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} isOpen=${isOpen} />`))}</p>`}
     ${!answer && turn.text && html`<p class=${running ? "answer writing" : "answer"} aria-busy=${running}>${turn.text}</p>`}
     ${running && !turn.text && html`<p class="state writing">${now(say, turn)}</p>`}
     ${error && html`<p class="failed" role="alert">${error}</p>`}
@@ -57,7 +56,8 @@ function now(say, { waiting, loading, passages, followsUp, steps }) {
 }
 
 // Texts of documents and models are text nodes: never HTML, no links, no pictures.
-function Sentence({ say, one, citations, open, isOpen }) {
+export function Sentence({ say, one, citations, open, isOpen = () => false }) {
+  if (!one.mark) return one.parts;  // a refusal
   const cited = one.parts.filter(Array.isArray).flat();
   // A click anywhere in it, for the mouse; the keyboard has the numbers.
   const click = (event) => {
