@@ -117,9 +117,7 @@ class Configuration:
             else:
                 set_in_file(key, json.dumps(asked.value).strip('"'))
         stored = load_settings()
-        for name in self.libraries.names:
-            engine = self.libraries.engine(name)
-            engine.settings = _with(engine.settings, key, stored)
+        self.libraries.change(lambda running: _with(running, key, stored))
         return self._shown()
 
 

@@ -6,14 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from playwright.sync_api import expect
 from server.conftest import Served
 from server.in_browser import Open
 
-from localrag.config.settings import load_settings, set_in_file, settings_path
+from localrag.config.settings import (
+    AnswerSettings,
+    Settings,
+    load_settings,
+    set_in_file,
+    settings_path,
+)
 from localrag.errors import ModelNotFoundError
 from localrag.server.configuration import CHANGEABLE
+from localrag.server.libraries import Libraries
+from localrag.server.setups import setup_of
 
 SETTINGS = "/api/settings"
 
@@ -63,6 +72,16 @@ def test_a_change_counts_at_once_and_for_the_command_line(
     back = of(http.post(SETTINGS, json={"key": "answer.k", "value": None}), "answer.k")
     assert (back["value"], back["given"]) == (5, "default")
     assert "k =" not in settings_path().read_text()
+
+
+def test_a_command_with_the_former_settings_is_no_longer_served(served: Served) -> None:
+    folder = served.engine.library.directory
+    libraries = Libraries([folder], lambda _: served.engine)
+    former = setup_of(Settings(), folder)
+    assert libraries.match(former) is served.engine
+    libraries.change(lambda old: msgspec.structs.replace(old, answer=AnswerSettings(k=3)))
+    assert libraries.match(former) == "settings"
+    assert libraries.match(setup_of(served.engine.settings, folder)) is served.engine
 
 
 def test_what_opens_the_network_or_names_a_place_is_not_changed_from_here(
