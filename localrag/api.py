@@ -270,33 +270,35 @@ class LocalRAG:
         reference: str = "",
         k: int | None = None,
         progress: Callable[[str], None] = _nothing,
+        stopped: threading.Event | None = None,
     ) -> Comparison[Graded]:
         """The same question through every reranker: passages, ranks, answers, times.
 
         With a `reference` answer the language model grades passages and answers by it.
         `progress` hears the name of each reranker as its turn comes. A cross-encoder is
-        left out, with a note to `on_note`, where none has been pulled.
+        left out, with a note to `on_note`, where none has been pulled. Once `stopped` is set,
+        it raises `StoppedError`.
         """
         from localrag.evaluation.comparisons.base import JUDGE, Asked, Comparison, compare
         from localrag.evaluation.comparisons.rerankers import ReferenceJudge, reranked
 
-        engine, tell = self.engine, self._telling(unheard)
+        engine, tell, options = self.engine, self._telling(unheard), AskOptions(stopped=stopped)
         depth = k = k or self.settings.answer.k
 
         def write(text: str, contexts: Sequence[ScoredChunk]) -> Answer:
-            return engine.answer_from(text, lambda *_: list(contexts), rerank=False)
+            return engine.answer_from(text, lambda *_: list(contexts), options, rerank=False)
 
         allowed = hosted.sendable(self.settings, self.library)
         variants = []
         for kind in RERANKERS:
             try:
-                reranking = engine.reranking(kind)
+                reranking = engine.reranking(kind, options)
             except ModelNotFoundError as error:
                 self._on_note(spoken(error))
                 continue
             depth = max(depth, reranking.candidates if reranking else 0)
             variants.append(reranked(kind, reranking, write, k, tell))
-        model = engine.model
+        model = engine.model_for(options)
         compared = compare(
             [Asked(question, reference)],
             variants,
@@ -313,8 +315,12 @@ class LocalRAG:
         on_stage: OnStage = _nothing,
         *,
         k: int | None = None,
+        stopped: threading.Event | None = None,
     ) -> Generator[Compared[Verdict], None, None]:
-        """Each question answered in both modes and judged; each comes as soon as it is done."""
+        """Each question answered in both modes and judged; each comes as soon as it is done.
+
+        Once `stopped` is set, it raises `StoppedError`.
+        """
         from localrag.evaluation.comparisons.base import compare
         from localrag.evaluation.comparisons.modes import in_mode
         from localrag.evaluation.comparisons.pairs import PairJudge
@@ -326,10 +332,13 @@ class LocalRAG:
             return engine.retrieve(question, k, only)
 
         def write(mode: str, question: str) -> Answer:
-            return engine.answer_from(question, find, AskOptions(k=k, mode=mode), hear)
+            return engine.answer_from(
+                question, find, AskOptions(k=k, mode=mode, stopped=stopped), hear
+            )
 
         engine.retrieve(questions[0].question, 1)  # what is loaded now is no answer's time
-        judge = PairJudge(engine.model.llm, engine.model.chooser)
+        model = engine.model_for(AskOptions(stopped=stopped))
+        judge = PairJudge(model.llm, model.chooser)
         return compare(
             questions, [in_mode(mode, write) for mode in modes], judge, on_stage=on_stage
         )

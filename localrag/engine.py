@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from localrag.text.tokenize import Tokenizer
 
 S = TypeVar("S", bound=msgspec.Struct)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Engine:
 
     def applied(self, options: AskOptions) -> Settings:
         """The settings as they count for one question. Raises `UsageError`."""
-        settings = with_reranker(self.settings, options.rerank)
+        settings = _checked(with_reranker, self.settings, options.rerank)
         answer = _changed(settings.answer, k=options.k, mode=options.mode)
         if (options.strict or options.budget) and answer.mode != "self-rag":
             raise UsageError(
@@ -244,13 +246,13 @@ class Engine:
         """The question as it can be searched for by itself; unchanged without a history."""
         if not history:
             return question
-        return standalone(question, history[-1], self._model_for(options).llm, self.tokenizer)
+        return standalone(question, history[-1], self.model_for(options).llm, self.tokenizer)
 
-    def reranking(self, kind: str) -> Reranking | None:
+    def reranking(self, kind: str, options: AskOptions = AskOptions()) -> Reranking | None:
         """What reorders passages in that way. Raises `ModelNotFoundError` where none is pulled."""
-        return self._reranking(with_reranker(self.settings, kind), AskOptions())
+        return self._reranking(with_reranker(self.settings, kind), options)
 
-    def _model_for(self, options: AskOptions) -> factory.Model:
+    def model_for(self, options: AskOptions) -> factory.Model:
         """The language model as it serves one call."""
         if options.stopped is None and options.consent is None:
             return self.model
@@ -291,7 +293,7 @@ class Engine:
             embedder,
             self.tokenizer,
             allowed=allowed,
-            model=lambda: self._model_for(options),
+            model=lambda: self.model_for(options),
             on_step=on_step,
         )
         hits = retriever.retrieve(question, k)
@@ -318,7 +320,7 @@ class Engine:
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
-            self._model_for(options),
+            self.model_for(options),
             self.embedder,
             retrieve,
             self._place_of,
@@ -330,7 +332,7 @@ class Engine:
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:
         def make() -> Reranking | None:
             models = factory.make_models()
-            return factory.make_reranking(settings, models, lambda: self._model_for(options))
+            return factory.make_reranking(settings, models, lambda: self.model_for(options))
 
         if isinstance(settings.reranker, LLMReranking):  # it holds no weights but the model
             return make()
@@ -374,8 +376,13 @@ def _changed(section: S, **values: object) -> S:
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
         return section
+    return _checked(msgspec.convert, msgspec.to_builtins(section) | given, type(section))
+
+
+def _checked(make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """What `make` gives. Raises `UsageError` for values that the settings do not allow."""
     try:
-        return msgspec.convert(msgspec.to_builtins(section) | given, type(section))
+        return make(*given, **named)
     except msgspec.ValidationError as error:
         raise UsageError(
             "This request is not possible: {reason}.",

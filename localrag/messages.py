@@ -9,7 +9,9 @@ from __future__ import annotations
 import locale
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pkgutil import get_data
 from typing import Literal
@@ -22,9 +24,27 @@ Say = Callable[..., str]
 """Translates a template for some reader and fills in its named values."""
 
 
-@cache
+_reader: ContextVar[InterfaceLanguage | None] = ContextVar("reader", default=None)
+
+
+@contextmanager
+def spoken_to(reader: InterfaceLanguage) -> Iterator[None]:
+    """Within the block, and in this thread alone, messages are for somebody else."""
+    before = _reader.set(reader)
+    try:
+        yield
+    finally:
+        _reader.reset(before)
+
+
 def interface_language() -> InterfaceLanguage:
-    """The language of messages: LOCALRAG_LANG, else the locale of the environment.
+    """The language of messages: that of the reader, else of the environment."""
+    return _reader.get() or environment_language()
+
+
+@cache
+def environment_language() -> InterfaceLanguage:
+    """The language of who is at this machine: LOCALRAG_LANG, else the locale.
 
     The order of the variables is that of POSIX (LC_ALL, LC_MESSAGES, LANG).
     """

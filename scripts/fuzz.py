@@ -108,8 +108,7 @@ def child(target: str, seed: int, first: int, last: int, state: Path) -> None:
             limit_memory(MEMORY + 4 * len(data))
             started = time.process_time()
             try:
-                wanted.read(Case(data, Path(folder), draw, seeds))
-                outcome = "read"
+                outcome = wanted.read(Case(data, Path(folder), draw, seeds)) or "read"
             except LocalragError as error:
                 outcome = type(error).__name__
             except MemoryError:
@@ -127,7 +126,7 @@ def read_all(target: str, seed: int, count: int, state: Path) -> list[Line]:
     """Have all inputs read; a process that ends or hangs is replaced behind its last input."""
     path = state / f"{target}-{seed}.tsv"
     while len(known := results(path)) < count:
-        command = [sys.executable, __file__, "--child", target]
+        command = [sys.executable, "-X", "faulthandler", __file__, "--child", target]
         command += [str(n) for n in (seed, len(known), count)]
         with (state / f"{target}-errors.txt").open("w+b") as errors:
             process = subprocess.Popen([*command, str(state)], stderr=errors)

@@ -121,8 +121,9 @@ _UNSEEN = re.compile(
 )
 """Characters that a terminal obeys or that nobody sees: documents come without."""
 
-Reads = Callable[[Case], None]
-"""Reads an input; raises LocalragError where it says what is wrong with it."""
+Reads = Callable[[Case], str | None]
+"""Reads an input; raises LocalragError where it says what is wrong with it. What it returns is
+counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,6 +594,20 @@ def read_folder_made_to_harm(case: Case) -> None:
     read_folder(case.folder, case.draw, list(case.seeds))
 
 
+def requests() -> list[bytes]:
+    """Requests to the server."""
+    from fuzz_server import samples
+
+    return samples()
+
+
+def send_request(case: Case) -> str:
+    """Send a request to a running server, which must answer the next one too."""
+    from fuzz_server import read_request
+
+    return read_request(case.folder, case.draw, case.data)
+
+
 TARGETS: dict[str, Target] = {
     "pdf": Target(pdfs, parse(".pdf"), ".pdf"),
     "markdown": Target(encoded(MARKDOWN), parse(".md"), ".md"),
@@ -620,5 +635,6 @@ TARGETS: dict[str, Target] = {
     "export": Target(exports, read_export, fixed=True),
     "folder": Target(folders, read_folder_made_to_harm, patience=15.0),
     "bundle": Target(lambda: [BUNDLE.encode()], read_bundle),
+    "server": Target(requests, send_request, patience=60.0),
 }
 """By name; everything that localrag reads and that may come from somebody else."""

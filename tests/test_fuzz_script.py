@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -40,8 +41,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     done = run("--count", "25", "--through", "20", "--state", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("25 inputs") == 24
+    assert done.stdout.count("25 inputs") == 25
     assert done.stdout.count("1 of them through the product") == 15
+
+
+def test_some_hundred_requests_find_nothing(tmp_path: Path) -> None:
+    done = run("--count", "300", "--only", "server", "--state", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    answered = re.findall(r"\b(200|40\d|421) \d+", done.stdout)
+    assert {"200", "400", "401", "404", "405", "421"} <= set(answered), "every kind of answer"
 
 
 def test_a_run_goes_on_where_it_was_stopped(fuzz: ModuleType, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from jinja2 import nodes
 
 from localrag import errors, types
-from localrag.messages import interface_language, spoken, tr, translate
+from localrag.messages import environment_language, interface_language, spoken, tr, translate
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 TABLES = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))
@@ -273,9 +273,9 @@ def test_the_language_follows_the_locale(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    interface_language.cache_clear()
+    environment_language.cache_clear()
     assert interface_language() == language
-    interface_language.cache_clear()
+    environment_language.cache_clear()
 
 
 GIBBERISH = ("qz 7 vkx 7, wq: 7 (zj)!", "砷彘7鼐，麈7", "砷彘鼐麈")

@@ -47,7 +47,7 @@ MAX_TOKENS = 48
 
 STAGES = (
     *("guard", "settings", "add", "search", "ask", "self-rag", "eval", "check", "doctor", "remove"),
-    "afterwards",
+    *("server", "afterwards"),
 )
 """All that a proof must have in it, each run through."""
 
@@ -313,6 +313,14 @@ def _stages(
     yield "check", lambda: _check(folder / "library", settings)
     yield "doctor", lambda: _doctor(folder / "library")
     yield "remove", lambda: rag.remove([folder / "samples"])
+
+    def server() -> None:
+        from localrag.cli.proving_server import serve_and_ask
+
+        file = folder / "samples" / "lighthouse.pdf"
+        serve_and_ask(rag.engine, folder / "library", file, QUESTIONS[0])
+
+    yield "server", server
 
 
 def _evaluate(rag: LocalRAG, folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""`localrag serve`: libraries for a page and for other people's clients, on this machine."""
+"""`localrag serve`: libraries for a page and for other people's clients."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from localrag.cli.output import library_option, no_empty_path, note, note_rebuil
 from localrag.messages import tr
 
 PORT = 8765
+HOST = "127.0.0.1"
 
 
 @click.command(
@@ -17,15 +19,53 @@ PORT = 8765
 )
 @click.argument("folders", nargs=-1, metavar=tr("[DIR...]"), callback=no_empty_path)
 @click.option(
+    "--host",
+    default=HOST,
+    metavar=tr("ADDRESS"),
+    help=tr(
+        "Address to listen at; {host} unless said otherwise. Beyond this machine only with "
+        "--tls-cert and --tls-key.",
+        host=HOST,
+    ),
+)
+@click.option(
     "--port",
     type=click.IntRange(1, 65535),
     default=PORT,
     metavar=tr("NUMBER"),
     help=tr("Port to listen on; {port} unless said otherwise.", port=PORT),
 )
+@click.option(
+    "--tls-cert",
+    type=click.Path(path_type=Path),
+    metavar=tr("FILE"),
+    help=tr("Certificate (PEM) by whose names the server is called, for TLS."),
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(path_type=Path),
+    metavar=tr("FILE"),
+    help=tr("Key of the certificate (PEM)."),
+)
+@click.option(
+    "--behind-proxy",
+    metavar="URL",
+    help=tr("Address of a reverse proxy on this machine that speaks TLS: https://NAME[:PORT]."),
+)
+@click.option("--open", "opens", is_flag=True, help=tr("Open the page in the browser."))
 @library_option
-def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
+def serve(
+    folders: tuple[str, ...],
+    host: str,
+    port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    behind_proxy: str | None,
+    opens: bool,
+    library: Path,
+) -> None:
     """Serve until interrupted."""
+    from localrag.cli import browser
     from localrag.config.settings import load_settings
     from localrag.engine import Engine, open_engine
     from localrag.errors import LibraryNotFoundError
@@ -36,8 +76,10 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
     from localrag.server.libraries import Libraries
     from localrag.server.listening import bind, run
     from localrag.server.queue import ModelQueue
+    from localrag.server.reach import reach
     from localrag.server.token import own_token, server_folder
 
+    reached = reach(host, tls_cert, tls_key, behind_proxy)
     settings = load_settings()
 
     def opened(folder: Path) -> Engine:
@@ -56,8 +98,10 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
         if not libraries.engine(name).library.counts().documents
     ]
     token = own_token(place)
-    access = Access(token, port)
-    listening = bind("127.0.0.1", port)
+    access = Access(
+        token, port, names=reached.names, tls=reached.tls is not None, proxy=reached.proxy
+    )
+    listening = bind(reached.host, port)
 
     def ready() -> None:
         say(tr("Serving {names} at {url}", names=", ".join(libraries.names), url=url))
@@ -70,9 +114,11 @@ def serve(folders: tuple[str, ...], port: int, library: Path) -> None:
                 )
             )
         note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=place))
+        if opens and not held.enter_context(browser.opened(url)):
+            note(tr("No browser was found; open the address above in one."))
 
-    url = f"http://127.0.0.1:{port}/#token={token}"
+    url = f"{access.origins[0]}/#token={token}"
     queue = ModelQueue()
-    with listening, endpoint.listening(place.parent) as way:
+    with listening, endpoint.listening(place.parent) as way, ExitStack() as held:
         commands = (command_app(libraries, queue, way[0], token), way[1]) if way else None
-        run(make_app(libraries, access, queue), listening, ready, commands)
+        run(make_app(libraries, access, queue), listening, ready, commands, reached.tls)

@@ -16,8 +16,11 @@ from localrag.errors import ParsingError, UsageError
 from localrag.indexing.originals import existing, is_elsewhere
 from localrag.indexing.passages import LANGUAGE_SAMPLE
 from localrag.library.library import Library
-from localrag.library.records import SourceRecord
-from localrag.types import Chunk, Document
+from localrag.library.records import PageReading, SourceRecord
+from localrag.types import PAGE_BREAK, Chunk, Document, Page, Place
+
+PART = 30_000
+"""Code points of a page that are shown at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,23 @@ class Reading:
     language: str
     chunks: tuple[Chunk, ...] | None
     origin: Literal["file", "library", "changed", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A page as it was read, or `PART` code points of one that is longer.
+
+    `page.text` begins at code point `start` of the document, and `place` is that of the page;
+    `tables` begin on it. What stands before and behind is found at these offsets, if any.
+    """
+
+    page: Page
+    place: Place
+    pages: int
+    start: int
+    tables: int
+    before: int | None
+    behind: int | None
 
 
 def from_library(library: Library, source: str) -> Reading | None:
@@ -96,6 +116,50 @@ def find(library: Library, source: str) -> SourceRecord | None:
     return found[0] if found else None
 
 
+def read_part(
+    library: Library, document_id: str, *, number: int | None = None, offset: int = 0
+) -> Part | None:
+    """The page of that number, or what stands around a code point; None where there is none.
+
+    A long page comes in parts. Reads no more of the document than that.
+    """
+    about = library.document_record(document_id)
+    page = library.page(document_id, number=number, offset=offset)
+    if about is None or page is None:
+        return None
+    at = min(
+        max(page.start if number is not None else offset, page.start), max(page.start, page.end - 1)
+    )
+    start = at - (at - page.start) % PART
+    end = min(start + PART, page.end)
+    known = next(
+        (one for one in library.readings([document_id]) if one.number == page.number), None
+    )
+    how = known or PageReading(document_id, page.number)
+    behind = end if end < page.end else page.end + len(PAGE_BREAK)
+    return Part(
+        page=Page(
+            page.number,
+            library.text(document_id, start, end),
+            page.label,
+            how.how,
+            how.confidence,
+            how.notes,
+        ),
+        place=replace(
+            library.place(document_id, page.start) or Place(page.start, number=page.number),
+            row=None,
+            heading="",
+            paragraph=None,
+        ),
+        pages=about.pages,
+        start=start,
+        tables=library.tables_within(document_id, page.start, page.end),
+        before=start - 1 if start else None,
+        behind=behind if behind < about.length else None,
+    )
+
+
 def origin(library: Library, record: SourceRecord) -> Literal["library", "changed", "gone"]:
     """Whether the file still is what the library has read."""
     path = Path(record.state.path)
@@ -110,6 +174,8 @@ def origin(library: Library, record: SourceRecord) -> Literal["library", "change
         now = file.stat()
         if (now.st_size, now.st_mtime_ns) == (record.state.size, record.state.mtime_ns):
             return "library"
+        if now.st_size != record.state.size:
+            return "changed"
         data = read_bytes(file)
     except FileNotFoundError:
         return "gone"

@@ -66,7 +66,7 @@ class PageView:
     @property
     def is_drawn(self) -> bool:
         """Whether its format has pages that can be drawn."""
-        return any(_is_drawn(path) for path in self.paths)
+        return any(is_drawn(path) for path in self.paths)
 
 
 def view_words(library: Library, source: str, number: int, words: str | None = None) -> PageView:
@@ -116,7 +116,7 @@ def with_image(
     library: Library, view: PageView, drawing: ParsingProcess, width: int = WIDTH
 ) -> PageView:
     """The view with its image, `width` pixels wide, where its file still is what was read."""
-    paths = [path for path in view.paths if _is_drawn(path)]
+    paths = [path for path in view.paths if is_drawn(path)]
     found = ((path, original(library, path, view.document_id, drawing)) for path in paths)
     path, data = next((each for each in found if each[1] is not None), ("", None))
     if data is None:  # `_view` may have gone by its size and time
@@ -179,10 +179,12 @@ def _view(
 ) -> PageView:
     first = start + spans[0][0] if spans else page.start
     place = library.place(about.id, first) or Place(first, number=page.number)
-    return PageView(about.id, paths, place, about.pages, text, start, spans, _state(library, paths))
+    return PageView(
+        about.id, paths, place, about.pages, text, start, spans, state_of(library, paths)
+    )
 
 
-def _state(library: Library, paths: Sequence[str]) -> State:
+def state_of(library: Library, paths: Sequence[str]) -> State:
     """That of the file which is most like what was read."""
     records = (record for path in paths if (record := library.source(path)))
     found = [origin(library, record) for record in records]
@@ -191,6 +193,7 @@ def _state(library: Library, paths: Sequence[str]) -> State:
     return "changed" if "changed" in found else "gone"
 
 
-def _is_drawn(path: str) -> bool:
+def is_drawn(path: str) -> bool:
+    """Whether the format of a file has pages that can be drawn."""
     known = format_of(PurePath(path))
     return known is not None and known.is_drawn

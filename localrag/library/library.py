@@ -19,7 +19,12 @@ from localrag.errors import LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue import history
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.integrity import passages_are_sound
-from localrag.library.catalogue.places import page_of, place_of, rectangles_of
+from localrag.library.catalogue.places import (
+    page_of,
+    place_of,
+    rectangles_of,
+    tables_within,
+)
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
 from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
 from localrag.library.folder.filesystem import (
@@ -170,6 +175,7 @@ class Library:
     embedding = property(_asked(Snapshot.embedding))
     counts = _asked(Snapshot.counts)
     documents = _asked(Snapshot.documents)
+    listed = _asked(Snapshot.listed)
     has_document = _asked(Snapshot.has_document)
     document_record = _asked(Snapshot.document_record)
     document = _asked(Snapshot.document)
@@ -178,6 +184,7 @@ class Library:
     place = _asked(place_of)
     page = _asked(page_of)
     rectangles = _asked(rectangles_of)
+    tables_within = _asked(tables_within)
     sources = _asked(Snapshot.sources)
     source = _asked(Snapshot.source)
     paths = _asked(Snapshot.paths)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.records import PageReading, Problem
 from localrag.types import PageNote, Plain
 
 
-def problems(snapshot: Snapshot) -> list[Problem]:
-    """All of them, by path; pages of one file with the same to say are one problem."""
-    readings = [one for one in snapshot.readings() if any(note.problem for note in one.notes)]
+def problems(snapshot: Snapshot, among: Collection[str] | None = None) -> list[Problem]:
+    """By path, those of some documents or all; pages of one file with the same to say are one.
+
+    Files that were not read are no documents: they are named where all are asked for.
+    """
+    known = snapshot.readings(among)
+    readings = [one for one in known if any(note.problem for note in one.notes)]
     documents = {one.document_id for one in readings}
     units = snapshot.units(documents)
     sources = snapshot.sources_of(documents)
@@ -27,7 +31,8 @@ def problems(snapshot: Snapshot) -> list[Problem]:
         found.append(
             Problem(sources.get(name, name), pages, _merged([n for _, n in noted]), None, name)
         )
-    found += (Problem(one.state.path, error=one.error) for one in snapshot.unread())
+    if among is None:
+        found += (Problem(one.state.path, error=one.error) for one in snapshot.unread())
     return sorted(found, key=lambda one: (one.source, one.pages))
 
 

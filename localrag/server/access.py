@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -19,10 +20,19 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from localrag.egress.addresses import is_loopback
+
 SHELLS: Final = frozenset({"/", "/view"})
 """Empty pages; whatever is in them is asked for with a token, a cookie or a view's key."""
-OPEN: Final = SHELLS | {"/healthz"}
-"""What may be read without a token."""
+OPEN: Final = SHELLS | {"/healthz", "/source"}
+"""What may be read without a token; the source is due to whoever uses it, by a link too."""
+HERE_ONLY: Final = frozenset({"/metrics"})
+"""What is told to programs on this machine alone."""
+
+LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+"""As a program on this machine may call the server."""
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
+"""What browsers leave out of Host and Origin."""
 
 LARGEST_BODY = 4 * 2**20
 """Bytes of a request, where its route does not allow more."""
@@ -30,10 +40,13 @@ LARGEST_HEAD = 32 * 2**10
 """Bytes of all headers of a request."""
 SLOWEST_BODY = 30.0
 """Seconds without a byte of a body that was announced."""
+SLOWEST_RATE = 8 * 2**10
+"""Bytes a second that a body has to come with, once those seconds are over."""
 
 HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' blob:; connect-src 'self'; font-src 'self'; manifest-src 'self'; "
+    "frame-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for "
     "'script'",
     "x-content-type-options": "nosniff",
@@ -51,16 +64,29 @@ class Access:
 
     token: str
     port: int
-    hosts: frozenset[str] = frozenset()
-    """Names by which it may be called beside those of this machine: `HOST:PORT`, lower case."""
-    scheme: str = "http"
+    names: tuple[str, ...] = ()
+    """What it is called beside the names of this machine: lower case, IPv6 in brackets."""
+    tls: bool = False
+    proxy: str = ""
+    """The origin by which a reverse proxy is called, if one stands in front: then the only one."""
     opens: Callable[[str, str], bool] = lambda path, query: False  # noqa: ARG005
     """Whether a path with this query brings a key of its own."""
 
     @property
-    def own_hosts(self) -> frozenset[str]:
-        """Every value of Host that is served."""
-        return self.hosts | {f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+    def origins(self) -> tuple[str, ...]:
+        """Where pages of this server come from, as browsers write it; the first is for links."""
+        if self.proxy:
+            return (self.proxy,)
+        scheme = "https" if self.tls else "http"
+        return tuple(
+            f"{scheme}://{name}:{self.port}".removesuffix(_DEFAULT_PORTS[scheme])
+            for name in (*self.names, *LOCAL_NAMES)
+        )
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers speak TLS with it."""
+        return self.origins[0].startswith("https:")
 
     @property
     def cookie(self) -> str:
@@ -69,26 +95,42 @@ class Access:
 
     @property
     def session(self) -> str:
-        """The cookie's value: follows from the token, which cannot be told from it."""
-        return hmac.new(self.token.encode(), b"session", hashlib.sha256).hexdigest()
+        """The cookie's value: follows from token and port, neither can be told from it."""
+        said = f"session {self.port}".encode()
+        return hmac.new(self.token.encode(), said, hashlib.sha256).hexdigest()
+
+    def serves(self, host: str) -> bool:
+        """Whether a request that names this host is for this server."""
+        scheme, _, _ = self.origins[0].partition("://")
+        plain = host.lower().removesuffix(_DEFAULT_PORTS[scheme])
+        return f"{scheme}://{plain}" in self.origins
 
     def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """Status and reason, None for a request that is to be answered."""
         path, reads = scope["path"], scope["method"] in ("GET", "HEAD")
-        named = [host.lower() for host in headers.getlist("host")]
-        if named not in ([host] for host in self.own_hosts):
+        named = headers.getlist("host")
+        if len(named) != 1 or not self.serves(named[0]):
             return 421, "This server does not answer to that host name."
-        origins = {f"{self.scheme}://{host}" for host in self.own_hosts}
-        if any(origin not in origins for origin in headers.getlist("origin")):
+        if any(origin not in self.origins for origin in headers.getlist("origin")):
             return 403, "Requests from other origins are refused."
-        foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
-        if foreign and not (path in SHELLS and headers.get("sec-fetch-mode") == "navigate"):
+        sites = headers.getlist("sec-fetch-site")
+        foreign = any(site not in ("same-origin", "none") for site in sites)
+        if foreign and not (
+            reads and path in SHELLS and headers.get("sec-fetch-mode") == "navigate"
+        ):
             return 403, "Requests from other sites are refused."
+        if path in HERE_ONLY and not self._is_from_here(scope):
+            return 403, "This is told on the server's own machine alone."
         if reads and (path in OPEN or path.startswith("/static/")):
             return None
         if reads and self.opens(path, scope["query_string"].decode("ascii", "replace")):
             return None
         return None if self._is_known(headers) else (401, "A token is needed.")
+
+    def _is_from_here(self, scope: Scope) -> bool:
+        """Whether the request was made on this machine; behind a proxy nobody knows."""
+        client = scope.get("client")
+        return not self.proxy and (client is None or is_loopback(client[0]))
 
     def _is_known(self, headers: Headers) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -137,7 +179,7 @@ class Gate:
                 ]
             await send(message)
 
-        refusal = self._access.refusal(scope, headers)
+        refusal = _too_long(headers) or self._access.refusal(scope, headers)
         refusal = refusal or self._too_large(scope["path"], headers)
         if refusal is not None:
             await _refuse(guarded, *refusal)
@@ -149,14 +191,19 @@ class Gate:
         return any(path.startswith(each) for each in self._larger)
 
     def _too_large(self, path: str, headers: Headers) -> tuple[int, str] | None:
-        if sum(len(name) + len(value) for name, value in headers.raw) > LARGEST_HEAD:
-            return 431, "The headers are too long."
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) <= 20):
             return 400, "The length of the body is no number."
         if int(length) > LARGEST_BODY and not self._is_larger(path):
             return 413, "The body is too large."
         return None
+
+
+def _too_long(headers: Headers) -> tuple[int, str] | None:
+    """Before anything is read out of them."""
+    if sum(len(name) + len(value) for name, value in headers.raw) > LARGEST_HEAD:
+        return 431, "The headers are too long."
+    return None
 
 
 class TooMuchError(Exception):
@@ -175,12 +222,13 @@ class _Bounded:
         self._most = most
         self._taken = 0
         self._more = True
+        self._begun = time.monotonic()
 
     async def __call__(self) -> Message:
         if not self._more:  # what comes now is that the client is gone
             return await self._receive()
         try:
-            with anyio.fail_after(SLOWEST_BODY):
+            with anyio.fail_after(self._patience()):
                 message = await self._receive()
         except TimeoutError as error:
             raise TooMuchError(408, "The body did not come in time.") from error
@@ -189,6 +237,11 @@ class _Bounded:
         if self._most is not None and self._taken > self._most:
             raise TooMuchError(413, "The body is too large.")
         return message
+
+    def _patience(self) -> float:
+        """Seconds until the next bytes have to be there; a trickle runs out of them."""
+        due = self._begun + SLOWEST_BODY + self._taken / SLOWEST_RATE
+        return min(SLOWEST_BODY, due - time.monotonic())
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
@@ -20,19 +21,25 @@ from starlette.staticfiles import StaticFiles
 
 from localrag import __version__
 from localrag.egress import network
-from localrag.errors import LocalragError
-from localrag.server.access import Access, Gate, TooMuchError
+from localrag.server.access import Access, Gate
+from localrag.server.comparing import Comparing
 from localrag.server.configuration import Configuration
+from localrag.server.documents import Documents
+from localrag.server.evaluating import Evaluating, Reports
 from localrag.server.history import History
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
 from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
-from localrag.server.queue import FullError, ModelQueue
-from localrag.server.replies import on_error, reply
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import ON_ERROR, reply
+from localrag.server.searching import Searching
 from localrag.server.tools import Tools
 from localrag.server.views import Views
+
+_DOCS = Path("bundle", "docs")
+"""Where the licence is in an installed package."""
 
 
 def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = None) -> Gate:
@@ -41,9 +48,9 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
     `queue` is the line of those who wait for the language model, where others stand in it, too.
     """
     queue = queue or ModelQueue()
-    views = Views(access.token, f"{access.scheme}://127.0.0.1:{access.port}")
+    views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
-    status, pages = _Status(access, queue), Pages()
+    status, pages, reports = _Status(access, queue), Pages(), Reports()
     assistants = Endpoint(Protocol(Tools(libraries, queue, views.address)).server)
 
     @asynccontextmanager
@@ -65,14 +72,20 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             Route("/metrics", status.metrics),
             Route(PATH, assistants),
             Route("/session", status.session, methods=["POST"]),
+            *Documents(libraries).routes(),
+            *Searching(libraries, queue).routes(),
+            *Comparing(libraries, queue).routes(),
+            *Evaluating(libraries, queue, reports).routes(),
+            *Own(libraries, queue, pages, reports).routes(),
             *Own(libraries, queue, pages).routes(),
             *History(libraries).routes(),
             *Configuration(libraries).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
-        exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
+        exception_handlers=ON_ERROR,
         lifespan=life,
     )
+    app.router.redirect_slashes = False  # to an address made of what the client said
     return Gate(app, access, larger=[DOCUMENTS])
 
 
@@ -90,13 +103,18 @@ async def source(_: Request) -> Response:
     return Response(data, media_type="application/zip", headers=headers)
 
 
+@cache
 def _packed_source() -> bytes:
     package = Path(str(resources.files("localrag")))
+    inside = [path for path in package.rglob("*") if "__pycache__" not in path.parts]
+    files = {PurePosixPath("localrag", *one.relative_to(package).parts): one for one in inside}
+    # In a checkout what tells how it is built lies beside, else what a wheel has of it inside.
+    beside = package.parent if (package.parent / "pyproject.toml").is_file() else package / _DOCS
+    files |= {PurePosixPath(name): beside / name for name in ("LICENSE", "pyproject.toml")}
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(package.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                name = PurePosixPath("localrag", *path.relative_to(package).parts)
+        for name, path in sorted(files.items()):
+            if path.is_file():
                 archive.writestr(str(name), path.read_bytes())
     return stream.getvalue()
 
@@ -131,6 +149,6 @@ class _Status:
             self._access.session,
             httponly=True,
             samesite="strict",
-            secure=self._access.scheme == "https",
+            secure=self._access.is_secure,
         )
         return response

@@ -27,7 +27,7 @@ from localrag.config.settings import LLMReranking
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LocalragError, UsageError
 from localrag.rag.conversation import Turn
-from localrag.server.access import Access, Gate, TooMuchError
+from localrag.server.access import Access, Gate
 from localrag.server.calls import (
     CALL,
     HELLO,
@@ -49,7 +49,7 @@ from localrag.server.client import HOST
 from localrag.server.endpoint import Endpoint
 from localrag.server.libraries import Libraries
 from localrag.server.queue import FullError, ModelQueue
-from localrag.server.replies import on_error, reply
+from localrag.server.replies import ON_ERROR, reply
 from localrag.server.running import asking, working
 from localrag.types import Answer, Step
 
@@ -66,7 +66,7 @@ def command_app(libraries: Libraries, queue: ModelQueue, endpoint: Endpoint, tok
     commands = Commands(libraries, queue, endpoint, token)
     app = Starlette(
         routes=[Route(HELLO, commands.hello), Route(CALL, commands.call, methods=["POST"])],
-        exception_handlers=dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
+        exception_handlers=ON_ERROR,
     )
     return Gate(app, CommandAccess(token, 0))
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import cast
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from localrag.errors import UsageError
+from localrag.server.access import HEADERS
 
 GRACE = 8
 """Seconds that answers under way have once the server is told to end; it is gone within ten."""
+SLOWEST_HEAD = 30.0
+"""Seconds from a connection, or from the end of an answer, to all headers of the next request."""
+MOST_CONNECTIONS = 400
+"""At once; those beyond are closed. A process may often have no more than 1,024 files open."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -22,7 +34,10 @@ def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "win32":  # where the other one lets any program take the port over
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(128)
     except OSError as error:
@@ -37,9 +52,74 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def configured(app: ASGIApp) -> uvicorn.Config:
+class _Protocol(H11Protocol):
+    """HTTP that waits neither for a request nor for the rest of one without end."""
+
+    _waiting: asyncio.TimerHandle | None = None
+    _unread = sys.maxsize
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.close()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _watch(self) -> None:
+        """Have the clock run while no request is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+        elif self._waiting is None and not self.transport.is_closing():
+            self._unread = sys.maxsize
+            self._wait()
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(SLOWEST_HEAD, self._give_up)
+
+    def _give_up(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if 0 < unread < self._unread:  # a slow line, on which the last answer still is
+            self._unread = unread
+            self._wait()
+        else:
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """To what is no HTTP, with the headers of every other answer."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # its answer cannot be sent any more
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # amid an answer
+            self.transport.close()
+            return
+        headers = {**HEADERS, "content-type": "text/plain; charset=utf-8", "connection": "close"}
+        lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+        for event in (
+            h11.Response(status_code=400, headers=lines, reason=b"Bad Request"),
+            h11.Data(data=msg.encode("ascii")),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def configured(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
     """How uvicorn serves it."""
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         access_log=False,  # paths would name documents
         log_config=None,
@@ -47,13 +127,16 @@ def configured(app: ASGIApp) -> uvicorn.Config:
         date_header=False,
         lifespan="on",
         ws="none",
-        http="h11",
+        http=_Protocol,
         loop="asyncio",
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE,
         h11_max_incomplete_event_size=64 * 1024,
         proxy_headers=False,
     )
+    config.load()
+    config.ssl = tls
+    return config
 
 
 class Server(uvicorn.Server):
@@ -75,7 +158,6 @@ class Server(uvicorn.Server):
         if self._commands is not None:
             app, listening = self._commands
             config = configured(app)
-            config.load()
             protocol = partial(
                 cast(Callable[..., asyncio.Protocol], config.http_protocol_class),
                 config=config,
@@ -92,6 +174,27 @@ def run(
     listening: socket.socket,
     on_ready: Callable[[], None],
     commands: tuple[ASGIApp, socket.socket] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, which it raises again once all is closed."""
-    Server(configured(app), on_ready, commands).run(sockets=[listening])
+    Server(configured(app, tls), on_ready, commands).run(sockets=[listening])
+
+
+@contextmanager
+def in_thread(
+    app: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None
+) -> Iterator[None]:
+    """Serve in a thread until the block ends, which closes the application and the socket."""
+    server = uvicorn.Server(configured(app, tls))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    with listening:
+        thread.start()
+        try:
+            while not server.started:
+                if not thread.is_alive():
+                    raise RuntimeError("the server did not start")
+                time.sleep(0.01)
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()

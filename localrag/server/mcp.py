@@ -20,7 +20,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 
 from localrag import __version__
 from localrag.errors import LocalragError, UsageError
@@ -146,10 +147,18 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; what it asked for is stopped once its client is gone."""
+        # Read here, where what is wrong with it has its answer: the SDK's would be a 500.
+        read: list[Message] = [
+            {"type": "http.request", "body": await Request(scope, receive).body()}
+        ]
+
+        async def again() -> Message:
+            return read.pop() if read else await receive()
+
         gone: list[Callable[[], None]] = []
         scope[_GONE] = gone
         try:
-            await self._sessions.handle_request(scope, receive, send)
+            await self._sessions.handle_request(scope, again, send)
         finally:
             for stop in gone:
                 stop()

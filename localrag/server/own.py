@@ -1,11 +1,10 @@
-"""The server's own interface, which its page uses: search, answers as they come, documents."""
+"""The server's own interface, which its page uses: answers as they come, views, files."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -20,20 +19,21 @@ from starlette.routing import Route
 from localrag import __version__
 from localrag.egress import network
 from localrag.engine import AskOptions, Engine
-from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.errors import LibraryNotFoundError
 from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
 from localrag.presentation.places import in_file, place_text
-from localrag.presentation.reading import advice_text, page_ranges, reason_text
 from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
 from localrag.server.answers import passages, told, told_step
+from localrag.server.evaluating import Reports
 from localrag.server.history import keep
+from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, error_body, event, preferred, reply
+from localrag.server.replies import PING, decoded, event, number, preferred, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
 from localrag.server.views import View
@@ -73,18 +73,17 @@ class Own:
     libraries: Libraries
     queue: ModelQueue
     pages: Pages
+    reports: Reports = field(default_factory=Reports)
     uploads: Uploads = field(default_factory=Uploads)
 
     def routes(self) -> list[Route]:
         """All of them."""
         return [
             Route("/api/status", self.status),
-            Route(DOCUMENTS, self.documents),
             Route(DOCUMENTS, self.upload, methods=["POST"]),
             Route(f"{DOCUMENTS}/{{document}}", self.remove, methods=["DELETE"]),
             Route("/api/view", self.view),
             Route("/api/view.png", self.image),
-            Route("/api/search", self.search, methods=["POST"]),
             Route("/api/ask", self.ask, methods=["POST"]),
         ]
 
@@ -113,31 +112,6 @@ class Own:
 
         return reply(await anyio.to_thread.run_sync(gathered))
 
-    async def documents(self, request: Request) -> Response:
-        """The documents of a library without their text, and what there is to say of them."""
-        name, language = request.query_params.get("library", ""), preferred(request)
-        library, naming = self._engine(name).library, self._naming(name)
-
-        def gathered() -> dict[str, Any]:
-            noted, unread = defaultdict(list), []
-            for one in map(naming.problem, library.problems()):
-                said = {
-                    "pages": page_ranges(one.pages),
-                    "reason": reason_text(one, language),
-                    "advice": advice_text(one, language),
-                }
-                if one.document_id:
-                    noted[one.document_id].append(said)
-                else:
-                    unread.append(said | {"source": one.source})
-            documents = [
-                plain(one) | {"problems": noted[one.id]}
-                for one in map(naming.document, library.documents())
-            ]
-            return {"documents": documents, "unread": unread}
-
-        return reply(await anyio.to_thread.run_sync(gathered))
-
     async def upload(self, request: Request) -> Response:
         """Keep and add a file: the body of the request. Events: progress, done, error."""
         asked = request.query_params
@@ -162,6 +136,7 @@ class Own:
             names = {path: naming.of(path) for path in (*record.sources, *attached)}
             removal = library.remove(sources=names)
             self.pages.forget()
+            self.reports.forget()
             naming.forget()
             removed = [names[path] for path in removal.sources]
             return {"removed": removed, "purged": removal.purged}
@@ -208,22 +183,13 @@ class Own:
     async def _view(self, request: Request) -> PageView:
         asked = request.query_params
         name = asked.get("library", "")
-        wanted = View(
-            name, asked.get("document", ""), _offset(asked, "start"), _offset(asked, "end")
-        )
+        wanted = View(name, asked.get("document", ""), number(asked, "start"), number(asked, "end"))
         found = await self.pages.view(self._engine(name).library, wanted)
         if found is None:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See /api/documents.", name=wanted.document
             )
         return found
-
-    async def search(self, request: Request) -> Response:
-        """The best passages; never waits for the language model but to expand the question."""
-        asked = await decoded(request, Asked)
-        engine = self._engine(asked.library)
-        hits = await anyio.to_thread.run_sync(engine.search, asked.question, asked.options)
-        return reply({"passages": passages(hits, preferred(request))})
 
     async def ask(self, request: Request) -> Response:
         """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
@@ -235,20 +201,13 @@ class Own:
     async def _events(
         self, engine: Engine, asked: Asked, language: InterfaceLanguage
     ) -> AsyncIterator[ServerSentEvent]:
-        send, receive = anyio.create_memory_object_stream[ServerSentEvent](100)
         library = asked.library or self.libraries.names[0]
 
-        async def work() -> None:
-            async with send:
-                try:
-                    await self._answer(engine, library, asked, language, send.send)
-                except Exception as error:  # told in the stream: its status has been sent
-                    await send.send(event("error", error_body(error, language)[1]["error"]))
+        async def answer(send: Send) -> None:
+            await self._answer(engine, library, asked, language, send)
 
-        async with receive, anyio.create_task_group() as group:
-            group.start_soon(work)
-            async for one in receive:
-                yield one
+        async for one in streamed(answer, language):
+            yield one
 
     async def _answer(
         self,
@@ -256,7 +215,7 @@ class Own:
         library: str,
         asked: Asked,
         language: InterfaceLanguage,
-        send: Callable[[ServerSentEvent], Awaitable[object]],
+        send: Send,
     ) -> None:
         options = asked.options
         if not engine.is_ready:
@@ -291,13 +250,6 @@ class Own:
             )
             if kept is not None:
                 await send(event("kept", kept))
-
-
-def _offset(asked: Mapping[str, str], name: str) -> int:
-    given = asked.get(name, "")
-    if not (given.isascii() and given.isdigit() and len(given) < 16):
-        raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
-    return int(given)
 
 
 def _piece(

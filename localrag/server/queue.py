@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 
@@ -55,10 +55,27 @@ class ModelQueue:
         return left + (position - 1) * self._mean
 
     @asynccontextmanager
-    async def turn(self, on_wait: OnWait = unheard) -> AsyncIterator[None]:
+    async def lease(
+        self, on_wait: OnWait = unheard
+    ) -> AsyncIterator[Callable[[], Coroutine[None, None, None]]]:
+        """A turn for long work, which calls what this gives wherever it can let others go first."""
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self.turn(on_wait, counts=False))
+
+            async def give_way() -> None:
+                self._begun = time.monotonic()
+                if self.waiting:
+                    await held.aclose()
+                    await held.enter_async_context(self.turn(on_wait, counts=False))
+
+            yield give_way
+
+    @asynccontextmanager
+    async def turn(self, on_wait: OnWait = unheard, *, counts: bool = True) -> AsyncIterator[None]:
         """Wait for one's turn, and hold it; `on_wait` hears position and seconds as they change.
 
-        Raises `FullError` at once where too many wait already.
+        What it took `counts` for the seconds that others are told. Raises `FullError` at once
+        where too many wait already.
         """
         self.expect_room()
         mine = anyio.Event()
@@ -74,7 +91,8 @@ class ModelQueue:
                 yield
             finally:
                 took = time.monotonic() - self._begun
-                self._mean += _WEIGHT * (took - self._mean)
+                if counts:
+                    self._mean += _WEIGHT * (took - self._mean)
         finally:
             self._line.remove(mine)
             self._moved.set()

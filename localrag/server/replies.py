@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from sse_starlette import ServerSentEvent
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from localrag.errors import (
@@ -75,6 +75,14 @@ async def decoded(request: Request, kind: type[T]) -> T:
         ) from error
 
 
+def number(asked: Mapping[str, str], name: str) -> int:
+    """A number of the query, such as an offset. Raises `UsageError` for anything else."""
+    given = asked.get(name, "")
+    if not (given.isascii() and given.isdigit() and len(given) < 16):
+        raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
+    return int(given)
+
+
 def error_body(
     error: Exception, language: InterfaceLanguage = "en"
 ) -> tuple[int, dict[str, Any], dict[str, str]]:
@@ -107,3 +115,15 @@ async def on_error(request: Request, error: Exception) -> Response:
     response = reply(body, status)
     response.headers.update(headers)
     return response
+
+
+async def _on_departure(_: Request, __: Exception) -> Response:
+    """For a client that left before it had sent all; nobody reads it."""
+    return Response(status_code=400)
+
+
+ON_ERROR: Mapping[Any, Any] = {
+    **dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
+    ClientDisconnect: _on_departure,
+}
+"""What an application answers to what its routes raise."""

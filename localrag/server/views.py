@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import asdict, dataclass, fields
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from localrag.types import Answer, Citation
 
@@ -24,6 +24,7 @@ class View:
 
 
 _FIELDS = tuple(field.name for field in fields(View))
+_NAMES = sorted((*_FIELDS, "key"))
 VIEW_PATHS = ("/api/view", "/api/view.png")
 
 
@@ -45,12 +46,13 @@ class Views:
 
     def opened(self, path: str, query: str) -> bool:
         """Whether a request for a view brings the key to it."""
-        found = parse_qs(query)
-        given = [found.get(name, [""]) for name in (*_FIELDS, "key")]
-        if path not in VIEW_PATHS or any(len(values) != 1 for values in given):
+        # Read as the route reads it, and nothing twice: what is checked is what is opened.
+        pairs = parse_qsl(query, keep_blank_values=True)
+        found = dict(pairs)
+        if path not in VIEW_PATHS or sorted(name for name, _ in pairs) != _NAMES:
             return False
-        library, document, start, end, key = (values[0] for values in given)
-        if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit()):
+        library, document, start, end, key = (found[name] for name in (*_FIELDS, "key"))
+        if not (_is_offset(start) and _is_offset(end)):
             return False
         return self.opens(View(library, document, int(start), int(end)), key)
 
@@ -61,6 +63,10 @@ class Views:
     def address(self, view: View) -> str:
         """The address of a view, with the key to it in the fragment."""
         return f"{self._base}/view#{urlencode(asdict(view) | {'key': self.key(view)})}"
+
+
+def _is_offset(said: str) -> bool:
+    return said.isascii() and said.isdigit() and len(said) < 16
 
 
 def quoted(library: str, answer: Answer, citation: Citation) -> View:

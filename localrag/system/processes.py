@@ -74,6 +74,13 @@ COMPILING = (
 SSH = (*PLAIN, "SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TERM", "GPG_TTY")
 """For ssh-keygen: the agent, and how it asks for a passphrase."""
 
+DESKTOP = (
+    *SSH,
+    *("BROWSER", "DESKTOP_*", "DBUS_SESSION_BUS_ADDRESS", "SESSION_MANAGER", "GNOME_*", "KDE_*"),
+    *("GTK_*", "QT_*", "GDK_*", "MOZ_*", "PULSE_*", "XMODIFIERS", "INPUT_METHOD", "WSL*"),
+)
+"""For the program that a desktop opens a file with, its input methods among it."""
+
 _FOLDERS = {"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"}
 _PATHS = {
     *("TMPDIR", "TEMP", "TMP", "NETRC", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
@@ -204,6 +211,20 @@ def run(
         end(process)
         raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def show(path: str, variables: Mapping[str, str]) -> bool:
+    """Open a file as a click on it would, in a program that outlives us; False where none can."""
+    if sys.platform == "win32":
+        os.startfile(path)  # noqa: S606 - it is told which program by Windows alone
+        return True
+    screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    opener = "/usr/bin/open" if sys.platform == "darwin" else screen and find("xdg-open")
+    if not opener:
+        return False
+    process = start([opener, path], DESKTOP, variables=variables, umask=OURS)
+    threading.Thread(target=process.wait, daemon=True).start()  # it may be the browser itself
+    return True
 
 
 def end(process: Process, *, patience: float = _SECONDS_TO_END) -> None:

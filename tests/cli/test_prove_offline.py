@@ -112,7 +112,7 @@ def test_nothing_leaks_and_a_missing_model_is_named(
     found = stages(proof)
     runs = ("settings", "add", "search", "check", "doctor", "remove")
     assert [found[name] for name in runs] == [""] * 6
-    assert all("localrag models" in found[name] for name in ("ask", "self-rag", "eval"))
+    assert all("localrag models" in found[name] for name in ("ask", "self-rag", "eval", "server"))
     # What could not run has not been proven.
     assert (code, proof["ok"]) == (1, False)
 
@@ -284,12 +284,14 @@ def test_the_language_model_on_this_machine_is_reported_and_no_failure(
     assert server in str(proof["isolation"])
     loopback = proof["loopback"]
     assert isinstance(loopback, list)
-    assert {one["address"] for one in loopback} == {server}
+    assert {one["address"] for one in loopback if not one["own"]} == {server}
+    # The proof's own client and its server are told apart from that.
+    assert {one["stage"] for one in loopback if one["own"]} == {"server"}
     assert {"ask", "self-rag"} <= {one["stage"] for one in loopback}
     assert (proof["attempts"], proof["unseen"]) == ([], [])
     # The file reader was started, and has answered for itself.
     assert proof["processes"]
-    assert stages(proof)["ask"] == ""
+    assert stages(proof)["ask"] == stages(proof)["server"] == ""
     assert (code, proof["ok"]) == (0, True), stages(proof)
 
 

@@ -11,7 +11,7 @@ from scripted_llm import ScriptedLLM
 
 from localrag.evaluation.comparisons.base import Asked, Comparison, compare
 from localrag.evaluation.comparisons.rerankers import Graded, ReferenceJudge, reranked
-from localrag.messages import interface_language
+from localrag.messages import environment_language
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.comparisons import of_rerankers
 from localrag.presentation.comparisons import render_page as rendered
@@ -178,9 +178,9 @@ def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
 
 def test_the_page_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALRAG_LANG", "zh")
-    interface_language.cache_clear()
+    environment_language.cache_clear()
     comparison, _, _ = run()
     text = render_page(comparison)
-    interface_language.cache_clear()
+    environment_language.cache_clear()
     assert '<html lang="zh-CN">' in text
     assert "同一个问题" in text

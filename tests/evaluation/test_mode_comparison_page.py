@@ -11,7 +11,7 @@ from mode_answers import REFUSAL, compared, comparison, self_rag, standard
 
 from localrag.evaluation.comparisons.base import Comparison
 from localrag.evaluation.comparisons.pairs import Verdict
-from localrag.messages import interface_language
+from localrag.messages import environment_language
 from localrag.presentation.comparisons import of_modes, render_page
 from localrag.types import Citation, Step
 
@@ -90,9 +90,9 @@ def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
 
 def test_the_page_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALRAG_LANG", "zh")
-    interface_language.cache_clear()
+    environment_language.cache_clear()
     text = render_page(of_modes(example()))
-    interface_language.cache_clear()
+    environment_language.cache_clear()
     assert '<html lang="zh-CN">' in text
     assert "两种回答方式的比较" in text
     assert "Where Self-RAG is better" in text, "the analysis keeps to the questions' language"

@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
@@ -21,11 +21,12 @@ from server.in_browser import TOKEN, browser, opened
 from localrag import factory
 from localrag.config.settings import Settings
 from localrag.engine import Engine
+from localrag.errors import StoppedError
 from localrag.models.llms.base import Options
 from localrag.server.access import Access
 from localrag.server.app import make_app
 from localrag.server.libraries import Libraries
-from localrag.server.listening import bind, configured
+from localrag.server.listening import bind, in_thread
 from localrag.types import Message
 
 __all__ = ["TOKEN", "browser", "opened"]
@@ -38,6 +39,13 @@ class Writing(ScriptedLLM):
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
     pause = 0.001
+    stopped: threading.Event | None = None
+
+    def for_call(self, stopped: threading.Event | None) -> Writing:
+        """The same one, which ends once `stopped` is set."""
+        made = copy(self)
+        made.stopped = stopped
+        return made
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -49,6 +57,8 @@ class Writing(ScriptedLLM):
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
         for piece in self.pieces:
             time.sleep(self.pause)
+            if self.stopped and self.stopped.is_set():
+                raise StoppedError("Nobody listens any more.")
             yield piece
 
 
@@ -70,20 +80,9 @@ class Served:
         return httpx.Client(base_url=self.url, headers=known, timeout=20, trust_env=False)
 
 
-@pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    llm = Writing()
-    monkeypatch.setattr(factory, "make_model", lambda *_: factory.Model(llm, llm, lambda: None))
-    settings = Settings()
-    identity = factory.identity_of(EMBEDDER, settings)
-    library = open_library(
-        tmp_path / "garden", tokenize=factory.make_tokenizer(settings), embedding=identity
-    )
-    add(library, document(GARDEN, source="garden.txt"), size=200)
-    add(library, document(TEA, source="tea.txt"), size=200, language="zh")
-    engine = Engine(library, settings, embedder=EMBEDDER)
-    with running(Libraries([tmp_path / "garden"], lambda _: engine)) as port:
-        yield Served(port, engine, llm)
+def _for_call(llm: Writing, stopped: threading.Event | None) -> factory.Model:
+    view = llm.for_call(stopped)
+    return factory.Model(view, view, lambda: None)
 
 
 @contextmanager
@@ -91,13 +90,32 @@ def running(libraries: Libraries) -> Iterator[int]:
     """A server over these libraries; its port."""
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    server = uvicorn.Server(configured(make_app(libraries, Access(TOKEN, port))))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield port
-    server.should_exit = True
-    thread.join(15)
-    assert not thread.is_alive()
-    listening.close()
+    with in_thread(make_app(libraries, Access(TOKEN, port)), listening):
+        yield port
+
+
+@contextmanager
+def serving(folder: Path, llm: Writing) -> Iterator[Served]:
+    """A server of a library of two documents, with that model wherever one is asked for."""
+    made = factory.make_model
+    model = factory.Model(llm, llm, lambda: None, None, lambda stopped, _: _for_call(llm, stopped))
+    factory.make_model = lambda *_: model
+    try:
+        settings = Settings()
+        identity = factory.identity_of(EMBEDDER, settings)
+        library = open_library(
+            folder, tokenize=factory.make_tokenizer(settings), embedding=identity
+        )
+        add(library, document(GARDEN, source="garden.txt"), size=200)
+        add(library, document(TEA, source="tea.txt"), size=200, language="zh")
+        engine = Engine(library, settings, embedder=EMBEDDER)
+        with running(Libraries([folder], lambda _: engine)) as port:
+            yield Served(port, engine, llm)
+    finally:
+        factory.make_model = made
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path / "garden", Writing()) as one:
+        yield one

@@ -15,6 +15,9 @@ from playwright.sync_api import Browser, expect
 from server.conftest import TOKEN, Served
 from server.in_browser import Open, drop, violations
 
+from localrag.cli.browser import opened as leading
+from localrag.system import processes
+
 QUESTION = {
     "en-US": "When was the glass house opened?",
     "zh-CN": "云溪茶园什么时候采茶？",
@@ -22,7 +25,8 @@ QUESTION = {
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_add_ask_look_follow_up_and_remove(
     opened: Open, locale: str, scheme: str, width: int
 ) -> None:
@@ -55,18 +59,29 @@ def test_add_ask_look_follow_up_and_remove(
     expect(page.locator(".viewer")).to_have_count(0)
     expect(marker).to_be_focused()
 
+    at.served.llm.pieces, at.served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    at.served.llm.replies.append("How many orchids are there?")
+    at.ask("And then?")
+    expect(page.locator(".answer").last).to_contain_text("word3")
+    page.get_by_role("button", name=words["stop"], exact=True).click()
+    expect(page.locator(".turn").last).to_contain_text(words["stopped"])
+    at.is_accessible()
+
+    at.served.llm.pause = 0.001
     at.served.llm.replies.append("How many orchids does the glass house have?")
     at.served.llm.pieces = ["It has two hundred orchids [1]."]
     at.ask("And how many orchids does it have?")
-    expect(page.locator(".turn")).to_have_count(2)
-    expect(page.locator(".turn").nth(1).locator(".sentence")).to_have_count(1)
+    expect(page.locator(".turn")).to_have_count(3)
+    expect(page.locator(".turn").nth(2).locator(".sentence")).to_have_count(1)
     assert asked[-1]["history"] == [{"question": QUESTION[locale], "answer": words["said"]}]
 
     page.get_by_role("button", name=words["documents"], exact=True).click()
     page.on("dialog", lambda dialog: dialog.accept())
     page.locator(".documents > li", has_text="Elm").get_by_role("button").last.click()
     expect(page.locator(".documents > li")).to_have_count(2)
-    if width == 390:
+    for tab in page.locator("nav .tab").all():
+        tab.click()
+        at.is_accessible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert at.wrong == []
     assert {url.split("/", 3)[2] for url in at.requests} == {f"127.0.0.1:{at.served.port}"}
@@ -77,6 +92,8 @@ WORDS = {
         "ask": "Ask",
         "documents": "Documents",
         "added": "Added, 1 passages",
+        "stop": "Stop",
+        "stopped": "Stopped.",
         "answer": ("It was opened ", "in 1907 [1]."),
         "said": "It was opened in 1907 [1].",
         "cited": "garden.txt, p. 1",
@@ -86,6 +103,8 @@ WORDS = {
         "ask": "提问",
         "documents": "文档",
         "added": "已添加，共 1 个段落",
+        "stop": "停止",
+        "stopped": "已停止。",
         "answer": ("云溪茶园在三月", "采摘春茶 [1]。"),
         "said": "云溪茶园在三月采摘春茶[1]。",
         "cited": "tea.txt，第 1 页",
@@ -140,6 +159,19 @@ def test_enter_that_chooses_a_candidate_does_not_send(opened: Open) -> None:
     assert page.locator(".turn").count() == 0
     page.keyboard.press("Enter")
     expect(page.locator(".turn")).to_have_count(1)
+
+
+def test_the_file_that_the_browser_is_given_leads_to_the_page(
+    browser: Browser, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(processes, "show", lambda path, _: bool(given.append(path)) or True)
+    with leading(f"{served.url}/#token={TOKEN}") as shown:
+        assert shown
+        page = browser.new_context().new_page()
+        page.goto(f"file://{given[0]}")
+        expect(page.locator(".guard")).to_be_visible()
+        assert page.url == f"{served.url}/"
 
 
 def test_a_conversation_is_copied_and_saved_without_markup_of_documents(

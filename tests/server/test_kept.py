@@ -84,7 +84,7 @@ def test_it_goes_with_the_document_that_it_cites_and_stays_without_another(
 ) -> None:
     keep(http)
     ask(http)
-    garden, tea = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    tea, garden = (one["id"] for one in http.get("/api/documents").json()["documents"])
     assert http.delete(f"/api/documents/{tea}").json()["purged"]
     assert len(http.get(HISTORY).json()["conversations"]) == 1
     assert "茶园" not in bytes_on_disk(served.engine.library.directory).decode(errors="replace")
@@ -99,7 +99,7 @@ def test_a_sentence_that_cites_nothing_may_rest_on_all_that_was_read(
     keep(http)
     served.llm.pieces = ("It was opened in 1907 [1]. ", "Spring is when the tea is best.")
     ask(http)
-    _, tea = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    tea, _ = (one["id"] for one in http.get("/api/documents").json()["documents"])
     http.delete(f"/api/documents/{tea}")
     assert http.get(HISTORY).json()["conversations"] == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
@@ -15,6 +17,7 @@ from server.conftest import TOKEN, Served, running
 from starlette.routing import Match, Route
 
 import localrag
+from localrag import factory
 from localrag.api import LocalRAG
 from localrag.config.settings import Settings, set_in_file
 from localrag.engine import AskOptions, Engine, open_engine
@@ -175,15 +178,21 @@ def walk(served: Served, tmp_path: Path) -> Iterator[Walk]:
 
 
 def test_no_path_leaves_by_any_route(
-    served: Served, place: Path, walk: Walk, tmp_path: Path
+    served: Served, place: Path, walk: Walk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(factory, "cache_folder", lambda: tmp_path / "cache")
+    for module in ("pipeline", "evaluator"):
+        name = f"localrag.evaluator.{module}.model_fingerprint"
+        monkeypatch.setattr(name, lambda _: "scripted")
     for path in ("/", "/view", "/source", "/static/app.js", "/metrics", "/healthz", "/api/status"):
         walk("GET", path)
     walk("POST", "/session")
     listed = walk("GET", "/api/documents").json()
     names = {name for one in listed["documents"] for name in one["sources"]}
     assert {"report.txt", "2024/report.txt", "m.eml/report.txt", "gone.txt"} < names
-    assert {one["source"] for one in listed["unread"]} == {"broken.pdf", "*.bin"}
+    unread = walk("GET", "/api/unread").json()["unread"]
+    assert {one["source"] for one in unread} == {"broken.pdf", "*.bin"}
+    walk("GET", "/api/search")
     ids = {one["sources"][0]: one["id"] for one in listed["documents"]}
     for name in ("report.txt", "gone.txt", "orchids.pdf", "m.eml/report.txt"):
         where = {"document": ids[name], "start": 0, "end": 5}
@@ -191,7 +200,8 @@ def test_no_path_leaves_by_any_route(
         assert view["source"] == name
         assert view["cited"].startswith(name)
         walk("GET", "/api/view.png", params=where)
-    served.llm.replies.append('["orchids", "panes"]')
+        walk("GET", "/api/page", params={"document": ids[name], "offset": 0})
+    served.llm.replies += ['["orchids", "panes"]', "word", "word", "word"]
     _questions(walk)
     _assistants(walk, ids)
     _kept(walk, tmp_path)
@@ -220,6 +230,14 @@ def _questions(walk: Walk) -> None:
         assert walk.ask(path, **asked).status_code == 200
         assert walk.ask(path, **asked | {"library": "absent"}).status_code in (200, 400, 404)
     walk.ask("/v1/vector_stores/absent/search", query="x")
+    for vary in ("rerankers", "modes"):
+        walk.ask("/api/compare", question=QUESTION, vary=vary)
+    walk.ask("/api/evaluate", name="a.json", data="no")
+    said_so = {"question": QUESTION, "reference": "In 1907."}
+    made = walk.ask("/api/evaluate", name="a.jsonl", data=json.dumps(said_so), metrics=["f1"])
+    (name,) = re.findall(r'"name": "([0-9a-f]{16})"', made.text)
+    for ending in ("html", "json", "csv"):
+        assert walk("GET", f"/api/reports/{name}.{ending}").status_code == 200
     for stream in (False, True):
         for model in ("localrag", "localrag:self-rag", "localrag/absent"):
             walk.ask("/v1/chat/completions", messages=said, stream=stream, model=model)

@@ -96,9 +96,9 @@ def test_an_error_is_told_in_the_stream(served: Served) -> None:
 def test_documents_are_listed_and_removed(served: Served) -> None:
     with served.client() as http:
         documents = http.get("/api/documents").json()["documents"]
-        assert [one["sources"] for one in documents] == [["garden.txt"], ["tea.txt"]]
+        assert [one["sources"] for one in documents] == [["tea.txt"], ["garden.txt"]]
         removed = http.delete(f"/api/documents/{documents[0]['id']}").json()
-        assert removed == {"removed": ["garden.txt"], "purged": True}
+        assert removed == {"removed": ["tea.txt"], "purged": True}
         assert http.get("/api/status").json()["libraries"][0]["documents"] == 1
         assert http.delete("/api/documents/nothing").status_code == 404
 

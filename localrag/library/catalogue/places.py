@@ -95,6 +95,16 @@ def rectangles_of(snapshot: Snapshot, document_id: str, start: int, end: int) ->
     return tuple(found)
 
 
+def tables_within(snapshot: Snapshot, document_id: str, start: int, end: int) -> int:
+    """How many tables begin among code points `start:end` of a document."""
+    (count,) = snapshot.sql.execute(
+        "SELECT count(1) FROM tables t JOIN documents d ON d.number = t.document "
+        'WHERE d.id = ? AND t."start" >= ? AND t."start" < ?',
+        (document_id, start, end),
+    ).fetchone()
+    return int(count)
+
+
 def _row(
     snapshot: Snapshot, document_id: str, page: tuple[int, int, int], offset: int
 ) -> int | None:

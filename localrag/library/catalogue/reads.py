@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -169,6 +170,36 @@ class Snapshot:
         """All documents in the order they were added."""
         return self._documents("")
 
+    def listed(
+        self,
+        most: int,
+        *,
+        before: int | None = None,
+        words: str = "",
+        among: Collection[str] | None = None,
+    ) -> tuple[list[DocumentRecord], int | None]:
+        """Up to `most` documents, the newest first, and what `before` is for those that follow.
+
+        `words` stand in the title or a path, whatever their case; `among` are ids. None follow:
+        None.
+        """
+        wanted, sought = json.dumps(None if among is None else sorted(among)), words.lower()
+        rows = self.sql.rows(
+            "SELECT d.number FROM documents d WHERE d.number < ? "
+            "AND (? = 'null' OR d.id IN (SELECT value FROM json_each(?))) "
+            "AND (? = '' OR instr(lower(d.title), ?) OR EXISTS (SELECT 1 FROM sources s "
+            "WHERE s.document = d.number AND instr(lower(s.path), ?))) "
+            "ORDER BY d.number DESC LIMIT ?",
+            *(_BLOCKS if before is None else before, wanted, wanted, sought, sought, sought),
+            most + 1,
+            kinds=(int,),
+            ordered=False,
+        )
+        numbers = [number for (number,) in rows]
+        shown = json.dumps(numbers[:most])
+        found = self._documents("WHERE d.number IN (SELECT value FROM json_each(?))", shown)
+        return found[::-1], numbers[most - 1] if len(numbers) > most else None
+
     def has_document(self, document_id: str) -> bool:
         """Whether there is a document of this id."""
         return self._number(document_id) is not None
@@ -267,16 +298,21 @@ class Snapshot:
                 layout=layouts.get(position, b""),
             )
 
-    def readings(self) -> list[PageReading]:
-        """The pages that have notes or were recognised, document by document.
+    def readings(self, among: Collection[str] | None = None) -> list[PageReading]:
+        """The pages that have notes or were recognised, document by document, of some or of all.
 
         What older versions said in the metadata comes as notes too.
         """
+        only, ids = "1", tuple[str, ...]()
+        if among is not None:
+            only, ids = "d.id IN (SELECT value FROM json_each(?))", (json.dumps(sorted(among)),)
         # Not by position: what the file claims of its order is not believed.
         rows = self.sql.rows(
             "SELECT d.id, p.number, p.how, p.confidence, p.notes FROM pages p "
             "JOIN documents d ON d.number = p.document "
-            "WHERE p.notes != '[]' OR p.how != 'text' ORDER BY p.document, p.position",
+            f"WHERE (p.notes != '[]' OR p.how != 'text') AND {only} "
+            "ORDER BY p.document, p.position",
+            *ids,
             kinds=(str, int, str, int, str),
             ordered=False,
         )
@@ -289,8 +325,9 @@ class Snapshot:
             for document, page, how, confidence, notes in rows
         ]
         older = self.sql.rows(
-            "SELECT number, id, metadata FROM documents WHERE metadata LIKE '%pages%' "
-            "ORDER BY number",
+            "SELECT d.number, d.id, d.metadata FROM documents d "
+            f"WHERE d.metadata LIKE '%pages%' AND {only} ORDER BY d.number",
+            *ids,
             kinds=(int, str, str),
         )
         for _, document, metadata in older:

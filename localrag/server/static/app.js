@@ -1,7 +1,10 @@
 import { html, render, useCallback, useEffect, useRef, useState } from "./preact.js";
+import { filesOf } from "./adding.js";
 import { begin, call, speak } from "./api.js";
 import { Ask } from "./ask.js";
+import { Compare } from "./compare.js";
 import { Documents } from "./documents.js";
+import { Evaluate } from "./evaluate.js";
 import { Help, useKeys } from "./keys.js";
 import { Search } from "./search.js";
 import { Settings } from "./settings.js";
@@ -81,26 +84,32 @@ function App() {
     return () => removeEventListener("keydown", keys);
   }, [view]);
   useEffect(() => {  // wherever a file is dropped, the browser must not leave the page to show it
-    const over = (event) => event.preventDefault();
-    const drop = (event) => {
+    const dragging = (now) => document.body.classList.toggle("dragging", now && !linked);
+    const over = (event) => { event.preventDefault(); dragging(event.dataTransfer.types.includes("Files")); };
+    const leave = (event) => { if (!event.relatedTarget) dragging(false); };
+    const drop = async (event) => {
       event.preventDefault();
-      if (linked || !event.dataTransfer.files.length) return;
+      dragging(false);
+      if (linked) return;
+      const files = await filesOf(event.dataTransfer);
+      if (!files.length) return;
       setTab("documents");
-      setDropped([...event.dataTransfer.files]);
+      setDropped(files);
     };
-    addEventListener("dragover", over);
-    addEventListener("drop", drop);
-    return () => { removeEventListener("dragover", over); removeEventListener("drop", drop); };
+    const heard = { dragover: over, dragleave: leave, drop };
+    for (const [name, hear] of Object.entries(heard)) addEventListener(name, hear);
+    return () => { for (const [name, hear] of Object.entries(heard)) removeEventListener(name, hear); };
   }, []);
 
   const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
   if (linked) {
     return html`<header ref=${head}><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
-      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>`;
+      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>
+      <footer><a href="/source">${say("source", { licence: "AGPL-3.0-or-later" })}</a></footer>`;
   }
   const current = status && status.libraries.find((one) => one.name === library);
-  const shared = { say, language, library, show, refresh, empty: current ? current.documents === 0 : false };
-  const tabs = ["ask", "documents", "search", "settings"];
+  const shared = { say, language, library, show, refresh, total: current ? current.documents : 0, empty: current ? current.documents === 0 : false };
+  const tabs = ["ask", "documents", "search", "compare", "evaluate", "settings"];
   return html`
     <header ref=${head}>
       <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
@@ -121,7 +130,9 @@ function App() {
       <main inert=${Boolean(view) && narrow.matches}>
         <div hidden=${tab !== "ask"}><${Ask} ...${shared} view=${view} shown=${tab === "ask"} preset=${current ? current.mode : "standard"} toDocuments=${() => setTab("documents")} /></div>
         <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
-        <div hidden=${tab !== "search"}><${Search} ...${shared} /></div>
+        <div hidden=${tab !== "search"}><${Search} ...${shared} toDocuments=${() => setTab("documents")} /></div>
+        <div hidden=${tab !== "compare"}><${Compare} ...${shared} toDocuments=${() => setTab("documents")} /></div>
+        <div hidden=${tab !== "evaluate"}><${Evaluate} ...${shared} /></div>
         <div hidden=${tab !== "settings"}><${Settings} ...${shared} shown=${tab === "settings"} /></div>
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} alone=${narrow.matches} />`}

@@ -112,7 +112,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
         <button class="quiet" onClick=${() => setLooking(true)}>${say("history")}</button>
         ${turns.length > 0 && html`<button class="quiet" disabled=${busy} onClick=${begin}>${say("again")}</button>`}
         <span class="space"></span>
-        ${answered.length > 0 && html`<span class="saving"><span class="quiet" id="save">${say("save")}</span>
+        ${answered.length > 0 && html`<span class="saving"><span class="quiet" id="save">${say("saveAs")}</span>
           <button class="quiet" aria-describedby="save" onClick=${() => save("md")}>Markdown</button>
           <button class="quiet" aria-describedby="save" onClick=${() => save("html")}>HTML</button></span>`}
       </div>

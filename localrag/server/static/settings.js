@@ -42,7 +42,7 @@ export function Settings({ say, language, refresh, shown }) {
 }
 
 function Table({ say, rows }) {
-  return html`<div class="table"><table>
+  return html`<div class="scrolls"><table>
     <thead><tr><th scope="col">${say("setting")}</th><th scope="col">${say("value")}</th><th scope="col">${say("given")}</th></tr></thead>
     <tbody>${rows.map((one) => html`<tr key=${one.key}><th scope="row"><code>${one.key.split(/(?<=[._])/).map((part) => html`${part}<wbr />`)}</code></th>
       <td>${shownValue(say, one.value)}${one.later && html` <span class="quiet">${say("later")}</span>`}</td><td><${Giver} say=${say} one=${one} /></td></tr>`)}</tbody></table></div>`;

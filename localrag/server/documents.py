@@ -1,0 +1,167 @@
+"""What a library holds and what was read of it, as much at a time as a page can show.
+
+`GET /api/documents` takes `library`, `words` (in a title or path), `problems=1` (only documents
+with some) and `before`, and gives at most `MOST` `documents`, the newest first, with `next`: what
+`before` is for those that follow, null at the end. `GET /api/unread` takes `library`, `words` and
+`after`, and gives files that were not read in the same way. `GET /api/page` takes
+`library`, `document`, and `number` or `offset`: a page as it was read; `before` and `behind` are
+offsets of what stands next to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.errors import LibraryNotFoundError
+from localrag.indexing.reading import read_part
+from localrag.indexing.viewing import is_drawn, state_of
+from localrag.library.library import Library
+from localrag.library.records import Problem
+from localrag.messages import InterfaceLanguage
+from localrag.presentation.places import place_text
+from localrag.presentation.reading import (
+    advice_text,
+    how_text,
+    note_text,
+    page_ranges,
+    reason_text,
+)
+from localrag.presentation.records import plain
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming
+from localrag.server.replies import number, preferred, reply
+
+MOST = 50
+"""Documents of one reply."""
+_PROBLEMS, _PAGES = 20, 50
+"""Problems of one document that are told, and pages of one problem that can be gone to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The routes that list and read."""
+
+    libraries: Libraries
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/api/documents", self.documents),
+            Route("/api/unread", self.unread),
+            Route("/api/page", self.page),
+        ]
+
+    def _asked(self, request: Request) -> tuple[Library, Naming, InterfaceLanguage]:
+        name = request.query_params.get("library", "") or self.libraries.names[0]
+        library = self.libraries.engine(name).library
+        return library, self.libraries.naming(name), preferred(request)
+
+    async def documents(self, request: Request) -> Response:
+        """Documents without their text, the state of their files, and what there is to say."""
+        (library, naming, language), asked = self._asked(request), request.query_params
+        before = number(asked, "before") if "before" in asked else None
+
+        def gathered() -> dict[str, Any]:
+            among = _with_problems(library) if asked.get("problems") else None
+            words = asked.get("words", "").strip()
+            found, following = library.listed(MOST, before=before, words=words, among=among)
+            noted = defaultdict(list)
+            for one in library.problems([record.id for record in found]):
+                noted[one.document_id].append(_said(naming.problem(one), language))
+            documents = [
+                plain(naming.document(record))
+                | {
+                    "state": state_of(library, record.sources),
+                    "problems": noted[record.id][:_PROBLEMS],
+                    "more_problems": max(0, len(noted[record.id]) - _PROBLEMS),
+                }
+                for record in found
+            ]
+            return {"documents": documents, "next": following}
+
+        return reply(await anyio.to_thread.run_sync(gathered))
+
+    async def unread(self, request: Request) -> Response:
+        """Files that could not be read, and why."""
+        (library, naming, language), asked = self._asked(request), request.query_params
+        words = asked.get("words", "").strip().lower()
+        start = number(asked, "after") if "after" in asked else 0
+
+        def gathered() -> dict[str, Any]:
+            there = [one for one in library.unread() if words in naming.of(one.state.path).lower()]
+            shown = [
+                Problem(one.state.path, error=one.error) for one in there[start : start + MOST]
+            ]
+            following = start + MOST if len(there) > start + MOST else None
+            said = [
+                _said(one, language) | {"source": one.source} for one in map(naming.problem, shown)
+            ]
+            return {"unread": said, "next": following}
+
+        return reply(await anyio.to_thread.run_sync(gathered))
+
+    async def page(self, request: Request) -> Response:
+        """A page as it was read: its text, how, and what was noted."""
+        (library, naming, language), asked = self._asked(request), request.query_params
+        document = asked.get("document", "")
+        at = {name: number(asked, name) for name in ("number", "offset") if name in asked}
+
+        def gathered() -> dict[str, Any] | None:
+            about, part = library.document_record(document), read_part(library, document, **at)
+            if about is None or part is None:
+                return None
+            page, span = part.page, {"start": part.start, "end": part.start}
+            state, image = state_of(library, about.sources), None
+            if state == "same" and any(map(is_drawn, about.sources)):
+                named = {"library": asked.get("library", ""), "document": document}
+                image = f"/api/view.png?{urlencode(named | span)}"
+            return {
+                "title": about.title,
+                "number": page.number,
+                "pages": part.pages,
+                "place": place_text(part.place, language=language),
+                "text": page.text,
+                "start": part.start,
+                "before": part.before,
+                "behind": part.behind,
+                "how": how_text(page, part.place.unit, language),
+                "confidence": page.confidence,
+                "tables": part.tables,
+                "notes": [
+                    {"text": note_text(note, language), "problem": note.problem}
+                    for one in page.notes
+                    if (note := naming.problem(Problem("", note=one)).note)
+                ],
+                "state": state,
+                "image": image,
+            }
+
+        found = await anyio.to_thread.run_sync(gathered)
+        if found is None:
+            raise LibraryNotFoundError(
+                "There is no such page of {name}.", hint="See /api/documents.", name=document
+            )
+        return reply(found)
+
+
+def _with_problems(library: Library) -> Collection[str]:
+    return {one.document_id for one in library.problems() if one.document_id}
+
+
+def _said(one: Problem, language: InterfaceLanguage) -> dict[str, Any]:
+    """What is wrong and what to do; `numbers` are pages that can be gone to."""
+    return {
+        "pages": page_ranges(one.pages),
+        "numbers": list(one.pages[:_PAGES]),
+        "reason": reason_text(one, language),
+        "advice": advice_text(one, language),
+    }

@@ -1,0 +1,195 @@
+"""Evaluations for the page: `localrag eval run` as events, and its reports while they are here.
+
+A report holds text of documents. It is kept in memory, the last few of them, until something is
+removed; who wants to keep one saves it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import Response as Reply
+from starlette.routing import Route
+
+from localrag import factory
+from localrag.engine import Engine
+from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.evaluation import events
+from localrag.evaluation.dataset import Sample, evenly, read_dataset
+from localrag.evaluation.metric import Response
+from localrag.evaluation.results import Report
+from localrag.evaluator.evaluator import Evaluator, open_cache
+from localrag.messages import spoken_to
+from localrag.presentation.csv_table import csv_table
+from localrag.presentation.reports import event_text, render_page, report_json
+from localrag.server.jobs import Job, worked
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import PING, decoded, preferred, reply
+from localrag.system.files import create_file, scratch_folder
+
+if TYPE_CHECKING:
+    from localrag.models.embeddings.base import Embedder
+
+_KEPT = 4
+ALONE: Final = {
+    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; "
+    "frame-ancestors 'self'",
+}
+"""For a page of a report: nothing in it runs or is fetched, and it stands in our page alone."""
+
+
+class ToEvaluate(msgspec.Struct, forbid_unknown_fields=True):
+    """A data set as the text of its file, and what to measure; no `metrics` are all."""
+
+    name: str
+    data: str
+    library: str = ""
+    judged: bool = False
+    questions: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    metrics: list[str] = []
+
+
+class Reports:
+    """The last reports, by a name that nobody guesses. May be used from several threads."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Report] = {}
+        self._lock = threading.Lock()
+
+    def keep(self, report: Report) -> str:
+        """Its name from now on."""
+        name = secrets.token_hex(8)
+        with self._lock:
+            self._kept[name] = report
+            while len(self._kept) > _KEPT:
+                self._kept.pop(next(iter(self._kept)))
+        return name
+
+    def get(self, name: str) -> Report | None:
+        """The report of that name, if it is here still."""
+        with self._lock:
+            return self._kept.get(name)
+
+    def forget(self) -> None:
+        """Keep none."""
+        with self._lock:
+            self._kept.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluating:
+    """The routes that evaluate and show reports. Events: waiting, progress, note, report, error."""
+
+    libraries: Libraries
+    queue: ModelQueue
+    reports: Reports = field(default_factory=Reports)
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/api/evaluate", self.evaluate, methods=["POST"]),
+            Route("/api/reports/{name}", self.report),
+        ]
+
+    async def evaluate(self, request: Request) -> Reply:
+        """Answer and score the questions of a data set."""
+        asked, language = await decoded(request, ToEvaluate), preferred(request)
+        library = asked.library or self.libraries.names[0]
+        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        samples = evenly(_samples(asked), asked.questions)
+        self.queue.expect_room()
+
+        def work(job: Job) -> None:
+            def tell(happened: events.Event) -> None:
+                if isinstance(happened, events.Progressed):
+                    job.give_way()
+                    done = {"done": happened.done, "total": happened.total, "left": happened.left}
+                    job.say("progress", said=event_text(happened), **done)
+                else:
+                    job.say("note", said=event_text(happened))
+
+            settings = engine.settings
+            with spoken_to(language), open_cache(None) as kept:
+                report = Evaluator(_Stoppable(engine, job.stopped), kept, tell=tell).evaluate(
+                    asked.name,
+                    samples,
+                    [("default", settings)],
+                    settings if asked.judged else None,
+                    asked.metrics,
+                )
+            job.say("report", name=self.reports.keep(_named(report, naming)))
+
+        return EventSourceResponse(worked(self.queue, work, language), ping=PING)
+
+    async def report(self, request: Request) -> Reply:
+        """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""
+        path = PurePath(request.path_params["name"])
+        report = self.reports.get(path.stem)
+        if report is None:
+            raise LibraryNotFoundError(
+                "This report is not here any more.", hint="Evaluate again: it goes quickly."
+            )
+        asked = request.query_params.get("language")  # a frame cannot say it in a header
+        with spoken_to("zh" if asked == "zh" else "en" if asked == "en" else preferred(request)):
+            if path.suffix == ".json":
+                return reply(report_json(report))
+            if path.suffix == ".csv":
+                return Reply(csv_table(report), media_type="text/csv")
+            return Reply(render_page(report), media_type="text/html", headers=ALONE)
+
+
+def _named(report: Report, naming: Naming) -> Report:
+    """The report with names of files for their paths."""
+
+    def named(response: Response) -> Response:
+        given = response.contexts
+        contexts = given and tuple(replace(one, source=naming.of(one.source)) for one in given)
+        return replace(response, contexts=contexts)
+
+    runs = [
+        replace(run, scored=tuple(replace(one, response=named(one.response)) for one in run.scored))
+        for run in report.runs
+    ]
+    return replace(report, runs=tuple(runs))
+
+
+def _samples(asked: ToEvaluate) -> list[Sample]:
+    """The questions of the data set; errors name it as the client does."""
+    suffix = PurePath(asked.name).suffix.lower()
+    with scratch_folder() as folder:
+        path = folder / f"data{suffix if suffix in ('.csv', '.json', '.jsonl') else ''}"
+        with create_file(path) as file:
+            file.write(asked.data.encode("utf-8", "replace"))
+        try:
+            return read_dataset(path)
+        except UsageError as error:
+            error.values["path"] = asked.name
+            raise
+
+
+class _Stoppable(Engine):
+    """An engine with its models, whose language model lets go once `stopped` is set."""
+
+    def __init__(self, engine: Engine, stopped: threading.Event) -> None:
+        super().__init__(engine.library, engine.settings)
+        self._engine = engine
+        self._stopped = stopped
+
+    @property
+    def embedder(self) -> Embedder:
+        """The engine's."""
+        return self._engine.embedder
+
+    @property
+    def model(self) -> factory.Model:
+        """The engine's, for this work."""
+        return self._engine.model.for_call(self._stopped, None)

@@ -1,0 +1,77 @@
+"""Work that is told as events: one stream for each client, and ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+from sse_starlette import ServerSentEvent
+
+from localrag.messages import InterfaceLanguage
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import error_body, event
+from localrag.server.running import working
+
+Send = Callable[[ServerSentEvent], Awaitable[object]]
+
+
+async def streamed(
+    produce: Callable[[Send], Awaitable[None]], language: InterfaceLanguage
+) -> AsyncIterator[ServerSentEvent]:
+    """What `produce` sends; where it fails, the last event is the error."""
+    send, receive = anyio.create_memory_object_stream[ServerSentEvent](100)
+
+    async def work() -> None:
+        async with send:
+            try:
+                await produce(send.send)
+            except Exception as error:  # told in the stream: its status has been sent
+                await send.send(event("error", error_body(error, language)[1]["error"]))
+
+    async with receive, anyio.create_task_group() as group:
+        group.start_soon(work)
+        async for one in receive:
+            yield one
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What long work in a thread has in hand; `stopped` is set once nobody listens any more."""
+
+    tell: Callable[[ServerSentEvent], None]
+    stopped: threading.Event
+    give_way: Callable[[], None]
+    """Lets those who wait for the language model go first; to be called between two steps."""
+
+    def say(self, kind: str, /, **values: object) -> None:
+        """Tell an event. Raises `StoppedError` once nobody listens."""
+        self.tell(event(kind, values))
+
+
+def worked(
+    queue: ModelQueue, work: Callable[[Job], object], language: InterfaceLanguage
+) -> AsyncIterator[ServerSentEvent]:
+    """What work with the language model tells, when it is its turn. Event before: waiting."""
+
+    async def produce(send: Send) -> None:
+        loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+        async def wait(position: int, seconds: float) -> None:
+            await send(event("waiting", {"position": position, "seconds": round(seconds)}))
+
+        async with queue.lease(wait) as give_way:
+
+            def between() -> None:
+                asyncio.run_coroutine_threadsafe(give_way(), loop).result()
+
+            def run(tell: Callable[[ServerSentEvent], None]) -> None:
+                work(Job(tell, stopped, between))
+
+            async with working(run, stopped) as told:
+                async for one in told:
+                    await send(one)
+
+    return streamed(produce, language)

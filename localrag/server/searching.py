@@ -1,0 +1,109 @@
+"""Search for the page, with all that `localrag search` can be asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.config.settings import RERANKERS, LLMReranking
+from localrag.documents.formats import table
+from localrag.engine import AskOptions, Engine
+from localrag.library.catalogue.filters import Filter, FilterLanguage
+from localrag.presentation.steps import scored, step_name
+from localrag.server.answers import passages
+from localrag.server.libraries import Libraries
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import decoded, preferred, reply
+from localrag.server.running import while_heard, working
+from localrag.types import ScoredChunk, Step
+
+Retrieval = Literal["hybrid", "dense", "keyword"]
+Expansion = Literal["none", "multi-query", "hyde"]
+
+MOST = 100
+"""Passages of one search."""
+
+
+class Sought(msgspec.Struct, forbid_unknown_fields=True):
+    """What to find, and where; `filter` has the fields of `Filter`."""
+
+    question: str
+    library: str = ""
+    k: int | None = None
+    retrieval: Retrieval | None = None
+    rerank: str | None = None
+    expand: Expansion | None = None
+    filter: Filter = Filter()
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """The routes of the search."""
+
+    libraries: Libraries
+    queue: ModelQueue
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/api/search", self.choices),
+            Route("/api/search", self.search, methods=["POST"]),
+        ]
+
+    async def choices(self, _: Request) -> Response:
+        """What a search can be asked for."""
+        return reply(
+            {
+                "types": table.names(),
+                "languages": get_args(FilterLanguage),
+                "retrieval": get_args(Retrieval),
+                "rerank": RERANKERS,
+                "expand": get_args(Expansion),
+            }
+        )
+
+    async def search(self, request: Request) -> Response:
+        """The best passages; waits for the language model only where that has a part in it."""
+        asked, language = await decoded(request, Sought), preferred(request)
+        engine = self.libraries.engine(asked.library or self.libraries.names[0])
+        found = await while_heard(request, self._found(engine, asked))
+        if found is None:
+            return Response(status_code=499)
+        hits, steps = found
+        said = [
+            {"name": step_name(one.kind, language), "said": scored(one, language)} for one in steps
+        ]
+        return reply({"passages": passages(hits, language), "steps": said})
+
+    async def _found(self, engine: Engine, asked: Sought) -> tuple[list[ScoredChunk], list[Step]]:
+        stopped, steps, hits = threading.Event(), list[Step](), list[ScoredChunk]()
+        options = AskOptions(
+            k=None if asked.k is None else min(asked.k, MOST),
+            retrieval=asked.retrieval,
+            rerank=asked.rerank,
+            expand=asked.expand,
+            filter=asked.filter,
+            stopped=stopped,
+        )
+        settings = engine.applied(options)
+        needs_model = asked.expand not in (None, "none")
+        needs_model = needs_model or isinstance(settings.reranker, LLMReranking)
+
+        def search(_: Callable[[Any], None]) -> None:
+            hits.extend(engine.search(asked.question, options, steps.append))
+
+        async with AsyncExitStack() as held:
+            if needs_model:
+                await held.enter_async_context(self.queue.turn())
+            pieces = await held.enter_async_context(working(search, stopped))
+            async for _ in pieces:  # it tells nothing before its end
+                pass
+        return hits, steps

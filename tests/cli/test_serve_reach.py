@@ -1,0 +1,89 @@
+"""`localrag serve` as a person starts it: who may reach it, and the page that it opens."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localrag.cli.browser import opened
+from localrag.cli.group import cli
+from localrag.errors import UsageError
+from localrag.messages import spoken
+
+URL = 'http://127.0.0.1:8765/#token=a-token&of=this"test'
+
+OPENER = """#!/bin/sh
+cp "$1" "{folder}/seen.html"
+stat -c "%a %n" "$1" > "{folder}/mode"
+env > "{folder}/environment"
+echo "$#" > "{folder}/count"
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="only on Linux: another way to open files")
+def test_the_token_is_in_a_file_and_not_among_the_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desktop = tmp_path / "bin" / "xdg-open"
+    desktop.parent.mkdir()
+    desktop.write_text(OPENER.format(folder=tmp_path))
+    desktop.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{desktop.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.setenv("SECRET_OF_THE_SHELL", "x")
+    with opened(URL) as found:
+        assert found
+        deadline = time.monotonic() + 10
+        while not (tmp_path / "count").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.05)
+    mode, path = (tmp_path / "mode").read_text().split()
+    assert mode == "600"
+    assert stat.S_IMODE(Path(path).parent.parent.stat().st_mode) == 0o700
+    assert "token" not in path
+    assert (tmp_path / "count").read_text().strip() == "1"
+    page = (tmp_path / "seen.html").read_text()
+    leads = re.search(r'content="0; url=([^"]*)"', page)
+    assert leads is not None
+    assert leads[1] == "http://127.0.0.1:8765/#token=a-token&amp;of=this&quot;test"
+    assert not Path(path).exists(), "gone with the server"
+    environment = (tmp_path / "environment").read_text()
+    assert "DISPLAY=:7" in environment
+    assert "SECRET_OF_THE_SHELL" not in environment
+
+
+def test_without_a_screen_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    with opened(URL) as found:
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--host", "0.0.0.0"], "--tls-cert"),
+        (["--host", "::"], "--behind-proxy"),
+        (["--host", "studio"], "is not an IP address"),
+        (["--tls-cert", "none.pem"], "belong together"),
+        (["--tls-cert", "none.pem", "--tls-key", "none.pem"], "No such file"),
+        (["--behind-proxy", "http://studio.example"], "https://NAME"),
+    ],
+)
+def test_what_could_be_read_along_is_refused(
+    options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALRAG_LIBRARY", str(tmp_path / "none"))
+    error = CliRunner().invoke(cli, ["serve", *options]).exception
+    assert isinstance(error, UsageError)
+    assert said in str(error)
+    for reader in ("en", "zh"):
+        assert "{" not in spoken(error, reader)
+    assert spoken(error, "zh") != spoken(error, "en")

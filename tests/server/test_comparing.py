@@ -1,0 +1,94 @@
+"""One question in several ways, side by side: as events, and in Chromium."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+from playwright.sync_api import expect
+from server.conftest import GARDEN, Served
+from server.in_browser import Open
+
+QUESTION = "When was the glass house opened?"
+
+
+def compared(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
+    body = {"question": QUESTION, "vary": "rerankers", **asked}
+    with connect_sse(http, "POST", "/api/compare", json=body) as source:
+        source.response.raise_for_status()
+        for event in source.iter_sse():
+            yield event.event, json.loads(event.data)
+
+
+def test_rerankers_are_told_as_they_come_then_side_by_side(served: Served) -> None:
+    with served.client(**{"accept-language": "zh"}) as http:
+        told = list(compared(http, reference="In 1907."))
+    assert [said["name"] for name, said in told if name == "progress"] == ["none", "keyword", "llm"]
+    found = told[-1][1]
+    assert told[-1][0] == "compared"
+    assert [way["name"] for way in found["ways"]] == ["none", "keyword", "llm"]
+    assert found["ways"][0]["answer"]["answer"] == "It was opened in 1907 [1]."
+    assert found["ways"][0]["answer"]["views"]["1"]["start"] == 0
+    assert sorted(found["ways"][1]["before"]) == [1, 2]
+    assert found["ranks"][0]["ranks"][0] == 1
+    assert GARDEN in {row["passage"]["text"] for row in found["ranks"]}
+    assert "models pull" in found["notes"][0]
+    assert any("总体" in line for line in found["lines"])  # as the reader asks for
+
+
+def test_modes_are_judged_in_the_reader_s_language(served: Served) -> None:
+    with served.client(**{"accept-language": "zh"}) as http:
+        told = list(compared(http, vary="modes"))
+    names = [said["name"] for name, said in told if name == "progress"]
+    assert names == ["standard", "self-rag", "judge"]
+    found = told[-1][1]
+    assert [way["name"] for way in found["ways"]] == ["standard", "self-rag"]
+    assert all(way["tokens"] > 0 and way["steps"] > 0 for way in found["ways"])
+    assert len(found["verdicts"]) == 5
+    assert found["verdicts"][1][0] == "相关性"
+
+
+def test_what_cannot_be_compared_is_refused(served: Served) -> None:
+    with served.client() as http:
+        for wrong in ({"question": " "}, {"vary": "moods"}, {"library": "nix"}, {"k": 0}):
+            body = {"question": QUESTION, "vary": "modes"} | wrong
+            assert http.post("/api/compare", json=body).status_code in (400, 404)
+
+
+@pytest.mark.parametrize(
+    ("locale", "scheme", "width"), [("en-US", "light", 1280), ("zh-CN", "dark", 390)]
+)
+def test_ways_stand_side_by_side(opened: Open, locale: str, scheme: str, width: int) -> None:
+    page = (at := opened(locale, scheme, width)).page
+    page.locator("nav .tab").nth(3).click()
+    at.is_accessible()
+    page.locator("#compared").fill(QUESTION)
+    page.keyboard.press("Enter")
+    expect(page.locator(".way")).to_have_count(3)
+    expect(page.locator(".plot g")).to_have_count(2)
+    at.is_accessible()
+    page.locator(".way .marker").first.click()
+    expect(page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
+    page.keyboard.press("Escape")
+    page.locator(".compare select").select_option("modes")
+    page.locator(".compare .main").click()
+    expect(page.locator(".way")).to_have_count(2)
+    expect(page.locator(".compare table tbody tr")).to_have_count(4)
+    at.is_accessible()
+    if width == 390:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+    at.served.llm.pieces, at.served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    page.locator(".compare .main").click()
+    expect(page.locator(".compare [role=status]")).to_contain_text(re.compile("Standard|标准"))
+    page.locator(".compare .main").click()
+    expect(page.locator(".compare [role=alert]")).to_be_visible()
+    at.served.llm.pieces, at.served.llm.pause = ("It was opened ", "in 1907 [1]."), 0.001
+    page.locator(".compare .main").click()
+    expect(page.locator(".way")).to_have_count(2)
+    assert at.wrong == []

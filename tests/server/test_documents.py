@@ -1,0 +1,116 @@
+"""What a library holds, a part at a time: lists, problems, and pages as they were read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from library.library_fixtures import add, document
+from server.conftest import GARDEN, Served
+
+from localrag.errors import ParsingError
+from localrag.indexing.reading import PART
+from localrag.library.records import FileState, UnreadFile
+from localrag.server.documents import MOST
+from localrag.types import PageNote, Table
+
+
+def test_a_long_list_comes_in_parts_the_newest_first(served: Served) -> None:
+    for number in range(MOST + 5):
+        add(served.engine.library, document(f"Leaf {number}.", source=f"leaves/{number:03}.txt"))
+    with served.client() as http:
+        first = http.get("/api/documents").json()
+        assert len(first["documents"]) == MOST
+        assert first["documents"][0]["sources"] == [f"{MOST + 4:03}.txt"]
+        rest = http.get("/api/documents", params={"before": first["next"]}).json()
+        assert rest["next"] is None
+        assert [one["sources"][0] for one in rest["documents"]][-2:] == ["tea.txt", "garden.txt"]
+        shown = {one["id"] for one in first["documents"]} | {one["id"] for one in rest["documents"]}
+        assert len(shown) == MOST + 7
+        found = http.get("/api/documents", params={"words": "GARDEN"}).json()
+        assert [one["sources"] for one in found["documents"]] == [["garden.txt"]]
+        assert http.get("/api/documents", params={"words": "100%_"}).json()["documents"] == []
+        assert http.get("/api/documents", params={"before": "x"}).status_code == 400
+
+
+def test_problems_are_those_of_the_documents_shown(served: Served) -> None:
+    read = document("Harbour.", "Silt.", "", source="harbour.pdf")
+    notes = (PageNote("doubtful", {"confidence": 0.5}),)
+    pages = [
+        read.pages[0],
+        *(replace(page, how="ocr", confidence=0.5, notes=notes) for page in read.pages[1:]),
+    ]
+    add(served.engine.library, replace(read, pages=tuple(pages)))
+    with served.client() as http:
+        (found,) = http.get("/api/documents", params={"problems": "1"}).json()["documents"]
+        assert found["sources"] == ["harbour.pdf"]
+        assert found["state"] == "gone"
+        (problem,) = found["problems"]
+        assert (problem["pages"], problem["numbers"]) == ("2-3", [2, 3])
+        page = http.get("/api/page", params={"document": found["id"], "number": 2}).json()
+        assert page["text"] == "Silt."
+        assert page["how"] == "OCR, 50% sure on average"
+        assert page["notes"] == [
+            {"text": "OCR is not sure of what it read (50% sure on average)", "problem": True}
+        ]
+        assert page["image"] is None  # its file is gone
+
+
+def test_files_that_were_not_read_come_in_parts_too(served: Served) -> None:
+    files = [
+        UnreadFile(
+            FileState(f"broken/{number:03}.pdf", 1, 1, 1),
+            ParsingError("{source} is broken.", source=f"broken/{number:03}.pdf"),
+        )
+        for number in range(MOST + 1)
+    ]
+    served.engine.library.set_unread(files)
+    with served.client() as http:
+        first = http.get("/api/unread").json()
+        assert len(first["unread"]) == MOST
+        rest = http.get("/api/unread", params={"after": first["next"]}).json()
+        assert [one["source"] for one in rest["unread"]] == [f"{MOST:03}.pdf"]
+        assert rest["next"] is None
+        assert len(http.get("/api/unread", params={"words": "007"}).json()["unread"]) == 1
+
+
+def test_a_document_is_read_from_page_to_page_and_part_to_part(served: Served) -> None:
+    long = "".join(chr(0x4E00 + number % 1000) for number in range(2 * PART))
+    read = document("First page.", long, "", "Name | Height\nElm | 30", source="trees.pdf")
+    start = len(read.text) - len("Name | Height\nElm | 30")
+    read = replace(read, tables=(Table(start, len(read.text), ("Name", "Height")),))
+    add(served.engine.library, read)
+    with served.client() as http:
+
+        def page(**at: int) -> dict[str, object]:
+            got = http.get("/api/page", params={"document": read.id, **at})
+            found: dict[str, object] = got.raise_for_status().json()
+            return found
+
+        seen, offset, numbers = [], 0, []
+        while True:
+            shown = page(offset=offset)
+            seen.append(str(shown["text"]))
+            numbers.append(shown["number"])
+            if shown["behind"] is None:
+                break
+            offset = int(str(shown["behind"]))
+        assert numbers == [1, 2, 2, 3, 4]
+        assert seen == ["First page.", long[:PART], long[PART:], "", "Name | Height\nElm | 30"]
+        assert (shown["tables"], shown["place"]) == (1, "p. 4")
+        back = []
+        while shown["before"] is not None:
+            shown = page(offset=int(str(shown["before"])))
+            back.append(shown["number"])
+        assert back == [3, 2, 2, 1]
+        assert page(number=3)["text"] == ""
+        wrong = {"document": read.id, "number": 9}
+        assert http.get("/api/page", params=wrong).status_code == 404
+        assert http.get("/api/page", params={"document": "nothing"}).status_code == 404
+
+
+def test_problems_and_pages_are_told_in_the_reader_s_language(served: Served) -> None:
+    (garden,) = (one for one in served.engine.library.documents() if one.title.startswith("garden"))
+    with served.client(**{"accept-language": "zh-CN"}) as http:
+        page = http.get("/api/page", params={"document": garden.id, "offset": 3}).json()
+    assert page["text"] == GARDEN
+    assert page["how"] == "文字层"

@@ -1,0 +1,110 @@
+"""The search of the page: what `localrag search` can be asked for, and the line for the model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import islice
+
+from playwright.sync_api import expect
+from server.conftest import GARDEN, TEA, Served
+from server.in_browser import Open
+
+
+def texts(served: Served, **asked: object) -> list[str]:
+    with served.client() as http:
+        got = http.post("/api/search", json={"question": "glass house", **asked})
+        return [one["text"] for one in got.raise_for_status().json()["passages"]]
+
+
+def test_filters_and_kinds_of_search_are_those_of_the_command_line(served: Served) -> None:
+    assert sorted(texts(served)) == sorted([GARDEN, TEA])
+    assert texts(served, filter={"path": "gard*"}) == [GARDEN]
+    assert texts(served, filter={"language": "zh"}) == [TEA]
+    assert texts(served, filter={"since": "2000-01-01", "types": ["text"], "pages": [1, None]})
+    assert texts(served, filter={"until": "2000-01-01"}) == []
+    assert texts(served, filter={"pages": [2, 3]}) == []
+    assert texts(served, k=1, rerank="keyword") == [GARDEN]
+    assert texts(served, retrieval="keyword") == [GARDEN]
+    with served.client() as http:
+        choices = http.get("/api/search").json()
+        assert "pdf" in choices["types"]
+        assert choices["retrieval"] == ["hybrid", "dense", "keyword"]
+        for wrong in (
+            {"filter": {"types": ["exe"]}},
+            {"filter": {"since": "yesterday"}},
+            {"filter": {"pages": [3, 1]}},
+            {"retrieval": "magic"},
+            {"rerank": "magic"},
+            {"question": " "},
+        ):
+            got = http.post("/api/search", json={"question": "x"} | wrong)
+            assert got.status_code == 400, wrong
+
+
+def test_ranks_of_both_searches_come_with_a_passage(served: Served) -> None:
+    with served.client(**{"accept-language": "zh"}) as http:
+        found = http.post("/api/search", json={"question": "glass house", "rerank": "keyword"})
+    ranks = found.json()["passages"][0]["ranks"]
+    assert ranks["keyword"]["rank"] == 1
+    assert ranks["dense"]["rank"] in (1, 2)
+    assert [one["name"] for one in found.json()["steps"]] == ["重排序"]
+
+
+def test_only_a_search_with_the_model_waits_in_the_line(served: Served) -> None:
+    served.llm.pieces, served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    served.llm.replies += ["another wording"] * 3
+    done: list[str] = []
+
+    def ask() -> None:
+        with (
+            served.client() as http,
+            http.stream("POST", "/api/ask", json={"question": "glass house"}) as answer,
+        ):
+            said = (line for line in answer.iter_lines() if line.startswith('data: {"text"'))
+            assert len(list(islice(said, 60))) == 60
+
+    def expanded() -> None:
+        done.extend(texts(served, expand="multi-query"))
+
+    threads = [threading.Thread(target=ask), threading.Thread(target=expanded)]
+    threads[0].start()
+    time.sleep(0.3)
+    threads[1].start()
+    started = time.monotonic()
+    assert texts(served)
+    assert time.monotonic() - started < 2
+    for one in threads:
+        one.join(30)
+    assert GARDEN in done
+
+
+def test_a_search_is_filtered_and_explained(opened: Open) -> None:
+    page = (at := opened("zh-CN", "dark", 390)).page
+    page.locator("nav .tab").nth(2).click()
+    expect(page.get_by_text("列出最符合的段落")).to_be_visible()
+    page.locator("#words").fill("glass house")
+    page.keyboard.press("Enter")
+    expect(page.locator(".passage")).to_have_count(2)
+    page.get_by_text("筛选与选项").click()
+    expect(page.get_by_label("段落数")).to_have_value("10")
+    page.get_by_label("文件名或路径").fill("tea")
+    page.get_by_label("检索方式").select_option("dense")
+    page.locator("#words").press("Enter")
+    expect(page.locator(".passage")).to_have_count(1)
+    page.locator(".passage .ranks summary").click()
+    expect(page.locator(".passage .ranks")).to_contain_text("语义：第 1 名")
+    page.get_by_label("页码").fill("9-")
+    page.locator("#words").press("Enter")
+    expect(page.get_by_text("可能筛选得过窄")).to_be_visible()
+    page.get_by_label("页码").fill("nine")
+    page.locator("#words").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("3-10")
+    at.is_accessible()
+    page.get_by_role("button", name="重置").click()
+    page.locator("#words").press("Enter")
+    expect(page.locator(".passage")).to_have_count(2)
+    page.locator(".passage .source").first.click()
+    expect(page.locator(".viewer h2")).to_be_focused()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert at.wrong == []
