@@ -53,6 +53,8 @@ class AskOptions:
     thread, the language model lets go and the call raises `StoppedError`; `consent` is
     asked before something goes to another machine, in place of that of the process. With
     `paths`, sources are whole paths whatever the engine calls them: for the user of this machine.
+    `on_found` hears the passages of an answer as soon as they are found, before a model has read
+    them.
     """
 
     k: int | None = None
@@ -67,6 +69,7 @@ class AskOptions:
     stopped: threading.Event | None = None
     consent: Consent | None = None
     paths: bool = False
+    on_found: Callable[[Sequence[ScoredChunk]], object] = lambda _: None
 
 
 class Engine:
@@ -104,6 +107,11 @@ class Engine:
         """Free the embedding model until it is needed again."""
         with self._loading:
             self._embedder = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether both models are in memory: an answer need not wait for them."""
+        return self._embedder is not None and self._model is not None
 
     @property
     def embedder(self) -> Embedder:
@@ -202,9 +210,11 @@ class Engine:
             return
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
-            return self._found(
+            found = self._found(
                 text, k, settings, replace(options, filter=wanted), allowed, steps.append
             )
+            options.on_found(found[: settings.answer.k])
+            return found
 
         pipeline = self._pipeline(settings, retrieve, self._reranking(settings, options), options)
         for piece in pipeline.stream(question):

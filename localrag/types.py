@@ -203,7 +203,9 @@ class ScoredChunk:
 class Citation:
     """A checked reference: marker `[n]` in the answer, and the sentence that supports it.
 
-    The quotation is code points `place.start:place.start + len(quote)` of the document.
+    The quotation is code points `place.start:place.start + len(quote)` of the document. `claims`
+    are the sentences of the answer that it supports, without markers and full stops: of several
+    quotations under one marker, each has its own.
     """
 
     marker: int
@@ -212,6 +214,7 @@ class Citation:
     page: int
     quote: str
     place: Place | None = None
+    claims: tuple[str, ...] = field(default=(), compare=False)
 
 
 StepKind = Literal[

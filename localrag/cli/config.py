@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -86,7 +84,13 @@ def prompts(folder: Path) -> None:
 
 
 def _show(as_json: bool) -> None:
-    from localrag.config.settings import Settings, load_settings, settings_path, settings_table
+    from localrag.config.settings import (
+        Settings,
+        flat,
+        load_settings,
+        settings_path,
+        settings_table,
+    )
     from localrag.hosted import audit_log
 
     effective = settings_table(load_settings())
@@ -94,22 +98,14 @@ def _show(as_json: bool) -> None:
     if as_json:
         emit_json({"path": str(settings_path()), "audit_log": str(log), "settings": effective})
         return
-    defaults = dict(_flat(settings_table(Settings())))
+    defaults = dict(flat(settings_table(Settings())))
     rows = [
         (key, _shown(value), "" if value == defaults.get(key) else _shown(defaults.get(key)))
-        for key, value in _flat(effective)
+        for key, value in flat(effective)
     ]
     stdout_console().print(table((tr("Setting"), tr("Value"), tr("Default")), rows))
     say(tr("Settings file: {path}", path=settings_path()))
     say(tr("Log of calls to models on other machines: {path}", path=log))
-
-
-def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def _shown(value: object) -> str:

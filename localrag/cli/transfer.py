@@ -41,7 +41,7 @@ def _told(manifest: Manifest, started: float) -> dict[str, Any]:
     help=tr(
         "Save a library, with all its text and vectors, to one new file. "
         "`localrag import` recreates it on another machine without embedding "
-        "anything again."
+        "anything again. Kept conversations stay here."
     ),
 )
 @archive_argument

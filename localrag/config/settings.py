@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -261,9 +261,7 @@ def load_settings(
     """
     path = settings_path(environment)
     given: dict[str, tuple[str, object]] = {
-        name: (_variable_key(name), value)
-        for name, value in environment.items()
-        if name.startswith("LOCALRAG_") and name not in RESERVED_VARIABLES
+        name: (key, environment[name]) for key, name in _variables(environment).items()
     }
     given |= {key: (key, value) for key, value in (overrides or {}).items()}
     table = _read(path)
@@ -279,6 +277,24 @@ def load_settings(
             if _is_valid(_with_values(table, (given[other] for other in given if other != name)))
         ]
         return _convert(complete, ", ".join(to_blame or given))
+
+
+def given_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Who gives the settings that are no defaults: by dotted key a variable, or "" for the file.
+
+    Raises `ConfigError` for a file that cannot be read.
+    """
+    table = _read(settings_path(environment))
+    return {key: "" for key, _ in flat(table)} | _variables(environment)
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as dotted keys and values."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 RERANKERS = ("none", "keyword", "cross-encoder", "llm")
@@ -350,6 +366,15 @@ def _listed(text: str) -> list[Any]:
     except (tomllib.TOMLDecodeError, RecursionError):
         found = None
     return found if isinstance(found, list) else [text]
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that give settings, by dotted key."""
+    return {
+        _variable_key(name): name
+        for name in environment
+        if name.startswith("LOCALRAG_") and name not in RESERVED_VARIABLES
+    }
 
 
 def _variable_key(name: str) -> str:

@@ -212,6 +212,11 @@ def let_through() -> Counter[Attempt]:
     return _let_through.copy()
 
 
+def outside() -> int:
+    """How often something went to another machine since `close_doors`."""
+    return sum(count for attempt, count in let_through().items() if not attempt.local)
+
+
 def report(blocked: Iterable[Attempt]) -> None:
     """Take over what was blocked in a process that works for this one."""
     _attempts.extend(blocked)

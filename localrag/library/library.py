@@ -6,7 +6,7 @@ committed: the indexes catch up, here or in whatever process opens the library n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, LibraryMismatchError, UsageError
+from localrag.library.catalogue import history
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.integrity import passages_are_sound
 from localrag.library.catalogue.places import (
@@ -24,7 +25,7 @@ from localrag.library.catalogue.places import (
     rectangles_of,
     tables_within,
 )
-from localrag.library.catalogue.reads import PURGE_DUE, Snapshot
+from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
 from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
 from localrag.library.folder.filesystem import (
     CATALOGUE,
@@ -197,6 +198,9 @@ class Library:
     readings = _asked(Snapshot.readings)
     unread = _asked(Snapshot.unread)
     problems = _asked(problems)
+    keeps_history = property(_asked(history.keeps_history))
+    conversations = _asked(history.conversations)
+    kept_answers = _asked(history.kept_answers)
 
     def file_of(self, source: str) -> Path:
         """Where the file of a source lies now: what was uploaded moves with the library."""
@@ -318,6 +322,45 @@ class Library:
         return Removal(
             tuple(gone_sources), tuple(gone_documents), chunks, purged, gone_unread, fault
         )
+
+    def keep_history(self, *, on: bool) -> None:
+        """Say whether answers are to be kept from now on; what is kept stays."""
+        with self.writing(), self._catalogue.write() as transaction:
+            if on:
+                transaction.set_meta(HISTORY, 1)
+            else:
+                transaction.forget_meta(HISTORY)
+
+    def keep_answer(
+        self,
+        conversation: str,
+        question: str,
+        record: str,
+        documents: Collection[str],
+        *,
+        after: int,
+        timeout: float = PATIENCE,
+    ) -> bool:
+        """Add an answer, written from these documents, to a conversation of `after` answers.
+
+        False where nothing is to be kept, or one of the documents or of the answers before has
+        gone meanwhile.
+        """
+        with self.writing(timeout), self._catalogue.write() as transaction:
+            return history.keeps_history(transaction) and history.keep_answer(
+                transaction.sql, conversation, question, record, documents, after=after
+            )
+
+    def forget_conversations(self, key: str | None = None) -> bool:
+        """Forget a kept conversation, or all, and leave nothing of them on disk.
+
+        Whether it is gone from every file; else whatever opens the library next sees to it.
+        """
+        with self.writing():
+            with self._catalogue.write() as transaction:
+                if history.forget_conversations(transaction.sql, key):
+                    transaction.set_meta(PURGE_DUE, 1)
+            return self.purge()
 
     def expect(self, embedding: EmbeddingIdentity) -> None:
         """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""

@@ -167,6 +167,26 @@ class OnPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversation:
+    """A kept conversation, known by its first question; times in ISO 8601, UTC."""
+
+    key: str
+    title: str
+    answers: int
+    began: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """A question as it was asked, when, and its answer as whoever keeps it writes answers down."""
+
+    question: str
+    asked_at: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How much the library holds; `size` is the sum of the documents' bytes."""
 

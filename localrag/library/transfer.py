@@ -25,8 +25,9 @@ import msgspec
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.guarded import connect
+from localrag.library.catalogue.history import forget_conversations
 from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
-from localrag.library.catalogue.reads import PURGE_DUE
+from localrag.library.catalogue.reads import HISTORY, PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
@@ -156,7 +157,9 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity, l
         with copied.write() as transaction:
             transaction.drop_staging()
             transaction.forget_removals()
-            transaction.forget_meta(PURGE_DUE)
+            for setting in (PURGE_DUE, HISTORY):
+                transaction.forget_meta(setting)
+            forget_conversations(transaction.sql)  # they are of who asked, not of the library
             found = transaction.counts(), transaction.embedding(), transaction.sources()
         copied.purge()
     with closing(connect(copy)) as connection:

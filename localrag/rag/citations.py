@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from localrag.documents.tables import named_rows
@@ -286,7 +286,11 @@ class CitedStream:
     @property
     def citations(self) -> tuple[Citation, ...]:
         """What has been cited so far: one for each passage and quote, by marker."""
-        unique = {(c.marker, c.quote): c for c in self._citations}
+        unique: dict[tuple[int, str], Citation] = {}
+        for one in self._citations:
+            before = unique.get((one.marker, one.quote))
+            claims = (*before.claims, *one.claims) if before else one.claims
+            unique[one.marker, one.quote] = replace(one, claims=claims)
         return tuple(sorted(unique.values(), key=lambda c: c.marker))
 
     def feed(self, piece: str) -> Iterator[str]:
@@ -350,7 +354,7 @@ class CitedStream:
         markers = {citation.marker for citation in cited}
         self.removed |= self._claimed - markers
         self.added |= markers - self._claimed
-        self._citations += cited
+        self._citations += [replace(one, claims=(self._sentence.strip(),)) for one in cited]
         if markers:
             gap = " " if self._sentence[-1:].isascii() else ""
             yield gap + "".join(f"[{marker}]" for marker in sorted(markers))

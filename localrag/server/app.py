@@ -23,8 +23,10 @@ from localrag import __version__
 from localrag.egress import network
 from localrag.server.access import Access, Gate
 from localrag.server.comparing import Comparing
+from localrag.server.configuration import Configuration
 from localrag.server.documents import Documents
 from localrag.server.evaluating import Evaluating, Reports
+from localrag.server.history import History
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
@@ -75,6 +77,9 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
             *Comparing(libraries, queue).routes(),
             *Evaluating(libraries, queue, reports).routes(),
             *Own(libraries, queue, pages, reports).routes(),
+            *Own(libraries, queue, pages).routes(),
+            *History(libraries).routes(),
+            *Configuration(libraries).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=ON_ERROR,
@@ -125,7 +130,7 @@ class _Status:
         blocked = Gauge("localrag_blocked", "Connections that were blocked", registry=registry)
         blocked.set_function(lambda: len(network.attempts()))
         outside = Gauge("localrag_outside", "Connections out of the machine", registry=registry)
-        outside.set_function(lambda: sum(network.let_through().values()))
+        outside.set_function(network.outside)
         self._registry = registry
 
     async def health(self, _: Request) -> Response:

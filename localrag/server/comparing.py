@@ -17,10 +17,9 @@ from localrag.errors import UsageError
 from localrag.evaluation.comparisons.base import Compared, Output, Stage, asked_with
 from localrag.messages import InterfaceLanguage, spoken_to
 from localrag.presentation import comparisons as words
-from localrag.presentation.records import plain
+from localrag.server.answers import passages, told
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
-from localrag.server.own import passages, told
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import PING, decoded, preferred
 
@@ -104,7 +103,7 @@ def _way(
         "seconds": round(way.seconds + (way.rerank.seconds if way.rerank else 0.0), 3),
         "tokens": count(way.answer.text),
         "steps": len(way.answer.trace),
-        "answer": plain(way.answer) | told(library, way.answer, language),
+        "answer": told(library, way.answer, language),
         "before": [placed.before for placed in way.passages],
     }
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from localrag.config.settings import Settings
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.server.naming import Naming
@@ -74,6 +75,14 @@ class Libraries:
                 return engine
             found = difference if difference != "library" else found
         return found
+
+    def change(self, changed: Callable[[Settings], Settings]) -> None:
+        """Use other settings from the next question on, in all libraries."""
+        for name in self.names:
+            engine = self.engine(name)
+            with self._lock:
+                engine.settings = changed(engine.settings)
+                self._setups[name] = self._setups[name].with_settings(engine.settings)
 
     def close(self) -> None:
         """Close all engines."""

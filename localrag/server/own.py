@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import anyio
 import msgspec
@@ -21,12 +22,12 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError
 from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
-from localrag.presentation.places import cited_as, in_file, place_text
-from localrag.presentation.records import picked, plain
-from localrag.presentation.steps import scored, step_name
-from localrag.rag.citations import marked, without_markers
+from localrag.presentation.places import in_file, place_text
+from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
+from localrag.server.answers import passages, told, told_step
 from localrag.server.evaluating import Reports
+from localrag.server.history import keep
 from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
@@ -35,9 +36,8 @@ from localrag.server.queue import ModelQueue
 from localrag.server.replies import PING, decoded, event, number, preferred, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
-from localrag.server.views import View, quoted
-from localrag.text.sentences import split_sentences
-from localrag.types import Answer, Rating, ScoredChunk, Step
+from localrag.server.views import View
+from localrag.types import Answer, ScoredChunk, Step
 
 DOCUMENTS = "/api/documents"
 """Where files are sent to, which may be larger than other bodies."""
@@ -55,6 +55,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     rerank: str | None = None
     expand: str | None = None
     history: list[Turn] = []
+    conversation: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16})?$")] = ""
+    """The kept one that it goes on with, if any."""
 
     @property
     def options(self) -> AskOptions:
@@ -97,13 +99,14 @@ class Own:
         def gathered() -> dict[str, Any]:
             libraries = []
             for name in self.libraries.names:
-                counts = self.libraries.engine(name).library.counts()
-                libraries.append({"name": name, **plain(counts)})
+                engine = self.libraries.engine(name)
+                counts = plain(engine.library.counts())
+                libraries.append({"name": name, "mode": engine.settings.answer.mode, **counts})
             return {
                 "libraries": libraries,
                 "version": __version__,
                 "licence": LICENCE,
-                "outside": sum(network.let_through().values()),
+                "outside": network.outside(),
                 "blocked": len(network.attempts()),
             }
 
@@ -189,7 +192,7 @@ class Own:
         return found
 
     async def ask(self, request: Request) -> Response:
-        """An answer as events: passages, waiting, step, text, answer, error."""
+        """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
         asked = await decoded(request, Asked)
         engine = self._engine(asked.library)
         self.queue.expect_room()
@@ -215,78 +218,45 @@ class Own:
         send: Send,
     ) -> None:
         options = asked.options
-        if not asked.history:  # a follow-up is searched for as the model understands it
-            k = engine.applied(options).answer.k
-            found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
+        if not engine.is_ready:
+            await send(event("loading", {}))
+        loop = asyncio.get_running_loop()
+
+        async def tell(found: Sequence[ScoredChunk]) -> None:
             await send(event("passages", {"passages": passages(found, language)}))
+
+        def tell_later(found: Sequence[ScoredChunk]) -> None:
+            asyncio.run_coroutine_threadsafe(tell(found), loop)
+
+        if asked.history:  # a follow-up is searched for as the model understands it
+            options = replace(options, on_found=tell_later)
+        else:
+            k = engine.applied(options).answer.k
+            await tell(await anyio.to_thread.run_sync(engine.retrieve, asked.question, k))
 
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))
 
+        answer: Answer | None = None
         async with self.queue.turn(wait), asking(engine, asked.question, options) as pieces:
             async for piece in pieces:
-                await send(self._piece(library, piece, language))
-
-    def _piece(
-        self, library: str, piece: str | Step | Answer, language: InterfaceLanguage
-    ) -> ServerSentEvent:
-        if isinstance(piece, str):
-            return event("text", {"text": piece})
-        if isinstance(piece, Step):
-            said = {"name": step_name(piece.kind, language), "said": scored(piece, language)}
-            return event("step", {"kind": piece.kind, **said, "seconds": piece.seconds})
-        return event("answer", plain(piece) | told(library, piece, language))
-
-
-def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str, Any]:
-    """What the page draws of an answer: sentences, and where each citation and passage stands."""
-    found = reversed(answer.citations)  # the first of a marker is the one that is shown
-    return {
-        "sentences": sentences(answer),
-        "views": {one.marker: plain(quoted(library, answer, one)) for one in found},
-        "contexts": passages(answer.contexts, language),
-        "cited": [cited_as(one, language) for one in answer.citations],
-    }
+                await send(_piece(library, piece, language))
+                answer = piece if isinstance(piece, Answer) else None
+        if answer is not None:
+            kept = await anyio.to_thread.run_sync(
+                partial(keep, engine.library, asked.question, answer, language),
+                asked.conversation,
+                len(asked.history),
+            )
+            if kept is not None:
+                await send(event("kept", kept))
 
 
-def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:
-    """Passages, and where each stands in its document."""
-    return [
-        {
-            **plain(hit),
-            **picked(hit.chunk, "document_id", "start", "end"),
-            "cited": cited_as(hit, language),
-        }
-        for hit in hits
-    ]
-
-
-_MARKS: dict[Rating, str] = {
-    "fully supported": "supported",
-    "partially supported": "partly",
-    "no support": "not",
-}
-
-
-def sentences(answer: Answer) -> list[dict[str, Any]]:
-    """The text of an answer in sentences, each with its markers and what is known of it.
-
-    `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
-    with a checked quotation and "none" for one without. Joined, they are the text.
-    """
-    text, cited = answer.text, {citation.marker for citation in answer.citations}
-    # A marker behind a full stop belongs to the sentence before it.
-    starts = [
-        span.start
-        for span in split_sentences(text)
-        if without_markers(text[span.start : span.end]).strip(" .。")
-    ]
-    bounds = [0, *starts[1:], len(text)]
-    graded = {each.start: each.rating for each in answer.support}
-    found = []
-    for start, end in pairwise(bounds):
-        markers = [one for one in marked(text[start:end]) if one in cited]
-        rating = next((graded[at] for at in graded if start <= at < end), None)
-        mark = _MARKS[rating] if rating else "quoted" if markers else "none"
-        found.append({"text": text[start:end], "markers": markers, "mark": mark})
-    return found
+def _piece(
+    library: str, piece: str | Step | Answer, language: InterfaceLanguage
+) -> ServerSentEvent:
+    if isinstance(piece, str):
+        return event("text", {"text": piece})
+    if isinstance(piece, Step):
+        return event("step", told_step(piece, language))
+    return event("answer", told(library, piece, language))

@@ -18,8 +18,8 @@ from localrag.documents.formats import table
 from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter, FilterLanguage
 from localrag.presentation.steps import scored, step_name
+from localrag.server.answers import passages
 from localrag.server.libraries import Libraries
-from localrag.server.own import passages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import decoded, preferred, reply
 from localrag.server.running import while_heard, working

@@ -35,6 +35,10 @@ class Setup(msgspec.Struct, frozen=True):
         differing = (name for name in get_args(Difference) if _differ(self, other, name))
         return next(differing, None)
 
+    def with_settings(self, settings: Settings) -> Setup:
+        """The same installation and models, used otherwise."""
+        return msgspec.structs.replace(self, settings=_of_settings(settings))
+
 
 def setup_of(settings: Settings, library: Path) -> Setup:
     """As things are now: a library, a package or a model that is replaced is another one."""
@@ -42,9 +46,13 @@ def setup_of(settings: Settings, library: Path) -> Setup:
         library=_digest(library.resolve(), _identity(library / CATALOGUE)),
         version=__version__,
         installation=_digest(sys.version, sys.prefix, Path(__file__).resolve()),
-        settings=_digest(msgspec.json.encode(settings)),
+        settings=_of_settings(settings),
         models=_digest(*_stamps(settings)),
     )
+
+
+def _of_settings(settings: Settings) -> str:
+    return _digest(msgspec.json.encode(settings))
 
 
 def _differ(one: Setup, other: Setup, name: str) -> bool:

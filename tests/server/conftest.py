@@ -16,6 +16,7 @@ import pytest
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
+from server.in_browser import TOKEN, browser, opened
 
 from localrag import factory
 from localrag.config.settings import Settings
@@ -28,7 +29,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.listening import bind, in_thread
 from localrag.types import Message
 
-TOKEN = "a-token-of-this-test-alone"
+__all__ = ["TOKEN", "browser", "opened"]
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
 TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
 

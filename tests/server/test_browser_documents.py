@@ -9,7 +9,7 @@ import pytest
 from library.library_fixtures import add, document
 from playwright.sync_api import expect
 from server.conftest import Served
-from server.test_browser import Open, browser, opened  # noqa: F401 - fixtures
+from server.in_browser import Open
 
 from localrag import factory
 from localrag.server.documents import MOST
@@ -33,7 +33,7 @@ DROP = """([...files]) => {
 }"""
 
 
-def test_several_files_are_added_one_by_one_and_each_says_how_it_went(opened: Open) -> None:  # noqa: F811
+def test_several_files_are_added_one_by_one_and_each_says_how_it_went(opened: Open) -> None:
     page = (at := opened()).page
     files = [["one.txt", "Elms."], ["two.pdf", "%PDF-1.4 nothing"], ["three.txt", "Oaks."]]
     page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, files)})
@@ -49,7 +49,7 @@ def test_several_files_are_added_one_by_one_and_each_says_how_it_went(opened: Op
     assert at.wrong == []
 
 
-def test_a_long_list_is_drawn_in_parts_and_filtered(opened: Open, served: Served) -> None:  # noqa: F811
+def test_a_long_list_is_drawn_in_parts_and_filtered(opened: Open, served: Served) -> None:
     for number in range(MOST):
         add(served.engine.library, document(f"Leaf {number}.", source=f"leaf-{number:03}.txt"))
     page = (at := opened("zh-CN", "dark", 390)).page
@@ -76,7 +76,7 @@ PAGES = ("The harbour of Elm was dug in 1732.", "It silted up in 1801.", "A lock
     ("locale", "scheme", "width"), [("en-US", "light", 1280), ("zh-CN", "dark", 390)]
 )
 def test_what_was_read_stands_beside_the_page(
-    opened: Open,  # noqa: F811
+    opened: Open,
     served: Served,
     tmp_path: Path,
     locale: str,

@@ -12,7 +12,7 @@ import pytest
 from httpx_sse import connect_sse
 from playwright.sync_api import expect
 from server.conftest import GARDEN, Served
-from server.test_browser import Open, browser, opened  # noqa: F401 - fixtures
+from server.in_browser import Open
 
 QUESTION = "When was the glass house opened?"
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_compared_is_refused(served: Served) -> None:
 @pytest.mark.parametrize(
     ("locale", "scheme", "width"), [("en-US", "light", 1280), ("zh-CN", "dark", 390)]
 )
-def test_ways_stand_side_by_side(opened: Open, locale: str, scheme: str, width: int) -> None:  # noqa: F811
+def test_ways_stand_side_by_side(opened: Open, locale: str, scheme: str, width: int) -> None:
     page = (at := opened(locale, scheme, width)).page
     page.locator("nav .tab").nth(3).click()
     at.is_accessible()

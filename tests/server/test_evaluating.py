@@ -15,7 +15,7 @@ import pytest
 from httpx_sse import connect_sse
 from playwright.sync_api import expect
 from server.conftest import Served
-from server.test_browser import Open, browser, opened  # noqa: F401 - fixtures
+from server.in_browser import Open
 
 from localrag import factory
 
@@ -113,7 +113,7 @@ def test_a_set_that_cannot_be_read_is_named_as_the_client_does(served: Served) -
             assert [one.event for one in source.iter_sse()] == ["error"]
 
 
-def test_a_report_is_drawn_in_a_frame_that_can_do_nothing(opened: Open, tmp_path: Path) -> None:  # noqa: F811
+def test_a_report_is_drawn_in_a_frame_that_can_do_nothing(opened: Open, tmp_path: Path) -> None:
     page = (at := opened("zh-CN", "dark", 390)).page
     page.locator("nav .tab").nth(4).click()
     at.is_accessible()

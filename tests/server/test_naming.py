@@ -19,7 +19,7 @@ from starlette.routing import Match, Route
 import localrag
 from localrag import factory
 from localrag.api import LocalRAG
-from localrag.config.settings import Settings
+from localrag.config.settings import Settings, set_in_file
 from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import BackendError, CorruptFileError, LocalragError, UsageError
 from localrag.server.access import Access
@@ -204,6 +204,7 @@ def test_no_path_leaves_by_any_route(
     served.llm.replies += ['["orchids", "panes"]', "word", "word", "word"]
     _questions(walk)
     _assistants(walk, ids)
+    _kept(walk, tmp_path)
     for name, data in (("a.pdf", b"%PDF-1.4 no"), ("../b.txt", b"A hut."), ("c.zip", b"PK\3\4")):
         walk("POST", "/api/documents", params={"name": name}, content=data, headers=RAW)
     for name in ("gone.txt", "m.eml", "nothing"):
@@ -245,6 +246,21 @@ def _questions(walk: Walk) -> None:
     walk("GET", "/v1/models/localrag")
     walk("GET", "/v1/models/localrag/absent")
     assert any('"filename":"2024/report.txt"' in reply for reply in walk.replies)
+
+
+def _kept(walk: Walk, tmp_path: Path) -> None:
+    walk.ask("/api/history", on=True)
+    walk.ask("/api/ask", question=QUESTION)
+    (one,) = walk("GET", "/api/history").json()["conversations"]
+    (kept,) = walk("GET", f"/api/history/{one['key']}").json()["answers"]
+    assert kept["answer"]["contexts"][0]["source"] == kept["answer"]["citations"][0]["source"] != ""
+    walk("DELETE", f"/api/history/{one['key']}")
+    walk("DELETE", "/api/history")
+    set_in_file("embedding.model", str(tmp_path / "a model"))
+    walk.ask("/api/settings", key="answer.k", value=3)
+    walk.ask("/api/settings", key="answer.k", value=0)
+    shown = walk("GET", "/api/settings").json()["settings"]
+    assert any(one["later"] for one in shown if one["key"] == "embedding.model")
 
 
 def _assistants(walk: Walk, ids: dict[str, str]) -> None:

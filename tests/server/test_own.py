@@ -27,9 +27,9 @@ def test_passages_come_before_the_answer_and_texts_make_it(served: Served) -> No
     with served.client() as http:
         told = list(events(http))
     kinds = [kind for kind, _ in told]
-    assert kinds[0] == "passages"
+    assert kinds[:2] == ["loading", "passages"]
     assert kinds[-1] == "answer"
-    passages = told[0][1]["passages"]
+    passages = told[1][1]["passages"]
     assert isinstance(passages, list)
     assert passages[0]["text"] == GARDEN
     answer = told[-1][1]
@@ -38,8 +38,22 @@ def test_passages_come_before_the_answer_and_texts_make_it(served: Served) -> No
         == (answer["answer"])
     )
     views = answer["views"]
-    assert isinstance(views, dict)
-    assert set(views) == {"1"}
+    assert isinstance(views, list)
+    assert [(view["start"], view["end"]) for view in views] == [(0, 35)]
+
+
+def test_the_passages_of_a_follow_up_come_before_its_answer_too(served: Served) -> None:
+    served.llm.replies.append("Who opened the glass house?")
+    turn = {"question": QUESTION, "answer": "In 1907."}
+    with served.client() as http:
+        told = list(events(http, question="Who opened it?", history=[turn]))
+    kinds = [kind for kind, _ in told if kind != "step"]
+    assert kinds[:2] == ["loading", "passages"]
+    assert kinds[-1] == "answer"
+    assert kinds.count("passages") == 1
+    found = next(said["passages"] for kind, said in told if kind == "passages")
+    assert isinstance(found, list)
+    assert found[0]["text"] == GARDEN
 
 
 def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:
@@ -69,7 +83,7 @@ def test_who_waits_is_told_where_in_the_line(served: Served) -> None:
 
 def test_an_error_is_told_in_the_stream(served: Served) -> None:
     with served.client() as http:
-        (told,) = events(http, question=" ")
+        _, told = events(http, question=" ")
         assert told[0] == "error"
         assert "empty" in str(told[1]["message"])
         for body in ({"question": "x", "library": "nix"}, {"question": "x", "k": 0}):

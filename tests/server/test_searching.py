@@ -8,7 +8,7 @@ from itertools import islice
 
 from playwright.sync_api import expect
 from server.conftest import GARDEN, TEA, Served
-from server.test_browser import Open, browser, opened  # noqa: F401 - fixtures
+from server.in_browser import Open
 
 
 def texts(served: Served, **asked: object) -> list[str]:
@@ -79,7 +79,7 @@ def test_only_a_search_with_the_model_waits_in_the_line(served: Served) -> None:
     assert GARDEN in done
 
 
-def test_a_search_is_filtered_and_explained(opened: Open) -> None:  # noqa: F811
+def test_a_search_is_filtered_and_explained(opened: Open) -> None:
     page = (at := opened("zh-CN", "dark", 390)).page
     page.locator("nav .tab").nth(2).click()
     expect(page.get_by_text("列出最符合的段落")).to_be_visible()

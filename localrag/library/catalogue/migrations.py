@@ -129,7 +129,7 @@ def m003_add_origins(connection: sqlite3.Connection) -> None:
 
 
 def m004_add_reading(connection: sqlite3.Connection) -> None:
-    """How each page was read and where its text stands, tables, and what could not be read.
+    """How each page was read, where its text stands, tables, what was not read, kept answers.
 
     What older versions added has `reader` 0: a rebuild reads it again where the file is there.
     """
@@ -165,6 +165,17 @@ def m004_add_reading(connection: sqlite3.Connection) -> None:
             message TEXT NOT NULL,
             hint TEXT NOT NULL,
             "values" TEXT NOT NULL) WITHOUT ROWID""",
+        """CREATE TABLE answers(
+            number INTEGER PRIMARY KEY,
+            conversation TEXT NOT NULL,
+            question TEXT NOT NULL,
+            asked_at TEXT NOT NULL,
+            record TEXT NOT NULL)""",
+        # By id: a document that is gone takes the answers along, and not this row alone.
+        """CREATE TABLE answer_documents(
+            answer INTEGER NOT NULL REFERENCES answers ON DELETE CASCADE,
+            document TEXT NOT NULL,
+            PRIMARY KEY(answer, document)) WITHOUT ROWID""",
     ):
         connection.execute(statement)
 

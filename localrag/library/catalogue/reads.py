@@ -61,6 +61,9 @@ FORGOTTEN = "forgotten"
 PURGE_DUE = "purge due"
 """The setting that stands while something removed may still be in a file."""
 
+HISTORY = "history"
+"""The setting that stands where answers are to be kept."""
+
 SETTINGS: dict[str, type] = {
     "generation": int,
     "epoch": str,
@@ -69,6 +72,7 @@ SETTINGS: dict[str, type] = {
     "dimension": int,
     FORGOTTEN: int,
     PURGE_DUE: int,
+    HISTORY: int,
     "staging": str,
 }
 """All settings of a library, and what they are; another one is a new migration."""

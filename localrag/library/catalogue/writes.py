@@ -22,6 +22,7 @@ from localrag.library.catalogue.checksums import (
     store_checksums,
 )
 from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
+from localrag.library.catalogue.history import forget_answers_from
 from localrag.library.catalogue.reads import (
     BLOCK,
     FORGOTTEN,
@@ -44,7 +45,8 @@ COPIED = (
     *("chunks", "embeddings", "checksums"),
 )
 """What a library is made of, in an order in which nothing refers to what comes later. The other
-tables belong to the place where it lies; of `meta`, three settings are taken over."""
+tables belong to the place where it lies, or to who asks there; of `meta`, three settings are taken
+over."""
 
 _ATTRIBUTES = ("id", "position", "heading", "first_page", "last_page", "start", "end")
 _FIELDS = (*_ATTRIBUTES, "columns")
@@ -127,6 +129,7 @@ class Transaction(Snapshot):
         if number is None:
             return
         self.set_meta(PURGE_DUE, 1)
+        forget_answers_from(self.sql, new.document.id)
         generation = self._next_generation()
         self.sql.execute(
             "INSERT INTO removals SELECT id, ? FROM chunks WHERE document = ?", (generation, number)
@@ -244,11 +247,12 @@ class Transaction(Snapshot):
             self.set_meta(PURGE_DUE, 1)
 
     def remove_document(self, document_id: str) -> None:
-        """Forget a document with all its sources, text, chunks and vectors.
+        """Forget a document with all its sources, text, chunks, vectors and kept answers.
 
         Copies of them stay on disk until `Library.purge`, which is due from now on.
         """
         self.set_meta(PURGE_DUE, 1)
+        forget_answers_from(self.sql, document_id)
         self.sql.execute(
             "INSERT INTO removals SELECT c.id, ? FROM chunks c "
             "JOIN documents d ON d.number = c.document WHERE d.id = ?",

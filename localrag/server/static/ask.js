@@ -1,19 +1,46 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
-import { Passage } from "./passage.js";
+import { asMarkdown, asPage, download } from "./exporting.js";
+import { History } from "./history.js";
+import { useKeys } from "./keys.js";
+import { Turn } from "./turn.js";
 
 let last = 0;
+const fresh = (asked) => ({ id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, loading: false, error: "", stopped: false, unkept: "" });
+const told = ({ asked, answer }) => ({ ...fresh(asked), answer, passages: answer.contexts, steps: answer.steps });
 
-export function Ask({ say, library, show, empty, toDocuments }) {
+export function Ask({ say, language, library, show, view, empty, preset, shown, toDocuments }) {
   const [turns, setTurns] = useState([]);
   const [question, setQuestion] = useState("");
-  const [mode, setMode] = useState("standard");
+  const [chosen, setChosen] = useState("");
   const [busy, setBusy] = useState(false);
   const running = useRef(null);
   const [announced, setAnnounced] = useState("");
   const latest = useRef(null);
+  const field = useRef(null);
+  const at = useRef(-1);
+  const [looking, setLooking] = useState(false);
+  const [kept, setKept] = useState("");  // the conversation in the library that this one is
+  const mode = chosen || preset;
 
-  useEffect(() => () => { running.current?.abort(); setTurns([]); }, [library]);
+  const begin = () => { running.current?.abort(); setTurns([]); setKept(""); setAnnounced(""); at.current = -1; };
+  useEffect(() => begin, [library]);
+  useEffect(() => {  // what was written from a document goes with it, here as in the library
+    const removed = (event) => setTurns((all) => {
+      const gone = all.findIndex((turn) => turn.passages?.some((one) => one.document_id === event.detail));
+      if (gone < 0) return all;
+      setKept("");
+      return all.slice(0, gone);
+    });
+    addEventListener("document-removed", removed);
+    return () => removeEventListener("document-removed", removed);
+  }, []);
+  const resume = (opened) => {
+    begin();
+    setTurns(opened.answers.map(told));
+    setKept(opened.conversation);
+    setLooking(false);
+  };
 
   async function ask() {
     const asked = question.trim();
@@ -21,7 +48,7 @@ export function Ask({ say, library, show, empty, toDocuments }) {
     const stopping = new AbortController();
     const history = turns.filter((turn) => turn.answer).map((turn) => (
       { question: turn.answer.question, answer: turn.answer.answer }));
-    const turn = { id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, error: "", stopped: false };
+    const turn = { ...fresh(asked), followsUp: history.length > 0 };
     const tell = (change) => { Object.assign(turn, change); setTurns((all) => all.map((one) => (one.id === turn.id ? { ...turn } : one))); };
     setTurns((all) => [...all, turn]);
     setQuestion("");
@@ -29,12 +56,14 @@ export function Ask({ say, library, show, empty, toDocuments }) {
     setBusy(true);
     setAnnounced("");
     try {
-      for await (const [name, data] of events("/api/ask", { question: asked, library, mode, history }, stopping.signal)) {
-        if (name === "passages") tell({ passages: data.passages });
+      for await (const [name, data] of events("/api/ask", { question: asked, library, mode, history, conversation: kept }, stopping.signal)) {
+        if (name === "loading") tell({ loading: true });
+        else if (name === "passages") tell({ passages: data.passages });
         else if (name === "waiting") tell({ waiting: data });
-        else if (name === "step") tell({ waiting: null, steps: [...turn.steps, data] });
-        else if (name === "text") tell({ waiting: null, text: turn.text + data.text });
-        else if (name === "answer") { tell({ answer: data, passages: data.contexts }); setAnnounced(data.answer); }
+        else if (name === "step") tell({ waiting: null, loading: false, steps: [...turn.steps, data] });
+        else if (name === "text") tell({ waiting: null, loading: false, text: turn.text + data.text });
+        else if (name === "answer") { tell({ answer: data, passages: data.contexts, steps: data.steps }); setAnnounced(data.answer); }
+        else if (name === "kept") { setKept(data.conversation); tell({ unkept: data.conversation ? "" : data.reason || say("unkept") }); }
         else if (name === "error") tell({ error: data.message });
       }
     } catch (error) {
@@ -45,21 +74,30 @@ export function Ask({ say, library, show, empty, toDocuments }) {
     setBusy(false);
   }
 
-  // What documents say is no markup of ours: a picture in it would be fetched by who shows it.
-  const plainly = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>!#|~]/g, "\\$&");
-  const save = () => {
-    const parts = turns.filter((turn) => turn.answer).map(({ answer }) => [
-      `## ${plainly(answer.question)}`, answer.answer.split(/\n+/).map(plainly).join("\n\n"),
-      answer.citations.map((one, number) => `- \\[${one.marker}\\] ${plainly(answer.cited[number])}${say("colon")}${say("quotation", { quote: plainly(one.quote) })}`).join("\n"),
-    ].filter(Boolean).join("\n\n"));
-    const url = URL.createObjectURL(new Blob([`# localrag: ${library}\n\n${parts.join("\n\n")}\n`], { type: "text/markdown" }));
-    const link = Object.assign(document.createElement("a"), { href: url, download: `localrag-${new Date().toISOString().slice(0, 10)}.md` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  const answered = turns.filter((turn) => turn.answer);
+  const save = (ending) => {
+    const about = { library, say, language };
+    if (ending === "md") download(asMarkdown(answered, about), "text/markdown", ending);
+    else download(asPage(answered, about), "text/html", ending);
   };
 
   // To the question, below which its answer grows; not after it, so that it can be read meanwhile.
   useEffect(() => { latest.current?.lastElementChild?.scrollIntoView({ block: "start" }); }, [turns.length]);
+  // The button that had the focus is gone once the answer is there.
+  useEffect(() => {
+    if (!busy && turns.length && document.activeElement === document.body) field.current.focus({ preventScroll: true });
+  }, [busy]);
+
+  const step = (by) => () => {
+    const markers = [...latest.current.querySelectorAll(".marker")];
+    if (!markers.length) return;
+    const now = markers.indexOf(document.activeElement);
+    at.current = (now >= 0 ? now + by : at.current < 0 && by < 0 ? -1 : at.current + by);
+    at.current = Math.min(Math.max(at.current, 0), markers.length - 1);
+    markers[at.current].focus();
+    if (view) markers[at.current].click();
+  };
+  useKeys(shown ? { j: step(1), k: step(-1), "/": () => field.current.focus() } : {});
 
   function typed(event) {
     // Enter while an input method composes chooses a candidate and must not send.
@@ -70,75 +108,38 @@ export function Ask({ say, library, show, empty, toDocuments }) {
 
   return html`
     <section class="ask" aria-label=${say("ask")}>
+      <div class="row tools">
+        <button class="quiet" onClick=${() => setLooking(true)}>${say("history")}</button>
+        ${turns.length > 0 && html`<button class="quiet" disabled=${busy} onClick=${begin}>${say("again")}</button>`}
+        <span class="space"></span>
+        ${answered.length > 0 && html`<span class="saving"><span class="quiet" id="save">${say("saveAs")}</span>
+          <button class="quiet" aria-describedby="save" onClick=${() => save("md")}>Markdown</button>
+          <button class="quiet" aria-describedby="save" onClick=${() => save("html")}>HTML</button></span>`}
+      </div>
       <div ref=${latest} class="turns" role="log" aria-live="off">
         ${turns.length === 0 && html`<div class="empty">
           <h2>${say("emptyTitle")}</h2>
           <p>${say(empty ? "noDocuments" : "emptyText")}</p>
           ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}
-        ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} library=${library} />`)}
+        ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} view=${view} library=${library} />`)}
       </div>
       <div class="unseen" role="status" aria-live="polite">${announced}</div>
       <form onSubmit=${(event) => { event.preventDefault(); ask(); }}>
         <label class="unseen" for="question">${say("question")}</label>
-        <textarea id="question" rows="2" placeholder=${say("placeholder")} value=${question}
+        <textarea id="question" ref=${field} rows="2" placeholder=${say("placeholder")} value=${question}
           onInput=${(event) => setQuestion(event.target.value)} onKeyDown=${typed}></textarea>
         <div class="row">
-          <label class="quiet">${say("mode")} <select value=${mode} onChange=${(event) => setMode(event.target.value)}>
+          <label class="quiet">${say("mode")} <select value=${mode} onChange=${(event) => setChosen(event.target.value)}>
             <option value="standard">${say("standard")}</option><option value="self-rag">${say("selfRag")}</option>
           </select></label>
-          ${turns.length > 0 && !busy && html`<button type="button" class="quiet" onClick=${() => setTurns([])}>${say("again")}</button>`}
-          ${turns.some((turn) => turn.answer) && !busy && html`<button type="button" class="quiet" onClick=${save}>${say("save")}</button>`}
           <span class="space"></span>
           ${busy
             ? html`<button type="button" class="main" onClick=${() => running.current.abort()}>${say("stop")}</button>`
             : html`<button type="submit" class="main" disabled=${!question.trim()}>${say("send")}</button>`}
         </div>
       </form>
+      ${looking && html`<${History} say=${say} language=${language} library=${library} close=${() => setLooking(false)} open=${resume}
+        forgotten=${(key) => { if (kept && (!key || key === kept)) begin(); }} />`}
     </section>`;
-}
-
-function Turn({ say, turn, show, library }) {
-  const [copied, setCopied] = useState(false);
-  const { answer } = turn;
-  const copy = async () => {
-    const cited = answer.citations.map((one, number) => `[${one.marker}] ${answer.cited[number]}${say("colon")}${say("quotation", { quote: one.quote })}`);
-    await navigator.clipboard.writeText([answer.answer, "", ...cited].join("\n"));
-    setCopied(true);
-  };
-  return html`<article class="turn">
-    <h2 class="asked">${turn.asked}</h2>
-    ${turn.waiting && html`<p class="quiet">${say("waiting", turn.waiting)}</p>`}
-    ${answer
-      ? html`<p class="answer">${answer.sentences.map((one, number) => html`<${Sentence} key=${number} say=${say} one=${one}
-          open=${(marker) => show({ ...answer.views[marker], quote: answer.citations.find((each) => each.marker === marker) })} />`)}</p>`
-      : html`<p class="answer writing" aria-busy=${!turn.error && !turn.stopped}>${turn.text}</p>`}
-    ${turn.error && html`<p class="failed" role="alert">${turn.error}</p>`}
-    ${turn.stopped && html`<p class="quiet">${say("stopped")}</p>`}
-    ${answer && answer.left_out.length > 0 && html`<p class="quiet">${say("leftOut", { count: answer.left_out.length })}</p>`}
-    ${!answer && !turn.error && !turn.stopped && !turn.text && !turn.waiting && html`<p class="quiet">${say("reading")}</p>`}
-    ${answer && answer.citations.length > 0 && html`<ul class="sources">
-      ${answer.citations.map((one, number) => html`<li key=${one.marker + one.quote}><button class="source" onClick=${() => show({ ...answer.views[one.marker], quote: one })}>
-        <b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ul>`}
-    ${answer && html`<p class="row"><button class="quiet" onClick=${copy}>${say(copied ? "copied" : "copy")}</button>
-        <span class="quiet">${say("seconds", { seconds: answer.seconds.toFixed(1) })}</span></p>`}
-    ${turn.passages && turn.passages.length > 0 && html`<details open=${!answer || !answer.grounded}>
-      <summary>${say(answer && !answer.grounded ? "related" : "found")} (${turn.passages.length})</summary>
-      ${turn.passages.map((one) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} />`)}</details>`}
-    ${turn.steps.length > 0 && html`<details><summary>${say("steps")} (${turn.steps.length})</summary>
-      <ol class="steps">${turn.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}
-        <span class="quiet">${say("seconds", { seconds: one.seconds.toFixed(2) })}</span></li>`)}</ol></details>`}
-  </article>`;
-}
-
-// Texts of documents and models are text nodes: never HTML, no links, no pictures.
-export function Sentence({ say, one, open }) {
-  const parts = one.text.split(/([ \t]*[[【［][\d\s,，、–-]+[\]】］])/);
-  return html`<span class=${`sentence ${one.mark}`} title=${say(one.mark)}>${parts.map((part, number) => {
-    const markers = number % 2 ? one.markers.filter((marker) => part.includes(String(marker))) : [];
-    return markers.length
-      ? markers.map((marker) => html`<button key=${marker} class="marker" onClick=${() => open(marker)}
-          aria-label=${`${say("sources")} ${marker}`}>${marker}</button>`)
-      : part;
-  })}</span>`;
 }

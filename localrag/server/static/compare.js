@@ -1,6 +1,6 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
-import { Sentence } from "./ask.js";
+import { Sentence } from "./turn.js";
 
 const TITLES = { none: "notReranked", keyword: "byKeyword", "cross-encoder": "byCrossEncoder", llm: "byModel", standard: "standard", "self-rag": "selfRag", judge: "judging" };
 
@@ -90,15 +90,15 @@ function Moved({ by }) {
 
 function Way({ say, way, show, share }) {
   const { answer } = way;
-  const open = (marker) => show({ ...answer.views[marker], quote: answer.citations.find((one) => one.marker === marker) });
+  const open = (number) => show({ ...answer.views[number], quote: answer.citations[number] });
   return html`<article class="way">
     <h3>${say(TITLES[way.name])}</h3>
     <div class="bar" aria-hidden="true"><span style=${{ width: `${Math.max(1, 100 * share)}%` }}></span></div>
     <p class="quiet">${say("perWay", { seconds: way.seconds.toFixed(1), tokens: way.tokens, steps: way.steps })}${way.times && html`<br />${way.times}`}</p>
-    <p class="answer">${answer.sentences.map((one, number) => html`<${Sentence} key=${number} say=${say} one=${one} open=${open} />`)}</p>
+    <p class="answer">${answer.sentences.map((one, number) => html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} />`)}</p>
     <p class="quiet">${way.outcome}</p>
     ${answer.citations.length > 0 && html`<ul class="sources">${answer.citations.map((one, number) => html`<li key=${number}>
-      <button class="source" onClick=${() => open(one.marker)}><b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ul>`}
+      <button class="source" onClick=${() => open(number)}><b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ul>`}
     ${way.remark && html`<p class="quiet">${way.remark}</p>`}
   </article>`;
 }

@@ -2,7 +2,7 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { Passage } from "./passage.js";
 
-const NOTHING = { k: "10", retrieval: "", rerank: "", expand: "", path: "", language: "", since: "", until: "", pages: "", types: [] };
+const NOTHING = { k: "", retrieval: "", rerank: "", expand: "", path: "", language: "", since: "", until: "", pages: "", types: [] };
 
 export function Search({ say, language, library, show, empty, toDocuments }) {
   const [question, setQuestion] = useState("");
@@ -25,7 +25,7 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
     const { path, types } = wanted;
     const or = (value) => value || null;
     const body = {
-      question, library, k: Number(wanted.k), retrieval: or(wanted.retrieval), rerank: or(wanted.rerank), expand: or(wanted.expand),
+      question, library, k: wanted.k ? Number(wanted.k) : null, retrieval: or(wanted.retrieval), rerank: or(wanted.rerank), expand: or(wanted.expand),
       filter: { path: /[*?[]/.test(path) || !path ? path : `*${path}*`, types, pages, language: or(wanted.language), since: or(wanted.since), until: or(wanted.until) },
     };
     setBusy(true);
@@ -64,6 +64,7 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
           <label class="field">${say("until")} <input type="date" value=${wanted.until} onInput=${set("until")} /></label>
           ${pick("language", "language", choices.languages, (one) => names.of(one))}
           <label class="field">${say("count")} <select value=${wanted.k} onChange=${set("k")}>
+            <option value="">${say("asSet")}</option>
             ${["10", "20", "50", "100"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
           ${pick("retrieval", "retrieval", choices.retrieval, (one) => say({ hybrid: "hybrid", dense: "dense", keyword: "keyword" }[one]))}
           ${pick("rerank", "rerank", choices.rerank, (one) => say({ none: "noRerank", keyword: "byKeyword", "cross-encoder": "byCrossEncoder", llm: "byModel" }[one]))}

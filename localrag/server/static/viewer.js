@@ -1,8 +1,9 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 
-// `view` is a span of a document, with the key to it where a link brought one.
-export function Viewer({ say, language, view, close }) {
+// `view` is a span of a document, with the key to it where a link brought one; `alone`: it covers
+// what else there is.
+export function Viewer({ say, language, view, close, alone }) {
   const [page, setPage] = useState(null);
   const [failed, setFailed] = useState("");
   const [large, setLarge] = useState(false);
@@ -37,7 +38,7 @@ export function Viewer({ say, language, view, close }) {
     box.scrollTop += down - box.clientHeight / 3;
   }
   const title = page && page.cited;
-  return html`<aside class="viewer" ref=${viewer} aria-label=${say("sources")}>
+  return html`<section class="viewer" role=${alone ? "main" : "complementary"} ref=${viewer} aria-label=${say("sources")}>
     <div class="row"><h2 ref=${heading} tabindex="-1">${title || ""}</h2><span class="space"></span>
       ${page && page.image && html`<button class="quiet" aria-pressed=${large} onClick=${() => setLarge(!large)}>${say("enlarge")}</button>`}
       ${close && html`<button class="quiet" onClick=${close}>${say("close")}</button>`}</div>
@@ -50,5 +51,5 @@ export function Viewer({ say, language, view, close }) {
       <span class="at" ref=${marked} style=${{ top: `${100 * page.top}%` }}></span></div>`}
     ${page && html`<details key=${page.image} open=${!page.image}><summary>${say("pageText")}</summary><div class="text">
       ${page.before}${page.quoted && html`<mark ref=${page.image ? null : marked}>${page.quoted}</mark>`}${page.after}</div></details>`}
-  </aside>`;
+  </section>`;
 }

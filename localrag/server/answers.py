@@ -1,0 +1,104 @@
+"""Answers as the page shows them: in sentences with their marks, with words for every place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from localrag.messages import InterfaceLanguage
+from localrag.presentation.places import cited_as
+from localrag.presentation.records import picked, plain
+from localrag.presentation.steps import scored, step_name
+from localrag.rag.citations import MARKER, marked, without_markers
+from localrag.rag.refusals import refuses
+from localrag.server.views import quoted
+from localrag.text.sentences import split_sentences
+from localrag.types import Answer, Rating, ScoredChunk, Step
+
+
+def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str, Any]:
+    """A finished answer, with the view that each of its citations opens."""
+    return {
+        **plain(answer),
+        "sentences": sentences(answer),
+        "views": [plain(quoted(library, answer, one)) for one in answer.citations],
+        "contexts": passages(answer.contexts, language),
+        "cited": [cited_as(one, language) for one in answer.citations],
+        "steps": [told_step(one, language) for one in answer.trace],
+    }
+
+
+def told_step(step: Step, language: InterfaceLanguage) -> dict[str, Any]:
+    """A step in words."""
+    said = {"name": step_name(step.kind, language), "said": scored(step, language)}
+    return {"kind": step.kind, **said, "seconds": step.seconds}
+
+
+def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:
+    """Passages, and where each stands in its document."""
+    return [
+        {
+            **plain(hit),
+            **picked(hit.chunk, "document_id", "start", "end"),
+            "cited": cited_as(hit, language),
+        }
+        for hit in hits
+    ]
+
+
+_MARKS: dict[Rating, str] = {
+    "fully supported": "supported",
+    "partially supported": "partly",
+    "no support": "not",
+}
+
+
+def sentences(answer: Answer) -> list[dict[str, Any]]:
+    """The text of an answer in sentences, which joined are the text, and what is known of each.
+
+    `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
+    with a checked quotation and "none" for one without; "" in a refusal, which claims nothing.
+    `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
+    from 0.
+    """
+    text = answer.text
+    unmarked = "" if not answer.grounded and refuses(text) else "none"
+    # A marker behind a full stop belongs to the sentence before it.
+    starts = [
+        span.start
+        for span in split_sentences(text)
+        if without_markers(text[span.start : span.end]).strip(" .。")
+    ]
+    graded = {each.start: each.rating for each in answer.support}
+    found = []
+    for start, end in pairwise([0, *starts[1:], len(text)]):
+        parts = _parts(answer, start, end)
+        rating = next((graded[at] for at in graded if start <= at < end), None)
+        cited = any(isinstance(part, list) for part in parts)
+        mark = _MARKS[rating] if rating else "quoted" if cited else unmarked
+        found.append({"parts": parts, "mark": mark})
+    return found
+
+
+def _parts(answer: Answer, start: int, end: int) -> list[str | list[int]]:
+    """A sentence, with its markers as the citations that they stand for."""
+    parts: list[str | list[int]] = []
+    for marker in MARKER.finditer(answer.text, start, end):
+        cited = [
+            number
+            for each in marked(marker.group())
+            if (number := citation_of(answer, each, marker.start())) is not None
+        ]
+        if cited:
+            parts += [answer.text[start : marker.start()], cited]
+            start = marker.end()
+    return [*parts, answer.text[start:end]]
+
+
+def citation_of(answer: Answer, marker: int, at: int) -> int | None:
+    """The number of the citation that a marker at code point `at` stands for, from 0."""
+    own = [number for number, one in enumerate(answer.citations) if one.marker == marker]
+    said = without_markers(answer.text[:at]).rstrip()
+    claimed = (n for n in own if any(map(said.endswith, answer.citations[n].claims)))
+    return next(claimed, own[0] if own else None)

@@ -1,0 +1,157 @@
+"""The settings as they count in this server, who gives them, and those that a page may change.
+
+What is changed is written to the user's settings file, as `localrag config set` does, and counts at
+once. Whatever opens the network, names a place or takes another model is changed there alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.config.settings import (
+    Settings,
+    flat,
+    given_settings,
+    load_settings,
+    set_in_file,
+    settings_path,
+    settings_table,
+    unset_in_file,
+)
+from localrag.errors import ConfigError, UsageError
+from localrag.server.libraries import Libraries
+from localrag.server.replies import decoded, reply
+
+CHANGEABLE = (
+    *("answer.mode", "answer.k", "self_rag.strict"),
+    *("retrieval.mode", "retrieval.k", "retrieval.expansion", "reranker.kind"),
+)
+_PATHS = (
+    *("llm.model", "embedding.model", "reranker.model"),
+    *("keywords.user_dictionary", "answer.prompts"),
+)
+"""Names of models and files, which may be whole paths of this machine."""
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    """A setting and its new value; None for its default."""
+
+    key: str
+    value: str | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The routes below /api/settings."""
+
+    libraries: Libraries
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/api/settings", self.shown),
+            Route("/api/settings", self.change, methods=["POST"]),
+        ]
+
+    async def shown(self, _: Request) -> Response:
+        """Every setting: its value, its default, and what gives it."""
+        return reply(await anyio.to_thread.run_sync(self._shown))
+
+    async def change(self, request: Request) -> Response:
+        """Change a setting that may be changed here, for all libraries of this server."""
+        asked = await decoded(request, Change)
+        return reply(await anyio.to_thread.run_sync(self._changed, asked))
+
+    @property
+    def _running(self) -> Settings:
+        return self.libraries.engine(self.libraries.names[0]).settings
+
+    def _shown(self) -> dict[str, Any]:
+        given, stored = given_settings(), dict(flat(settings_table(load_settings())))
+        defaults = dict(flat(settings_table(Settings())))
+        return {
+            "settings": [
+                {
+                    "key": key,
+                    "value": _plain(key, value),
+                    "default": _plain(key, defaults.get(key)),
+                    "given": _giver(given.get(key)),
+                    "variable": given.get(key, ""),
+                    "changeable": key in CHANGEABLE,
+                    "later": stored.get(key) != value,
+                }
+                for key, value in flat(settings_table(self._running))
+            ]
+        }
+
+    def _changed(self, asked: Change) -> dict[str, Any]:
+        key = asked.key
+        if key not in CHANGEABLE:
+            raise UsageError(
+                "{key} cannot be changed here.", hint="Use `localrag config set`.", key=key
+            )
+        if variable := given_settings().get(key):
+            raise UsageError(
+                "{key} is set by the variable {name}, which counts more than the file.",
+                hint="Change it where the server is started.",
+                key=key,
+                name=variable,
+            )
+        if key == "reranker.kind" and asked.value == "cross-encoder":
+            for name in self.libraries.names:
+                self.libraries.engine(name).reranking("cross-encoder")  # or none is pulled
+        with _writable():
+            if asked.value is None:
+                unset_in_file(key)
+            else:
+                set_in_file(key, json.dumps(asked.value).strip('"'))
+        stored = load_settings()
+        self.libraries.change(lambda running: _with(running, key, stored))
+        return self._shown()
+
+
+def _giver(variable: str | None) -> str:
+    if variable is None:
+        return "default"
+    return "variable" if variable else "file"
+
+
+def _plain(key: str, value: object) -> object:
+    """A value as it may leave the server: of a path its last name, of a list its length."""
+    if key in _PATHS and isinstance(value, str):
+        return re.split(r"[/\\]", value.rstrip("/\\"))[-1]
+    return len(value) if isinstance(value, list | tuple) else value
+
+
+def _with(running: Settings, key: str, stored: Settings) -> Settings:
+    """Settings with that one of the stored ones, of whose section the others stay as they are."""
+    section, name = key.split(".")
+    new = getattr(stored, section)
+    if section != "reranker":  # which is of another kind then, with other settings
+        new = msgspec.structs.replace(getattr(running, section), **{name: getattr(new, name)})
+    return msgspec.structs.replace(running, **{section: new})
+
+
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Say in our words what keeps the settings file from being written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            "The settings file {path} cannot be written: {reason}.",
+            hint="Check the free disk space and whether you may write to that folder.",
+            path=settings_path(),
+            reason=error.strerror or error,
+        ) from error

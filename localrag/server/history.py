@@ -1,0 +1,182 @@
+"""Conversations kept in a library because somebody wants them: listed, opened, forgotten."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.errors import LibraryError, LibraryNotFoundError
+from localrag.library.catalogue.guarded import damaged_rows
+from localrag.library.library import Library
+from localrag.library.records import KeptAnswer
+from localrag.messages import InterfaceLanguage, spoken
+from localrag.presentation.records import plain
+from localrag.prompts import render
+from localrag.server.answers import sentences, told
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming, without_paths
+from localrag.server.replies import decoded, preferred, reply
+from localrag.types import Answer
+
+_PATIENCE = 5.0
+"""Seconds that an answer waits for whoever writes to the library."""
+
+
+class Switched(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether conversations of a library are to be kept."""
+
+    on: bool
+    library: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The routes below /api/history."""
+
+    libraries: Libraries
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        one = "/api/history/{conversation}"
+        return [
+            Route("/api/history", self.listed),
+            Route("/api/history", self.switch, methods=["POST"]),
+            Route("/api/history", self.forget, methods=["DELETE"]),
+            Route(one, self.opened),
+            Route(one, self.forget, methods=["DELETE"]),
+        ]
+
+    def _library(self, name: str) -> Library:
+        return self.libraries.engine(name or self.libraries.names[0]).library
+
+    async def listed(self, request: Request) -> Response:
+        """Whether conversations are kept, and which there are."""
+        library = self._library(request.query_params.get("library", ""))
+        return reply(await anyio.to_thread.run_sync(_listed, library))
+
+    async def switch(self, request: Request) -> Response:
+        """Keep conversations from now on, or no longer; what is kept stays."""
+        asked = await decoded(request, Switched)
+        library = self._library(asked.library)
+
+        def switched() -> dict[str, Any]:
+            library.keep_history(on=asked.on)
+            return _listed(library)
+
+        return reply(await anyio.to_thread.run_sync(switched))
+
+    async def opened(self, request: Request) -> Response:
+        """The answers of a conversation, as they were told."""
+        name = request.query_params.get("library", "") or self.libraries.names[0]
+        library, naming = self._library(name), self.libraries.naming(name)
+        key, language = request.path_params["conversation"], preferred(request)
+
+        def read() -> list[dict[str, Any]]:
+            return [
+                {
+                    "asked": one.question,
+                    "asked_at": one.asked_at,
+                    "answer": told(name, _read(library, naming, one), language),
+                }
+                for one in library.kept_answers(key)
+            ]
+
+        answers = await anyio.to_thread.run_sync(read)
+        if not answers:
+            raise LibraryNotFoundError(
+                "There is no conversation {name}.", hint="See /api/history.", name=key
+            )
+        return reply({"conversation": key, "answers": answers})
+
+    async def forget(self, request: Request) -> Response:
+        """Forget a conversation, or all of them."""
+        library = self._library(request.query_params.get("library", ""))
+        key = request.path_params.get("conversation")
+        purged = await anyio.to_thread.run_sync(library.forget_conversations, key)
+        return reply({"purged": purged})
+
+
+def keep(
+    library: Library,
+    asked: str,
+    answer: Answer,
+    language: InterfaceLanguage,
+    conversation: str,
+    after: int,
+) -> dict[str, Any] | None:
+    """Keep an answer to what was `asked` if the library is to; what to tell of it.
+
+    `conversation` is empty for a new one, `after` the number of answers before.
+    """
+    if not library.keeps_history:
+        return None
+    key = conversation or secrets.token_hex(8)
+    try:
+        kept = library.keep_answer(
+            key, asked, _written(answer), _ground(answer), after=after, timeout=_PATIENCE
+        )
+    except LibraryError as error:  # somebody else writes, or nobody can
+        return {"conversation": "", "reason": spoken(without_paths(error), language)}
+    return {"conversation": key if kept else "", "reason": ""}
+
+
+def _listed(library: Library) -> dict[str, Any]:
+    return {"on": library.keeps_history, "conversations": plain(library.conversations())}
+
+
+def _written(answer: Answer) -> str:
+    """An answer with the passages that it cites and no other, and without paths."""
+    cited = {one.chunk_id for one in answer.citations}
+    contexts = (one for one in answer.contexts if one.chunk.id in cited)
+    lean = replace(
+        answer,
+        citations=tuple(replace(one, source="") for one in answer.citations),
+        contexts=tuple(replace(one, source="") for one in contexts),
+        trace=tuple(replace(one, left_out=()) for one in answer.trace),
+        left_out=(),
+    )
+    return msgspec.json.encode(lean).decode()
+
+
+def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
+    """The answer, with its documents under the names that they have now."""
+    try:
+        answer = msgspec.json.decode(kept.record, type=Answer)
+    except (msgspec.MsgspecError, RecursionError) as error:  # the folder came from elsewhere
+        raise damaged_rows(error) from error
+    documents = {one.chunk.id: one.chunk.document_id for one in answer.contexts}
+    paths = library.sources_of(set(documents.values()))
+    names = {document: naming.of(path) for document, path in paths.items()}
+    sources = {chunk: names.get(document, "") for chunk, document in documents.items()}
+    return replace(
+        answer,
+        citations=tuple(
+            replace(one, source=sources[one.chunk_id])
+            for one in answer.citations
+            if one.chunk_id in sources
+        ),
+        contexts=tuple(replace(one, source=sources[one.chunk.id]) for one in answer.contexts),
+    )
+
+
+def _ground(answer: Answer) -> set[str]:
+    """The documents that the words of an answer may come from.
+
+    Those that it cites; where a sentence cites nothing, all that were read for it.
+    """
+    if answer.text.strip() in (render("refusal", "en"), render("refusal", "zh")):
+        return set()
+    cited = {one.chunk_id for one in answer.citations}
+    all_cite = all(
+        any(isinstance(part, list) for part in one["parts"]) for one in sentences(answer)
+    )
+    return {
+        one.chunk.document_id for one in answer.contexts if not all_cite or one.chunk.id in cited
+    }

@@ -1,0 +1,78 @@
+import { html, useState } from "./preact.js";
+import { Passage } from "./passage.js";
+
+const ORDER = ["supported", "quoted", "partly", "not", "none"];
+
+export function Turn({ say, turn, show, library, view }) {
+  const [copied, setCopied] = useState(false);
+  const { answer, error, stopped } = turn;
+  const copy = async () => {
+    const cited = answer.citations.map((one, number) => `[${one.marker}] ${answer.cited[number]}${say("colon")}${say("quotation", { quote: one.quote })}`);
+    await navigator.clipboard.writeText([answer.answer, "", ...cited].join("\n"));
+    setCopied(true);
+    setTimeout(() => setCopied(false), 4000);
+  };
+  const running = !answer && !error && !stopped;
+  const open = (number) => show({ ...answer.views[number], quote: answer.citations[number] });
+  const isOpen = (number) => {
+    const place = answer.views[number];
+    return Boolean(view) && view.document === place.document && view.start === place.start && view.end === place.end;
+  };
+  const marks = ORDER.filter((mark) => answer?.sentences.some((one) => one.mark === mark));
+  return html`<article class="turn">
+    <h2 class="asked">${turn.asked}</h2>
+    ${answer && html`<p class="answer">${answer.sentences.map((one, number) => (
+      html`<${Sentence} key=${number} say=${say} one=${one} citations=${answer.citations} open=${open} isOpen=${isOpen} />`))}</p>`}
+    ${!answer && turn.text && html`<p class=${running ? "answer writing" : "answer"} aria-busy=${running}>${turn.text}</p>`}
+    ${running && !turn.text && html`<p class="state writing">${now(say, turn)}</p>`}
+    ${error && html`<p class="failed" role="alert">${error}</p>`}
+    ${stopped && html`<p class="state">${say("stopped")}</p>`}
+    ${turn.unkept && html`<p class="state">${turn.unkept}</p>`}
+    ${answer && answer.left_out.length > 0 && html`<p class="state">${say("leftOut", { count: answer.left_out.length })}</p>`}
+    ${answer && answer.citations.length > 0 && html`<ol class="sources" aria-label=${say("sources")}>
+      ${answer.citations.map((one, number) => html`<li key=${one.marker + one.quote} class=${isOpen(number) ? "open" : ""}><button class="source" onClick=${() => open(number)}>
+        <b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ol>`}
+    ${answer && html`<div class="row under">
+      <button class="quiet" onClick=${copy}>${say(copied ? "copied" : "copy")}</button>
+      <span class="quiet">${say("seconds", { seconds: answer.seconds.toFixed(1) })}</span><span class="space"></span>
+      ${marks.length > 0 && html`<span class="legend" aria-hidden="true">${marks.map((mark) => html`<span key=${mark}>
+        <span class=${`sample ${mark}`}>${"\u00a0".repeat(5)}</span> ${say(mark)}</span>`)}</span>`}
+    </div>`}
+    ${turn.passages && turn.passages.length > 0 && html`<details class="more" open=${!answer || !answer.grounded}>
+      <summary>${say(answer && !answer.grounded ? "related" : "found")} (${turn.passages.length})</summary>
+      ${turn.passages.map((one) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} />`)}</details>`}
+    ${turn.steps.length > 0 && html`<details class="more"><summary>${say("steps")} (${turn.steps.length})</summary>
+      <ol class="steps">${turn.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}
+        <span class="quiet">${say("seconds", { seconds: one.seconds.toFixed(2) })}</span></li>`)}</ol></details>`}
+  </article>`;
+}
+
+// What is being done while there is nothing to read yet; Self-RAG has a step for every passage.
+function now(say, { waiting, loading, passages, followsUp, steps }) {
+  if (waiting) return say("waiting", waiting);
+  const doing = say(loading ? "loading" : passages ? "reading" : followsUp ? "following" : "finding");
+  const last = steps.length > 1 && steps.at(-1);
+  return last ? `${doing} ${last.name}${say("colon")}${last.said}` : doing;
+}
+
+// Texts of documents and models are text nodes: never HTML, no links, no pictures.
+export function Sentence({ say, one, citations, open, isOpen = () => false }) {
+  if (!one.mark) return one.parts;  // a refusal
+  const cited = one.parts.filter(Array.isArray).flat();
+  // A click anywhere in it, for the mouse; the keyboard has the numbers.
+  const click = (event) => {
+    if (cited.length && !event.target.closest("button") && getSelection().isCollapsed) open(cited[0]);
+  };
+  const blank = one.parts.at(-1).match(/\s*$/)[0];
+  const last = one.parts.length - 1;
+  const texts = one.parts.map((part, at) => (at === last ? part.slice(0, part.length - blank.length) : part));
+  // No line begins with a number, nor with the full stop behind it.
+  const near = (part, where) => (typeof part === "string" ? part.match(where)[0] : "");
+  const before = texts.map((part, at) => (Array.isArray(texts[at + 1]) ? near(part, /[\u3040-\u9fff]?$/) : ""));
+  const behind = texts.map((part, at) => (Array.isArray(texts[at - 1]) ? near(part, /^[.,;:!?。，；：！？、”’）)]*/) : ""));
+  return html`<span class=${`sentence ${one.mark}${cited.length ? " cited" : ""}${cited.some(isOpen) ? " open" : ""}`}
+      title=${say(one.mark)} onClick=${click}>${texts.map((part, at) => (Array.isArray(part)
+    ? html`<span class="together" key=${at}>${before[at - 1]}${part.map((number) => html`<button key=${number} class="marker" onClick=${() => open(number)} aria-expanded=${isOpen(number)}
+        aria-label=${`${say("sources")} ${citations[number].marker}`}>${citations[number].marker}</button>`)}${behind[at + 1]}</span>`
+    : part.slice(behind[at].length, part.length - before[at].length)))}${one.mark !== "quoted" && one.mark !== "supported" && html`<span class="unseen"> (${say(one.mark)})</span>`}</span>${blank}`;
+}

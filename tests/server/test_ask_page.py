@@ -1,0 +1,182 @@
+"""Asking on the page: marks of sentences, the keyboard, the guard, and files of a conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from server.in_browser import Open, drop, violations
+
+from localrag.egress import network
+
+QUESTION = "When was the glass house opened?"
+TWO = ("The glass house was opened in 1907 [1]. ", "It has two hundred orchids [1]. ", "So it is.")
+
+
+def test_each_sentence_is_marked_and_a_click_opens_its_page(opened: Open) -> None:
+    at = opened()
+    at.served.llm.pieces = TWO
+    at.ask(QUESTION)
+    sentences = at.page.locator(".answer .sentence")
+    expect(sentences).to_have_count(3)
+    assert [one.get_attribute("title") for one in sentences.all()] == [
+        "Quotation checked",
+        "Quotation checked",
+        "Without a quotation",
+    ]
+    expect(at.page.locator(".legend > span")).to_have_text(
+        ["Quotation checked", "Without a quotation"]
+    )
+    sentences.nth(1).click(position={"x": 5, "y": 8})
+    expect(at.page.locator(".viewer mark")).to_have_text("It has two hundred orchids.")
+    expect(sentences.nth(1)).to_have_class("sentence quoted cited open")
+    at.is_accessible()
+
+
+def test_keys_lead_through_the_citations_and_can_be_switched_off(opened: Open) -> None:
+    at = opened()
+    page = at.page
+    at.served.llm.pieces = TWO
+    at.ask(QUESTION)
+    expect(page.locator(".marker")).to_have_count(2)
+    page.keyboard.type("jk")  # into the question
+    expect(page.locator("#question")).to_have_value("jk")
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    expect(page.locator(".marker").nth(0)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
+    expect(page.locator(".viewer h2")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator(".viewer mark")).to_have_text("It has two hundred orchids.")
+    page.keyboard.press("k")
+    expect(page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Next citation")
+    at.is_accessible()
+    page.get_by_label("Single keys are shortcuts").uncheck()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator(".viewer")).to_have_count(1)  # one Escape, one thing closed
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_what_leaves_the_machine_and_what_was_stopped_is_seen_on_every_tab(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = opened("zh-CN", "dark", 390)
+    guard = at.page.locator(".guard")
+    expect(guard).to_have_text("启动以来对外连接 0 次")
+    stopped = network.Attempt("evil.example", "somebody", "socket.connect", "")
+    monkeypatch.setattr(network, "attempts", lambda: (stopped,))
+    monkeypatch.setattr(network, "let_through", lambda: {stopped: 2, LOCAL: 5})
+    for tab in ("文档", "检索"):
+        at.page.get_by_role("button", name=tab, exact=True).first.click()
+        expect(guard).to_be_visible()
+    expect(guard).to_have_text("启动以来对外连接 2 次 · 已拦截 1 次", timeout=20_000)
+    expect(guard).to_have_class("guard alert")
+    at.is_accessible()
+
+
+LOCAL = network.Attempt("127.0.0.1", "a model", "socket.connect", "", 8080)
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_a_saved_page_opens_by_itself_and_runs_nothing(
+    opened: Open, browser: Browser, tmp_path: Path, locale: str
+) -> None:
+    at = opened(locale)
+    evil = "The glass house was opened in 1907, says <script>alert(1)</script> <b>it</b>."
+    drop(at.page, "x&y.txt", evil)
+    expect(at.page.locator(".adding li[aria-busy=false]")).to_have_count(1)
+    at.page.locator("nav button").first.click()
+    at.served.llm.pieces = ("The glass house was opened in 1907, <b>says it</b> [1]. ", "Indeed.")
+    at.ask("When was the glass house opened, says it?")
+    expect(at.page.locator(".sources li").first).to_be_visible()
+    with at.page.expect_download() as loading:
+        at.page.get_by_role("button", name="HTML").click()
+    file = tmp_path / "saved.html"
+    loading.value.save_as(file)
+    text = file.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "<b>" not in text
+    wrong: list[str] = []
+    with browser.new_context(offline=True) as context:
+        page = context.new_page()
+        page.on("console", lambda said: wrong.append(said.text))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.goto(file.as_uri())
+        expect(page.locator("html")).to_have_attribute("lang", locale.removesuffix("-US"))
+        assert page.locator("body").evaluate("one => getComputedStyle(one).maxWidth") == "704px"
+        expect(page.locator("blockquote")).to_contain_text("<script>alert(1)</script>")
+        expect(page.locator("li cite, cite")).to_contain_text("x&y.txt")
+        page.get_by_role("link", name="[1]").click()
+        assert page.url.endswith("#t1-1")
+        assert violations(page) == []
+    assert wrong == []
+    assert at.wrong == []
+
+
+def test_a_conversation_is_kept_opened_gone_on_with_and_forgotten(opened: Open) -> None:
+    at = opened("zh-CN", "dark", 390)
+    page, library = at.page, at.served.engine.library
+    page.get_by_role("button", name="历史记录").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("没有保留任何对话")
+    dialog.get_by_label("在此文档库中保留对话").check()
+    expect(dialog).to_contain_text("还没有保留的对话")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="历史记录")).to_be_focused()
+
+    at.ask(QUESTION)
+    expect(page.locator(".marker")).to_have_count(1)
+    page.reload()
+    expect(page.locator(".turn")).to_have_count(0)
+    page.get_by_role("button", name="历史记录").click()
+    expect(dialog.get_by_role("listitem")).to_contain_text("1 个回答")
+    at.is_accessible()
+    dialog.get_by_role("button", name=QUESTION, exact=True).click()
+    expect(page.locator(".marker")).to_have_count(1)
+    page.locator(".marker").click()
+    expect(page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
+    page.get_by_role("button", name="关闭").click()
+
+    at.served.llm.replies.append("How many orchids does the glass house have?")
+    at.served.llm.pieces = ["It has two hundred orchids [1]."]
+    at.ask("And how many orchids does it have?")
+    expect(page.locator(".turn").nth(1).locator(".marker")).to_have_count(1)
+    page.get_by_role("button", name="历史记录").click()
+    expect(dialog.get_by_role("listitem")).to_contain_text("2 个回答")
+    dialog.get_by_label("在此文档库中保留对话").uncheck()
+    expect(dialog.get_by_role("alert")).to_contain_text("是否删除此前保留的对话")
+    at.is_accessible()
+    dialog.get_by_role("button", name="全部删除").click()
+    expect(dialog).to_contain_text("没有保留任何对话")
+    expect(page.locator(".turn")).to_have_count(0)
+    assert library.conversations() == []
+    assert not library.keeps_history
+    assert at.wrong == []
+
+
+def test_what_was_written_from_a_document_leaves_the_page_with_it(opened: Open) -> None:
+    at = opened()
+    at.ask(QUESTION)
+    expect(at.page.locator(".marker")).to_have_count(1)
+    at.page.get_by_role("button", name="Documents", exact=True).click()
+    at.page.on("dialog", lambda dialog: dialog.accept())
+    at.page.get_by_role("button", name="Remove garden.txt").click()
+    at.page.get_by_role("button", name="Ask", exact=True).first.click()
+    expect(at.page.locator(".turn")).to_have_count(0)
+
+
+def test_a_refusal_claims_nothing_and_so_has_no_mark(opened: Open) -> None:
+    at = opened()
+    at.served.llm.pieces = ("The documents do not contain the answer to this question.",)
+    at.ask("Who won the lottery?")
+    expect(at.page.locator(".answer")).to_have_text(at.served.llm.pieces[0])
+    expect(at.page.locator(".under")).to_be_visible()
+    expect(at.page.locator(".sentence, .legend")).to_have_count(0)
+    expect(at.page.locator(".more[open] summary").first).to_contain_text("Closest passages")
+    assert at.wrong == []

@@ -1,0 +1,126 @@
+"""Kept conversations over the server's own interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from library.library_fixtures import bytes_on_disk
+from server.conftest import Served
+from server.test_own import events
+
+HISTORY = "/api/history"
+FOLLOW_UP = "And how many orchids does it have?"
+
+
+@pytest.fixture
+def http(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+def keep(http: httpx.Client) -> None:
+    assert http.post(HISTORY, json={"on": True}).json() == {"on": True, "conversations": []}
+
+
+def ask(http: httpx.Client, **asked: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The answer, and what was told of its being kept."""
+    told: dict[str, Any] = dict(events(http, **asked))
+    return told["answer"], told.get("kept")
+
+
+def follow_up(
+    served: Served, http: httpx.Client, before: dict[str, Any], conversation: str
+) -> dict[str, Any] | None:
+    served.llm.replies.append("How many orchids does the glass house have?")
+    served.llm.pieces = ("It has two hundred orchids [1].",)
+    turn = {"question": before["question"], "answer": before["answer"]}
+    _, kept = ask(http, question=FOLLOW_UP, history=[turn], conversation=conversation)
+    return kept
+
+
+def test_nothing_is_kept_unless_it_is_wanted(served: Served, http: httpx.Client) -> None:
+    _, kept = ask(http)
+    assert kept is None
+    assert http.get(HISTORY).json() == {"on": False, "conversations": []}
+    http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "Elm?"}]})
+    assert served.engine.library.conversations() == []
+
+
+def test_a_conversation_is_kept_opened_and_gone_on_with(served: Served, http: httpx.Client) -> None:
+    keep(http)
+    answer, kept = ask(http)
+    assert kept is not None
+    key = kept["conversation"]
+    assert follow_up(served, http, answer, key) == {"conversation": key, "reason": ""}
+    (one,) = http.get(HISTORY).json()["conversations"]
+    assert (one["key"], one["title"], one["answers"]) == (
+        key,
+        "When was the glass house opened?",
+        2,
+    )
+    opened = http.get(f"{HISTORY}/{key}").json()["answers"]
+    assert [each["asked"] for each in opened] == [one["title"], FOLLOW_UP]
+    for name in ("answer", "question", "sentences", "views", "cited", "seconds", "grounded"):
+        assert opened[0]["answer"][name] == answer[name]
+    assert [each["source"] for each in opened[0]["answer"]["citations"]] == ["garden.txt"]
+    assert [each["source"] for each in opened[0]["answer"]["contexts"]] == ["garden.txt"]
+    chinese = http.get(f"{HISTORY}/{key}", headers={"accept-language": "zh-CN"}).json()
+    assert chinese["answers"][0]["answer"]["cited"] == ["garden.txt，第 1 页"]
+    assert http.get(f"{HISTORY}/0123456789abcdef").status_code == 404
+
+
+def test_what_began_unkept_stays_unkept(served: Served, http: httpx.Client) -> None:
+    answer, _ = ask(http)
+    keep(http)
+    assert follow_up(served, http, answer, "") == {"conversation": "", "reason": ""}
+    assert http.get(HISTORY).json()["conversations"] == []
+
+
+def test_it_goes_with_the_document_that_it_cites_and_stays_without_another(
+    served: Served, http: httpx.Client
+) -> None:
+    keep(http)
+    ask(http)
+    tea, garden = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    assert http.delete(f"/api/documents/{tea}").json()["purged"]
+    assert len(http.get(HISTORY).json()["conversations"]) == 1
+    assert "茶园" not in bytes_on_disk(served.engine.library.directory).decode(errors="replace")
+    assert http.delete(f"/api/documents/{garden}").json()["purged"]
+    assert http.get(HISTORY).json()["conversations"] == []
+    assert b"1907" not in bytes_on_disk(served.engine.library.directory)
+
+
+def test_a_sentence_that_cites_nothing_may_rest_on_all_that_was_read(
+    served: Served, http: httpx.Client
+) -> None:
+    keep(http)
+    served.llm.pieces = ("It was opened in 1907 [1]. ", "Spring is when the tea is best.")
+    ask(http)
+    tea, _ = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    http.delete(f"/api/documents/{tea}")
+    assert http.get(HISTORY).json()["conversations"] == []
+
+
+def test_what_is_deleted_is_gone(served: Served, http: httpx.Client) -> None:
+    keep(http)
+    _, kept = ask(http)
+    assert kept is not None
+    ask(http)
+    assert http.delete(f"{HISTORY}/{kept['conversation']}").json() == {"purged": True}
+    assert len(http.get(HISTORY).json()["conversations"]) == 1
+    assert http.post(HISTORY, json={"on": False}).json()["on"] is False
+    assert http.delete(HISTORY).json() == {"purged": True}
+    assert b"When was the glass" not in bytes_on_disk(served.engine.library.directory)
+
+
+def test_a_record_that_is_none_of_ours_is_damage(served: Served, http: httpx.Client) -> None:
+    library = served.engine.library
+    library.keep_history(on=True)
+    for number, record in enumerate(("{", "[" * 100_000, '{"question": 1}')):
+        library.keep_answer(f"{number}", "asked", record, [], after=0)
+        refused = http.get(f"{HISTORY}/{number}")
+        assert refused.status_code == 500
+        assert "catalogue" in refused.json()["error"]["message"]
