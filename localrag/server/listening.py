@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import cast
 
 import h11
@@ -22,7 +24,9 @@ from localrag.errors import UsageError
 from localrag.server.access import HEADERS
 
 GRACE = 8
-"""Seconds that answers under way have once the server is told to end; it is gone within ten."""
+"""Seconds that answers under way have once the server is told to end."""
+LAST = 9.5
+"""Seconds after which it ends whatever is under way."""
 SLOWEST_HEAD = 30.0
 """Seconds from a connection, or from the end of an answer, to all headers of the next request."""
 MOST_CONNECTIONS = 400
@@ -167,6 +171,13 @@ class Server(uvicorn.Server):
             loop = asyncio.get_running_loop()
             self.servers.append(await loop.create_server(protocol, sock=listening))
         self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End, at last without the threads that do not hear of it: what is stored loses nothing."""
+        last = threading.Timer(LAST, os._exit, (128 + sig,))
+        last.daemon = True
+        last.start()
+        super().handle_exit(sig, frame)
 
 
 def run(
