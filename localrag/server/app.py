@@ -25,6 +25,7 @@ from localrag.server.access import Access, Gate
 from localrag.server.comparing import Comparing
 from localrag.server.documents import Documents
 from localrag.server.evaluating import Evaluating, Reports
+from localrag.server.following import following
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
 from localrag.server.openai import Surface
@@ -54,8 +55,9 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         try:
-            async with assistants.running():
-                yield
+            with following(libraries, pages.forget):
+                async with assistants.running():
+                    yield
         finally:
             await anyio.to_thread.run_sync(pages.forget)
             await anyio.to_thread.run_sync(libraries.close)
@@ -122,6 +124,8 @@ class _Status:
         registry = CollectorRegistry()
         waiting = Gauge("localrag_waiting", "Who waits for the language model", registry=registry)
         waiting.set_function(lambda: queue.waiting)
+        answering = Gauge("localrag_answering", "Whether it is at work", registry=registry)
+        answering.set_function(lambda: queue.is_busy)
         blocked = Gauge("localrag_blocked", "Connections that were blocked", registry=registry)
         blocked.set_function(lambda: len(network.attempts()))
         outside = Gauge("localrag_outside", "Connections out of the machine", registry=registry)

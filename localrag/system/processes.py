@@ -112,6 +112,16 @@ _SECONDS_TO_END = 5.0
 _POLL = 0.2
 
 
+def begin_again(variables: Mapping[str, str]) -> None:
+    """Start this very command anew, in this process, with more variables in its environment.
+
+    Does nothing where Python was started for something else, and calls a command as a function.
+    """
+    if sys.argv[1:] and sys.orig_argv[-len(sys.argv[1:]) :] == sys.argv[1:]:
+        command = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, **variables})  # noqa: S606
+
+
 def python(program: str, *arguments: str, utf8: bool | None = None) -> list[str]:
     """The command that runs a text as a program of localrag, in an isolated Python.
 
