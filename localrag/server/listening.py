@@ -155,6 +155,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._on_ready = on_ready
         self._commands = commands
+        self._last: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
@@ -174,10 +175,19 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End, at last without the threads that do not hear of it: what is stored loses nothing."""
-        last = threading.Timer(LAST, os._exit, (128 + sig,))
-        last.daemon = True
-        last.start()
+        if self._last is None:
+            self._last = threading.Timer(LAST, os._exit, (128 + sig,))
+            self._last.daemon = True
+            self._last.start()
         super().handle_exit(sig, frame)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until it is told to end; whoever called it may go on."""
+        try:
+            super().run(sockets)
+        finally:
+            if self._last is not None:
+                self._last.cancel()
 
 
 def run(
