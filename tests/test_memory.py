@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
-from localrag.system import memory
+import pytest
+
+from localrag.system import memory, processes
 from localrag.text.instructions import may_steer
 
 PACKAGE = Path(memory.__file__).parents[1]
@@ -26,3 +30,16 @@ def test_functions_of_texts_keep_results_in_no_other_way() -> None:
         if re.search(r"\blru_cache\b", path.read_text(encoding="utf-8"))
     ]
     assert found == ["system/memory.py"]
+
+
+def test_only_the_process_of_a_command_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[str]] = []
+    monkeypatch.setattr(os, "execve", lambda _, command, __: begun.append(command))
+    processes.begin_again({})  # a command that a program calls as a function
+    monkeypatch.setattr(sys, "argv", ["localrag", "serve"])
+    with processes.command_line():
+        processes.begin_again({})
+        assert not begun, "Python was started for the tests"
+        monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "localrag", "serve"])
+        processes.begin_again({})
+    assert begun == [[sys.executable, "-m", "localrag", "serve"]]
