@@ -51,7 +51,8 @@ def main() -> NoReturn:
 
     debug = "--debug" in sys.argv[1:] or os.environ.get("LOCALRAG_DEBUG", "") not in ("", "0")
     try:
-        code = cli.main(prog_name="localrag", standalone_mode=False)
+        with processes.command_line():
+            code = cli.main(prog_name="localrag", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -19,13 +19,15 @@ import msgspec
 
 from localrag import factory, hosted
 from localrag.config.settings import LLMReranking, Settings, with_reranker
-from localrag.errors import UsageError
+from localrag.errors import RemovedError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds
+from localrag.models.llms.base import check_stopped
 from localrag.prompts import render
 from localrag.rag.base import OnStep, Piece, answer_of, finished, recorded, unheard
 from localrag.rag.conversation import Turn, standalone
+from localrag.system import memory
 from localrag.text.language import answer_language
 from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
 
@@ -72,6 +74,25 @@ class AskOptions:
     on_found: Callable[[Sequence[ScoredChunk]], object] = lambda _: None
 
 
+@dataclass(eq=False)
+class Reading:
+    """An answer under way that can be stopped, and the ids of the chunks that it has read."""
+
+    stopped: threading.Event
+    chunks: set[int] = field(default_factory=set)
+    removed: bool = False
+
+    def outdated(self, library: Library) -> bool:
+        """Whether some of that has been removed."""
+        read = list(self.chunks)
+        return len(library.chunks(read)) < len(read)
+
+    def stop(self) -> None:
+        """End it, because some of that has been removed."""
+        self.removed = True
+        self.stopped.set()
+
+
 class Engine:
     """Searches a library and answers from it. May be used from several threads; close it.
 
@@ -93,6 +114,7 @@ class Engine:
         self._model: factory.Model | None = None
         self._rerankings: dict[object, Reranking | None] = {}
         self._loading = threading.RLock()
+        self._reading: set[Reading] = set()
 
     def close(self) -> None:
         """Free the models and close the library."""
@@ -102,6 +124,17 @@ class Engine:
             self._model = self._embedder = None
             self._rerankings.clear()
         self.library.close()
+
+    def forget(self) -> None:
+        """Keep nothing of the library's texts in memory; models stay."""
+        self.library.forget()
+        if self._model is not None:
+            self._model.forget()
+        memory.forget()
+
+    def outdated(self) -> list[Reading]:
+        """The answers under way that have read what is in the library no more."""
+        return [one for one in self._reading.copy() if one.outdated(self.library)]
 
     def release_embedder(self) -> None:
         """Free the embedding model until it is needed again."""
@@ -197,6 +230,23 @@ class Engine:
         return recorded(question, self._pieces(question, options))
 
     def _pieces(self, question: str, options: AskOptions) -> Iterator[Piece]:
+        reading = Reading(options.stopped or threading.Event())
+        if options.stopped is not None:
+            self._reading.add(reading)
+        try:
+            for piece in self._answered(question, options, reading):
+                check_stopped(reading.stopped)
+                yield piece
+        except StoppedError:
+            if not reading.removed:
+                raise
+            raise RemovedError(
+                "A document that this answer had read was removed meanwhile.", hint="Ask again."
+            ) from None
+        finally:
+            self._reading.discard(reading)
+
+    def _answered(self, question: str, options: AskOptions, reading: Reading) -> Iterator[Piece]:
         settings = self.applied(options)
         question = self.standalone(question, options.history, options)
         steps: list[Step] = []
@@ -214,6 +264,7 @@ class Engine:
                 text, k, settings, replace(options, filter=wanted), allowed, steps.append
             )
             options.on_found(found[: settings.answer.k])
+            reading.chunks.update(one.chunk.id for one in found)
             return found
 
         pipeline = self._pipeline(settings, retrieve, self._reranking(settings, options), options)

@@ -21,7 +21,8 @@ LocalragError
 │   ├── LibraryNotFoundError
 │   ├── LibraryLockedError    another process is writing
 │   ├── LibraryDamagedError
-│   └── LibraryMismatchError  built with another embedding model or schema
+│   ├── LibraryMismatchError  built with another embedding model or schema
+│   └── RemovedError          what an answer had read was removed before it was done
 ├── GenerationError
 │   ├── ContextOverflowError  the prompt does not fit the model's window
 │   ├── BackendError          the model or its server failed
@@ -176,6 +177,10 @@ class LibraryDamagedError(LibraryError):
 
 class LibraryMismatchError(LibraryError):
     """The library was built with another embedding model or schema."""
+
+
+class RemovedError(LibraryError):
+    """What an answer had read was removed from the library before it was done."""
 
 
 class GenerationError(LocalragError):

@@ -91,6 +91,8 @@ class Model:
     """What the model may read, where it runs on another machine."""
     view: Callable[[threading.Event | None, Consent | None], Model] | None = None
     """The same model as it serves one call."""
+    forget: Callable[[], None] = lambda: None
+    """Keep nothing in memory of what was read."""
 
     @property
     def chooser(self) -> Chooser:
@@ -278,7 +280,7 @@ def _in_process(model: LlamaCppModel) -> Model:
     def view(stopped: threading.Event | None, _: Consent | None) -> Model:
         return _in_process(model.for_call(stopped) if stopped else model)
 
-    return Model(model, model, model.close, None, view)
+    return Model(model, model, model.close, None, view, model.forget)
 
 
 def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:

@@ -24,6 +24,7 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
 
     from localrag.config.settings import load_settings
     from localrag.engine import open_engine
+    from localrag.server.following import following
     from localrag.server.libraries import Libraries
     from localrag.server.mcp import Protocol, serve_on_pipes
     from localrag.server.pages import Pages
@@ -41,5 +42,6 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
             libraries.engine(name)  # a folder that is no library is said now
         pages = Pages()
         stack.callback(pages.forget)
+        stack.enter_context(following(libraries, pages.forget))
         tools = Tools(libraries, ModelQueue(), pages, allow_add=allow_add)
         serve_on_pipes(Protocol(tools).server)

@@ -65,6 +65,9 @@ def serve(
     library: Path,
 ) -> None:
     """Serve until interrupted."""
+    from localrag.system.memory import wipe_what_is_freed
+
+    wipe_what_is_freed()
     from localrag.cli import browser
     from localrag.config.settings import load_settings
     from localrag.engine import Engine, open_engine

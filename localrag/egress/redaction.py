@@ -11,10 +11,11 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from localrag.errors import ConfigError
+from localrag.system.memory import kept
 
 SECONDS = 2.0
 """That one pattern may take on one text: some patterns take longer than a life on some texts."""
@@ -132,7 +133,7 @@ def _folded(text: str) -> tuple[str, list[int], list[int]]:
     return "".join(parts), starts, stops
 
 
-@lru_cache(maxsize=1 << 14)
+@kept(1 << 14)
 def _plain(cluster: str) -> str:
     plain = _invisible().sub("", unicodedata.normalize("NFKC", cluster))
     digits = [unicodedata.decimal(each, None) for each in plain]

@@ -92,6 +92,7 @@ class Library:
         self.directory = directory
         self._read_only = is_read_only(directory)
         self._catalogue = catalogue = Catalogue(directory / CATALOGUE, read_only=self._read_only)
+        self._file = _file_at(directory)
         self._lock = WriteLock(directory)
         self._expected = expected
         self._held = ExitStack()
@@ -125,7 +126,7 @@ class Library:
                 library._check(snapshot)
                 due = snapshot.meta(PURGE_DUE)
             if due:
-                library._purge_if_possible()
+                library.purge_if_possible()
         except BaseException:
             library.close()
             raise
@@ -170,9 +171,21 @@ class Library:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def forget(self) -> None:
+        """Keep nothing in memory; the next question opens the files again."""
+        for one in self._derived:
+            one.forget()
+        self._catalogue.close()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its folder still holds the library that was opened, and not another or none."""
+        return self._file is None or self._file == _file_at(self.directory)
+
     # Reading
 
     embedding = property(_asked(Snapshot.embedding))
+    removals = _asked(Snapshot.removals)
     counts = _asked(Snapshot.counts)
     documents = _asked(Snapshot.documents)
     listed = _asked(Snapshot.listed)
@@ -413,12 +426,16 @@ class Library:
         if due:
             self.purge()
 
-    def _purge_if_possible(self) -> None:
-        """What a removal that was cut off has left to do; reading goes on where it cannot."""
+    def purge_if_possible(self) -> None:
+        """Do what a removal that was cut off has left to do; reading goes on where it cannot."""
         with self._lock.try_hold() as mine:
             if mine:
                 with suppress(LibraryError):  # a full disk, say: it stays due
-                    self.purge()
+                    self.purge_if_due()
+
+    def clear_states(self) -> None:
+        """Delete what language models made of passages; it is made again."""
+        clear_states(self.directory)
 
     def mend(self) -> None:
         """Write the catalogue's own indexes anew; rows that belong to nothing go."""
@@ -484,6 +501,15 @@ class Library:
 def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
     """The model's name, with its fingerprint where the names alone would not differ."""
     return one.name if one.name != other.name else f"{one.name} [{one.fingerprint[:12]}]"
+
+
+def _file_at(directory: Path) -> tuple[int, int] | None:
+    """Device and number of the catalogue."""
+    try:
+        found = (directory / CATALOGUE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _not_here(name: str) -> UsageError:

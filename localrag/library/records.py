@@ -187,6 +187,15 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Removals:
+    """How far the removals of a library are: `due` while some of one may still be in a file."""
+
+    epoch: str
+    generation: int
+    due: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How much the library holds; `size` is the sum of the documents' bytes."""
 

@@ -26,6 +26,7 @@ from localrag.server.comparing import Comparing
 from localrag.server.configuration import Configuration
 from localrag.server.documents import Documents
 from localrag.server.evaluating import Evaluating, Reports
+from localrag.server.following import following
 from localrag.server.history import History
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
@@ -53,13 +54,18 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
     status, pages, reports = _Status(access, queue), Pages(), Reports()
     assistants = Endpoint(Protocol(Tools(libraries, queue, pages, views.address)).server)
 
+    def forget() -> None:
+        pages.forget()
+        reports.forget()
+
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         try:
-            async with assistants.running():
-                yield
+            with following(libraries, forget):
+                async with assistants.running():
+                    yield
         finally:
-            await anyio.to_thread.run_sync(pages.forget)
+            await anyio.to_thread.run_sync(forget)
             await anyio.to_thread.run_sync(libraries.close)
 
     app = Starlette(
@@ -127,6 +133,8 @@ class _Status:
         registry = CollectorRegistry()
         waiting = Gauge("localrag_waiting", "Who waits for the language model", registry=registry)
         waiting.set_function(lambda: queue.waiting)
+        answering = Gauge("localrag_answering", "Whether it is at work", registry=registry)
+        answering.set_function(lambda: queue.is_busy)
         blocked = Gauge("localrag_blocked", "Connections that were blocked", registry=registry)
         blocked.set_function(lambda: len(network.attempts()))
         outside = Gauge("localrag_outside", "Connections out of the machine", registry=registry)

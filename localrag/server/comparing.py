@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,7 +20,7 @@ from localrag.server.answers import passages, told
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, preferred
+from localrag.server.replies import EventStream, decoded, preferred
 
 MODES = ("standard", "self-rag")
 
@@ -71,7 +70,7 @@ class Comparing:
                     **_found(one, asked.vary, language),
                 )
 
-        return EventSourceResponse(worked(self.queue, work, language), ping=PING)
+        return EventStream(worked(self.queue, work, language))
 
 
 def _compared(rag: LocalRAG, asked: ToCompare, job: Job) -> Compared[Any]:

@@ -13,7 +13,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
-from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response as Reply
 from starlette.routing import Route
@@ -33,7 +32,7 @@ from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, preferred, reply
+from localrag.server.replies import EventStream, decoded, preferred, reply
 from localrag.system.files import create_file, scratch_folder
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class Evaluating:
                 )
             job.say("report", name=self.reports.keep(_named(report, naming)))
 
-        return EventSourceResponse(worked(self.queue, work, language), ping=PING)
+        return EventStream(worked(self.queue, work, language))
 
     async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""

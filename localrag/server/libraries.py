@@ -19,7 +19,7 @@ class Libraries:
     def __init__(self, folders: Sequence[Path], opened: Callable[[Path], Engine]) -> None:
         """The first folder is the default. Raises `UsageError` for two of one name."""
         self._folders: dict[str, Path] = {}
-        self._opened = opened
+        self._open = opened
         self._engines: dict[str, Engine] = {}
         self._naming: dict[str, Naming] = {}
         self._setups: dict[str, Setup] = {}
@@ -53,7 +53,7 @@ class Libraries:
             )
         with self._lock:
             if name not in self._engines:
-                engine = self._opened(folder)
+                engine = self._open(folder)
                 naming = self._naming[name] = Naming(engine.library)
                 engine.called = naming.of
                 self._setups[name] = setup_of(engine.settings, folder)
@@ -83,6 +83,28 @@ class Libraries:
             with self._lock:
                 engine.settings = changed(engine.settings)
                 self._setups[name] = self._setups[name].with_settings(engine.settings)
+
+    def opened(self) -> dict[str, Engine]:
+        """The engines that are open, by name."""
+        with self._lock:
+            return dict(self._engines)
+
+    def forget(self, name: str) -> None:
+        """Keep nothing of a library's texts and names in memory."""
+        with self._lock:
+            engine, naming = self._engines.get(name), self._naming.get(name)
+        if engine is not None and naming is not None:
+            naming.forget()
+            engine.forget()
+
+    def drop(self, name: str) -> None:
+        """Let go of an engine; who asks next opens what is there then."""
+        with self._lock:
+            engine = self._engines.pop(name, None)
+            self._naming.pop(name, None)
+            self._setups.pop(name, None)
+        if engine is not None:
+            engine.close()
 
     def close(self) -> None:
         """Close all engines."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import cast
 
 import h11
@@ -22,7 +24,9 @@ from localrag.errors import UsageError
 from localrag.server.access import HEADERS
 
 GRACE = 8
-"""Seconds that answers under way have once the server is told to end; it is gone within ten."""
+"""Seconds that answers under way have once the server is told to end."""
+LAST = 9.5
+"""Seconds after which it ends whatever is under way."""
 SLOWEST_HEAD = 30.0
 """Seconds from a connection, or from the end of an answer, to all headers of the next request."""
 MOST_CONNECTIONS = 400
@@ -151,6 +155,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._on_ready = on_ready
         self._commands = commands
+        self._last: threading.Timer | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
@@ -167,6 +172,22 @@ class Server(uvicorn.Server):
             loop = asyncio.get_running_loop()
             self.servers.append(await loop.create_server(protocol, sock=listening))
         self._on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End, at last without the threads that do not hear of it: what is stored loses nothing."""
+        if self._last is None:
+            self._last = threading.Timer(LAST, os._exit, (128 + sig,))
+            self._last.daemon = True
+            self._last.start()
+        super().handle_exit(sig, frame)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until it is told to end; whoever called it may go on."""
+        try:
+            super().run(sockets)
+        finally:
+            if self._last is not None:
+                self._last.cancel()
 
 
 def run(

@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 import numpy as np
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -38,7 +38,7 @@ from localrag.server.openai_records import (
     SearchRequest,
 )
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, error_body, reply
+from localrag.server.replies import EventStream, decoded, error_body, reply
 from localrag.server.running import asking, while_heard
 from localrag.types import Answer, Step
 
@@ -95,7 +95,7 @@ class Surface:
         engine, question, options = self._asked(asked)
         if asked.stream:
             events = self._streamed(engine, asked, question, options)
-            return EventSourceResponse(events, ping=PING, sep="\n")
+            return EventStream(events, sep="\n")
         answer = await while_heard(request, self._answer(engine, question, options))
         if answer is None:
             return Response()
@@ -177,7 +177,7 @@ class Surface:
         usage = partial(_usage, engine, asked)
         if asked.stream:
             events = response.events(self._asking(engine, question, options), usage)
-            return EventSourceResponse(events, ping=PING, sep="\n")
+            return EventStream(events, sep="\n")
         answer = await while_heard(request, self._answer(engine, question, options))
         return reply(response.whole(answer, await usage(answer))) if answer else Response()
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import msgspec
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -33,7 +33,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import PING, decoded, event, number, preferred, reply
+from localrag.server.replies import EventStream, decoded, event, number, preferred, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
 from localrag.server.views import View
@@ -196,7 +196,7 @@ class Own:
         asked = await decoded(request, Asked)
         engine = self._engine(asked.library)
         self.queue.expect_room()
-        return EventSourceResponse(self._events(engine, asked, preferred(request)), ping=PING)
+        return EventStream(self._events(engine, asked, preferred(request)))
 
     async def _events(
         self, engine: Engine, asked: Asked, language: InterfaceLanguage

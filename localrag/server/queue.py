@@ -39,8 +39,13 @@ class ModelQueue:
         self._most = most_waiting
         self._line: deque[anyio.Event] = deque()
         self._moved = anyio.Event()
-        self._mean = _FIRST_GUESS
+        self._mean: float | None = None
         self._begun = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody is served."""
+        return bool(self._line)
 
     @property
     def waiting(self) -> int:
@@ -51,8 +56,9 @@ class ModelQueue:
         """Seconds until the one at this position is served, 0 being served now."""
         if position <= 0:
             return 0.0
-        left = max(0.0, self._mean - (time.monotonic() - self._begun))
-        return left + (position - 1) * self._mean
+        mean = _FIRST_GUESS if self._mean is None else self._mean
+        left = max(0.0, mean - (time.monotonic() - self._begun))
+        return left + (position - 1) * mean
 
     @asynccontextmanager
     async def lease(
@@ -87,12 +93,11 @@ class ModelQueue:
                 await on_wait(position, self.expected(position))
                 await moved.wait()
             self._begun = time.monotonic()
-            try:
-                yield
-            finally:
-                took = time.monotonic() - self._begun
-                if counts:
-                    self._mean += _WEIGHT * (took - self._mean)
+            yield
+            took = time.monotonic() - self._begun  # an answer that was given up says nothing
+            if counts:
+                mean = took if self._mean is None else self._mean
+                self._mean = mean + _WEIGHT * (took - mean)
         finally:
             self._line.remove(mine)
             self._moved.set()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from sse_starlette import ServerSentEvent
+from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -21,10 +21,12 @@ from localrag.errors import (
     LocalragError,
     ModelError,
     NetworkBlockedError,
+    RemovedError,
     UsageError,
 )
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.server.access import TooMuchError
+from localrag.server.listening import GRACE
 from localrag.server.naming import without_paths
 from localrag.server.queue import FullError
 
@@ -35,6 +37,7 @@ _log = logging.getLogger(__name__)
 _STATUS: tuple[tuple[type[LocalragError], int, str], ...] = (
     (LibraryNotFoundError, 404, "model_not_found"),
     (LibraryLockedError, 409, "locked"),
+    (RemovedError, 409, "removed"),
     (UsageError, 400, "invalid_request"),
     (ContextOverflowError, 400, "context_length_exceeded"),
     (NetworkBlockedError, 403, "network_blocked"),
@@ -46,6 +49,13 @@ _STATUS: tuple[tuple[type[LocalragError], int, str], ...] = (
 
 PING = 10
 """Seconds between signs of life in a stream of events."""
+
+
+class EventStream(EventSourceResponse):
+    """Events as they come; what is under way when the server ends may go on for `GRACE`."""
+
+    def __init__(self, events: AsyncIterator[ServerSentEvent], sep: str | None = None) -> None:
+        super().__init__(events, ping=PING, sep=sep, shutdown_grace_period=GRACE - 1)
 
 
 def event(name: str, data: Mapping[str, Any]) -> ServerSentEvent:

@@ -29,11 +29,11 @@ async def working(
 
     Then `stopped` is set, and telling raises `StoppedError`. The iterator raises what `work` does.
     """
-    loop, stopped = asyncio.get_running_loop(), stopped or threading.Event()
+    loop, left = asyncio.get_running_loop(), threading.Event()
     send, receive = anyio.create_memory_object_stream[T](math.inf)
 
     def tell(piece: T) -> None:
-        if stopped.is_set():
+        if left.is_set():
             raise StoppedError("Nobody listens any more.")
         loop.call_soon_threadsafe(send.send_nowait, piece)
 
@@ -41,7 +41,8 @@ async def working(
         try:
             work(tell)
         except StoppedError:
-            pass
+            if not left.is_set():
+                raise
         finally:
             loop.call_soon_threadsafe(send.close)
 
@@ -55,7 +56,9 @@ async def working(
     try:
         yield told()
     finally:
-        stopped.set()
+        left.set()
+        if stopped is not None:
+            stopped.set()
         try:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([running])

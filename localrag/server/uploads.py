@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,7 +22,7 @@ from localrag.library.folder.uploads import safe_name
 from localrag.messages import InterfaceLanguage, speaker, spoken
 from localrag.server.access import TooMuchError
 from localrag.server.naming import without_paths
-from localrag.server.replies import PING, error_body, event, preferred
+from localrag.server.replies import EventStream, error_body, event, preferred
 from localrag.server.running import working
 from localrag.system.files import create_file, scratch_folder
 
@@ -51,7 +51,7 @@ class Uploads:
         except BaseException:
             held.close()
             raise
-        return EventSourceResponse(self._added(engine, file, name, language, held), ping=PING)
+        return EventStream(self._added(engine, file, name, language, held))
 
     async def _added(
         self, engine: Engine, file: Path, name: str, language: InterfaceLanguage, held: ExitStack

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import IO
 
 Process = subprocess.Popen[bytes]
@@ -110,6 +110,30 @@ del here, packages, spec, processes
 
 _SECONDS_TO_END = 5.0
 _POLL = 0.2
+
+
+_commands: list[list[str]] = []
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """While the command runs that this process was started for, or a test calls it as one."""
+    _commands.append(sys.argv[1:])
+    try:
+        yield
+    finally:
+        _commands.pop()
+
+
+def begin_again(variables: Mapping[str, str]) -> None:
+    """Start this very command anew, in this process, with more variables in its environment.
+
+    Does nothing where Python was started for something else, and calls a command as a function.
+    """
+    given = _commands[-1] if _commands else []
+    if given and sys.orig_argv[-len(given) :] == given:
+        command = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, **variables})  # noqa: S606
 
 
 def python(program: str, *arguments: str, utf8: bool | None = None) -> list[str]:

@@ -13,12 +13,13 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from localrag.errors import ConfigError
+from localrag.system.memory import kept
 from localrag.text.han import HAN
 from localrag.text.normalize import fold
 
@@ -139,7 +140,7 @@ def _segmenter(words: dict[str, int | None]) -> Any:
     return segmenter
 
 
-@lru_cache(maxsize=1 << 16)
+@kept(1 << 16)
 def _code_terms(code: str) -> tuple[str, ...]:
     """Terms of a Latin word, a number or a code: the whole first, then its parts."""
     if not code.isascii():
@@ -164,4 +165,4 @@ def _stem(word: str) -> str:
 def _stemmer() -> Any:
     import Stemmer  # type: ignore[import-not-found]
 
-    return Stemmer.Stemmer("english")
+    return Stemmer.Stemmer("english", 0)  # what it keeps cannot be forgotten

@@ -304,3 +304,31 @@ def test_the_starter_model_tells_a_useful_passage_from_another(starter: LlamaCpp
 
     assert probability("In which year was the lighthouse on Gull Rock built?") > 0.9
     assert probability("What is the capital of Mongolia?") < 0.4
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+def test_a_model_forgets_what_it_has_read(small: LlamaCppModel) -> None:
+    messages, options = chat("What grows there?"), Options(max_tokens=4)
+    first = small.complete(messages, options)
+    assert small.complete(messages, options).cached_prompt_tokens > 0
+    small.score_choices(messages, ["yes", "no"], keep=1)
+    context = small._context
+    assert len(context._states)
+    small.forget()
+    assert not context._cached
+    assert not len(context._states)
+    again = small.complete(messages, options)
+    assert (again.text, again.cached_prompt_tokens) == (first.text, 0)
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+def test_a_model_that_is_at_work_forgets_at_the_end(small: LlamaCppModel) -> None:
+    pieces = small.stream(chat("What grows there?"), Options(max_tokens=8))
+    next(pieces)
+    forgetting = threading.Thread(target=small.forget)
+    forgetting.start()
+    forgetting.join(10)
+    assert not forgetting.is_alive()
+    assert small._context._cached
+    list(pieces)
+    assert not small._context._cached

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Literal
 
 from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.catalogue.guarded import (
@@ -56,18 +57,20 @@ that is not there, text that is no UTF-8."""
 
 
 class Catalogue:
-    """Connections to `catalogue.sqlite`: one a thread for reading, one a thread for writing.
+    """Connections to `catalogue.sqlite`, each for one reader or writer at a time.
 
-    Whoever reads or writes has the schema compared with ours first, in the same transaction: a
-    file that came from elsewhere may hold triggers and views, or a log that brings them.
+    Those that nobody uses wait for the next. Whoever reads or writes has the schema compared with
+    ours first, in the same transaction: a file that came from elsewhere may hold triggers and
+    views, or a log that brings them.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """`read_only` makes no file beside the catalogue, not even SQLite's log."""
         self.path = path
         self._read_only = read_only
-        self._local = threading.local()
-        self._connections: list[GuardedConnection] = []
+        self._used = threading.local()
+        self._idle: list[GuardedConnection] = []
+        self._forgotten = 0
         self._guard = threading.Lock()
 
     def needs_migration(self) -> bool:
@@ -80,12 +83,13 @@ class Catalogue:
                 header = read_header(self.path) if self.path.exists() else None
             if header is not None:
                 expect_known(*header, self.path)
-            return not is_current(self._reader(), self.path)
+            with self._held("reader") as connection:
+                return not is_current(connection, self.path)
 
     def migrate(self) -> None:
         """Create or update the tables; the caller holds the write lock."""
-        with self._translated():
-            migrate(self._writer(), self.path)
+        with self._translated(), self._held("writer") as connection:
+            migrate(connection, self.path)
 
     def upgrade_elsewhere(self, folder: Path) -> None:
         """Go on with an upgraded copy in `folder`, because the file itself can only be read."""
@@ -98,8 +102,7 @@ class Catalogue:
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
-        with self._translated():
-            connection = self._reader()
+        with self._translated(), self._held("reader") as connection:
             if connection.in_transaction:  # a read within a read sees the same state
                 yield Snapshot(connection)
                 return
@@ -114,11 +117,13 @@ class Catalogue:
     @contextmanager
     def write(self) -> Iterator[Transaction]:
         """One change, visible whole when the block ends and not at all if it raises."""
-        with self._translated():
-            connection = self._writer()
-            with transaction(connection, "IMMEDIATE"):
-                self._prove(connection)
-                yield Transaction(connection)
+        with (
+            self._translated(),
+            self._held("writer") as connection,
+            transaction(connection, "IMMEDIATE"),
+        ):
+            self._prove(connection)
+            yield Transaction(connection)
 
     def purge(self) -> bool:
         """Write the file anew and empty the write-ahead log, so that no removed text remains.
@@ -127,8 +132,7 @@ class Catalogue:
         that stay behind when SQLite moves rows from page to page. False when a reader is still
         busy with an older state.
         """
-        with self._translated():
-            connection = self._writer()
+        with self._translated(), self._held("writer") as connection:
             with rewriting(connection):
                 connection.execute("VACUUM")
             connection.execute("PRAGMA busy_timeout = 1000")
@@ -142,38 +146,61 @@ class Catalogue:
         By VACUUM INTO and not by the backup API, which copies free pages too, and in them what
         was removed. Goes where the catalogue can only be read, too.
         """
-        with self._translated():
-            before, connection = self._seen(), self._connect()
+        with self._translated(), closing(self._connect()) as connection:
+            before = self._seen()
             connection.execute("PRAGMA query_only = OFF")  # it would hold for the new file too
             with rewriting(connection):
                 connection.execute("VACUUM INTO ?", (str(path.absolute()),))
             self._expect_unchanged(before)
 
     def close(self) -> None:
-        """Close all connections; the last process to do so folds the write-ahead log in."""
+        """Close all connections; the last process to do so folds the write-ahead log in.
+
+        What a thread still uses is closed once it is done, and what is asked later opens the file
+        anew. So this is also how a process forgets the pages that SQLite holds in memory.
+        """
         with self._guard:
-            for connection in self._connections:
-                connection.close()
-            self._connections.clear()
-            self._local = threading.local()
+            self._forgotten += 1
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
-    def _reader(self) -> GuardedConnection:
-        connection: GuardedConnection | None = getattr(self._local, "reader", None)
-        idle = connection is not None and not connection.in_transaction
-        if idle and self._local.seen != self._seen():
-            connection = None  # read without locks, and changed since
-        if connection is None:
-            self._local.seen = self._seen()
-            connection = self._local.reader = self._connect()
-        return connection
-
-    def _writer(self) -> GuardedConnection:
-        if self._read_only:
+    @contextmanager
+    def _held(self, use: Literal["reader", "writer"]) -> Iterator[GuardedConnection]:
+        """A connection for this thread; within such a use, the same one."""
+        mine: GuardedConnection | None = getattr(self._used, use, None)
+        if mine is not None:
+            yield mine
+            return
+        if use == "writer" and self._read_only:
             raise not_writable(self.path.parent)
-        connection: GuardedConnection | None = getattr(self._local, "writer", None)
-        if connection is None:
-            connection = self._local.writer = self._connect()
-        return connection
+        age = self._forgotten
+        connection = self._taken()
+        setattr(self._used, use, connection)
+        try:
+            yield connection
+        finally:
+            setattr(self._used, use, None)
+            with self._guard:
+                keep = age == self._forgotten and not connection.in_transaction
+                if keep:
+                    self._idle.append(connection)
+            if not keep:
+                connection.close()
+
+    def _taken(self) -> GuardedConnection:
+        """One that waits, or a new one: as many as are ever used at once."""
+        seen = self._seen()
+        while True:
+            with self._guard:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                connection = self._connect()
+                connection.seen = seen
+                return connection
+            if connection.seen == seen:
+                return connection
+            connection.close()  # reads without locks, and the file has changed since
 
     def _seen(self) -> tuple[tuple[int, int], ...]:
         """What tells whether a catalogue that is read without locks has been changed."""
@@ -213,8 +240,6 @@ class Catalogue:
         except BaseException:
             connection.close()
             raise
-        with self._guard:
-            self._connections.append(connection)
         return connection
 
     @contextmanager

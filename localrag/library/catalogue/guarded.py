@@ -52,6 +52,8 @@ class GuardedConnection(sqlite3.Connection):
     """Device and number of the file, while it is open."""
     proven: int | None = None
     """`PRAGMA schema_version` when the schema was last compared with ours."""
+    seen: tuple[tuple[int, int], ...] = ()
+    """Sizes and times of the files when it was opened, where they are read without locks."""
     counted: tuple[object, Any] | None = None
     """Which chunks there were, and in which state of the library."""
     _left: int | None = None

@@ -28,6 +28,7 @@ from localrag.library.records import (
     EmbeddingIdentity,
     FileState,
     PageReading,
+    Removals,
     SourceRecord,
     Stamp,
     UnreadFile,
@@ -116,6 +117,12 @@ class Snapshot:
         oldest = int(self.meta(FORGOTTEN) or 0)
         same_line = stamp[0] == epoch and oldest <= stamp[1] <= newest
         return stamp[1] if same_line else None
+
+    def removals(self) -> Removals:
+        """What differs after each removal, and after the purge that ends it."""
+        epoch, generation = self.stamp()
+        due = self.meta(PURGE_DUE) is not None
+        return Removals(epoch, generation if due else int(self.meta(FORGOTTEN) or 0), due)
 
     def embedding(self) -> EmbeddingIdentity:
         """Which vector space the library lives in."""

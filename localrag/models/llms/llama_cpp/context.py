@@ -215,6 +215,14 @@ class LlamaContext:
         self._fresh = False
         self._c.llama_memory_clear(self._memory, True)
 
+    def forget(self) -> None:
+        """The same, and the states that are kept in memory."""
+        if not self._close.alive:
+            return
+        self.reset()
+        self._states.clear()
+        self._decoder.forget()
+
     def read(self, tokens: Sequence[int], *, keep: int = 0) -> int:
         """Bring the cache to exactly `tokens`, logits of the last one ready; says how many it read.
 

@@ -79,6 +79,11 @@ class Decoder:
                     wait([behind])
             raise
 
+    def forget(self) -> None:
+        """Overwrite the tokens of the last batch."""
+        for i in range(self.batch_size):
+            self._batch.token[i] = 0
+
 
 def _close(c: Any, thread: ThreadPoolExecutor, batch: Any) -> None:
     thread.shutdown()

@@ -124,11 +124,26 @@ class LlamaCppModel:
         self.context_window = context.context_window
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._forgetting = threading.Event()
 
     def close(self) -> None:
         """Free the memory; the model cannot be used afterwards."""
         with self._lock:
             self._context.close()
+
+    def forget(self) -> None:
+        """Keep nothing of what was read in memory; the call under way does so as it ends."""
+        self._forgetting.set()
+        if self._lock.acquire(timeout=1.0):
+            try:
+                self._forget_if_asked()
+            finally:
+                self._lock.release()
+
+    def _forget_if_asked(self) -> None:
+        if self._forgetting.is_set():
+            self._forgetting.clear()
+            self._context.forget()
 
     def for_call(self, stopped: threading.Event) -> Self:
         """The same model, whose calls raise `StoppedError` once `stopped` is set, by any thread.
@@ -150,7 +165,10 @@ class LlamaCppModel:
             self._context.begin(self._stopped)
             yield self._context
         finally:
-            self._lock.release()
+            try:
+                self._forget_if_asked()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,205 @@
+"""A server sees what other processes do to its libraries, and forgets what they remove."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from library.library_fixtures import EMBEDDER, add, document, open_library
+from server.conftest import TEA, Served
+from server.live_server import Machine, Serving
+from server.test_own import events
+
+from localrag import factory
+from localrag.config.settings import Settings
+from localrag.library.library import Library
+from localrag.server import following
+
+QUESTION = "When was the glass house opened?"
+MARKER = "Zyqxmarker"
+SECRET = "\n\n".join(
+    f"The {MARKER} glass house {number} was opened in {1900 + number}, by {MARKER} the {number}th."
+    for number in range(20)
+)
+
+
+def of_another_process(served: Served) -> Library:
+    """The same library, as another process opens it."""
+    settings = Settings()
+    return open_library(
+        served.engine.library.directory,
+        create=False,
+        tokenize=factory.make_tokenizer(settings),
+        embedding=factory.identity_of(EMBEDDER, settings),
+    )
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK", 0.05)
+    monkeypatch.setattr(following, "GRACE", 0.3)
+
+
+def sources(served: Served, question: str) -> list[str]:
+    with served.client() as http:
+        found = http.post("/api/search", json={"question": question}).json()
+    return [one["source"] for one in found["passages"]]
+
+
+def test_the_next_search_finds_what_another_process_has_added(served: Served) -> None:
+    assert "mill.txt" not in sources(served, "Who built the water mill?")
+    with of_another_process(served) as other:
+        add(other, document("The water mill was built by monks.", source="mill.txt"), size=200)
+        assert sources(served, "Who built the water mill?")[0] == "mill.txt"
+        other.remove(sources=["mill.txt"])
+        assert "mill.txt" not in sources(served, "Who built the water mill?")
+
+
+def test_an_answer_that_has_read_what_was_removed_is_ended(quick: None, served: Served) -> None:
+    served.llm.pieces, served.llm.pause = [f"word{number} " for number in range(400)], 0.05
+    heard: list[tuple[str, dict[str, object]]] = []
+
+    def ask() -> None:
+        with served.client() as http:
+            heard.extend(events(http))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not served.engine._reading or not next(iter(served.engine._reading)).chunks:
+        time.sleep(0.01)
+    began = time.monotonic()
+    with of_another_process(served) as other:
+        other.remove(sources=["garden.txt"])
+    asking.join()
+    assert time.monotonic() - began < 5
+    kind, said = heard[-1]
+    assert kind == "error"
+    assert "removed meanwhile" in str(said["message"])
+    assert not served.engine._reading
+
+
+def test_an_answer_from_other_documents_goes_on(quick: None, served: Served) -> None:
+    with of_another_process(served) as other:
+        add(other, document("The water mill was built by monks.", source="mill.txt"), size=200)
+        served.llm.pieces, served.llm.pause = ["It was opened ", *["."] * 30, " [1]."], 0.05
+        with served.client() as http:
+            told = events(http, k=1)
+            assert any(kind == "passages" for kind, _ in told)
+            other.remove(sources=["mill.txt"])
+            assert [kind for kind, _ in told][-1] == "answer"
+
+
+def test_a_model_forgets_once_something_is_removed(
+    quick: None, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources(served, QUESTION)
+    forgotten: list[bool] = []
+    monkeypatch.setattr(served.engine, "forget", lambda: forgotten.append(True))
+    with of_another_process(served) as other:
+        add(other, document("The water mill was built by monks.", source="mill.txt"), size=200)
+        time.sleep(0.5)
+        assert not forgotten, "nothing was removed"
+        other.remove(sources=["garden.txt"])
+        time.sleep(0.5)
+        assert forgotten
+
+
+def test_a_purge_that_was_cut_off_is_finished(
+    quick: None, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PATIENCE", 0.2)
+    sources(served, QUESTION)
+    with of_another_process(served) as other:
+        monkeypatch.setattr(other, "purge", lambda: False)
+        assert not other.remove(sources=["garden.txt"]).purged
+    before = time.monotonic() + 10
+    while served.engine.library.removals().due:
+        assert time.monotonic() < before
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: nobody deletes an open file")
+def test_a_library_that_is_deleted_is_let_go(quick: None, served: Served) -> None:
+    directory = served.engine.library.directory
+    assert sources(served, QUESTION)[0] == "garden.txt"
+    shutil.rmtree(directory)
+    before = time.monotonic() + 10
+    while served.engine.library._catalogue._idle:
+        assert time.monotonic() < before
+        time.sleep(0.05)
+
+
+def held(process: int, words: bytes) -> int:
+    """How often that stands in the memory of a process, or in the files that it has mapped."""
+    count = 0
+    with (
+        Path(f"/proc/{process}/maps").open(encoding="utf-8") as maps,
+        Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory,
+    ):
+        for line in maps:
+            span, mode, _, _, _, *name = line.split(maxsplit=5)
+            ours = not name or not name[0].startswith("/") or "library" in name[0]
+            if "r" not in mode or not ours or name[:1] == ["[vvar]\n"]:
+                continue
+            start, end = (int(each, 16) for each in span.split("-"))
+            try:
+                memory.seek(start)
+                found = memory.read(end - start)
+            except (OSError, ValueError):  # of the kernel, or gone meanwhile
+                continue
+            count += found.count(words) + found.count(words.lower())
+    return count
+
+
+def on_disk(library: Path) -> list[str]:
+    return [
+        str(path.relative_to(library))
+        for path in library.rglob("*")
+        if path.is_file() and MARKER.lower().encode() in path.read_bytes().lower()
+    ]
+
+
+def use(server: Serving) -> None:
+    """Ask all that brings text of documents into the server."""
+    with server.client() as http:
+        for question in (QUESTION, f"Who is {MARKER}?", "tea"):
+            http.post("/api/search", json={"question": question}).raise_for_status()
+        for mode in ("standard", "self-rag"):
+            asked = http.post("/api/ask", json={"question": QUESTION, "mode": mode})
+            assert MARKER in asked.text
+            views = re.findall(r'"views": (\{.*?\}\})', asked.text)
+            for view in (json.loads(views[-1]) if views else {}).values():
+                assert MARKER in http.get("/api/view", params=view).text
+        chat = {"messages": [{"role": "user", "content": QUESTION}]}
+        assert MARKER in http.post("/v1/chat/completions", json=chat).text
+        http.get("/api/documents").raise_for_status()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: memory of another process")
+def test_what_is_removed_is_gone_from_files_and_memory(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "secret.md").write_text(SECRET, encoding="utf-8")
+    (documents / "tea.md").write_text(TEA, encoding="utf-8")
+    machine.run("add", str(documents))
+    assert on_disk(machine.library)
+    with machine.serving() as server:
+        use(server)
+        assert held(server.process.pid, MARKER.encode())
+        removal = json.loads(machine.run("remove", str(documents / "secret.md"), "--json"))
+        began = time.monotonic()
+        assert removal["purged"]
+        assert not on_disk(machine.library)
+        while held(server.process.pid, MARKER.encode()):
+            assert time.monotonic() - began < 10
+            time.sleep(0.5)
+        with server.client() as http:
+            found = http.post("/api/search", json={"question": "茶园"}).json()["passages"]
+        assert {Path(one["source"]).name for one in found} == {"tea.md"}
