@@ -20,12 +20,13 @@ from localrag.messages import tr
 @library_option
 def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
     """Serve until standard input ends."""
-    from contextlib import closing
+    from contextlib import ExitStack
 
     from localrag.config.settings import load_settings
     from localrag.engine import open_engine
     from localrag.server.libraries import Libraries
     from localrag.server.mcp import Protocol, serve_on_pipes
+    from localrag.server.pages import Pages
     from localrag.server.queue import ModelQueue
     from localrag.server.tools import Tools
 
@@ -34,8 +35,11 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
         [library, *(Path(folder).expanduser() for folder in folders)],
         lambda folder: open_engine(folder, settings, create=False, on_damage=note_rebuilding),
     )
-    with closing(libraries):
+    with ExitStack() as stack:
+        stack.callback(libraries.close)
         for name in libraries.names:
             libraries.engine(name)  # a folder that is no library is said now
-        tools = Tools(libraries, ModelQueue(), allow_add=allow_add)
+        pages = Pages()
+        stack.callback(pages.forget)
+        tools = Tools(libraries, ModelQueue(), pages, allow_add=allow_add)
         serve_on_pipes(Protocol(tools).server)

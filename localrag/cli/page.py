@@ -22,14 +22,12 @@ from localrag.cli.output import (
     write_report,
 )
 from localrag.errors import UsageError
-from localrag.messages import spoken, tr
+from localrag.messages import tr
+from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from localrag.indexing.viewing import PageView
-
-BEFORE, BEHIND = "▶", "◀"
-"""Around what is marked in a text."""
 
 
 @click.command(
@@ -57,19 +55,16 @@ def page(
 
     with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
         view = rag.page(source, number, highlight=highlight, image=output is not None)
-    if highlight is not None and not view.spans:
-        note(tr("These words do not stand on the page, so nothing is marked."))
-    elif view.spans and view.image is not None and not view.marked:
-        note(
-            tr("Where these words stand on the page is not known for sure, so not all are marked.")
-        )
+    if highlight is not None:
+        for said in marking(view):
+            note(said)
     if output is not None and view.image is not None:
         _save(output, view.paths, view.image)
         return
     say_origin(view.paths[0], view.state)
     _print(view)
     if output is not None:
-        note(_no_image(view))
+        note(no_image(view))
         context.exit(1)
 
 
@@ -82,14 +77,6 @@ def _save(output: Path, originals: Sequence[str], image: bytes) -> None:
         )
     write_report(output, image)
     note(tr("The image is in {path}.", path=output))
-
-
-def _no_image(view: PageView) -> str:
-    if view.fault is not None:
-        return spoken(view.fault)
-    if view.is_drawn:
-        return tr("There is no image: the original is needed for it.")
-    return tr("There is no image: only pages of PDF files and pictures can be drawn.")
 
 
 def _print(view: PageView) -> None:

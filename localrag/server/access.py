@@ -247,7 +247,9 @@ class _Bounded:
 async def _refuse(send: Send, status: int, reason: str) -> None:
     """In the form of OpenAI's protocol, which other clients can show."""
     kind = "authentication_error" if status == 401 else "invalid_request_error"
-    body = json.dumps({"error": {"message": reason, "type": kind, "code": status}}).encode()
+    code = "invalid_api_key" if status == 401 else None
+    said = {"message": reason, "type": kind, "param": None, "code": code}
+    body = json.dumps({"error": said}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -51,7 +51,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
     views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
     status, pages, reports = _Status(access, queue), Pages(), Reports()
-    assistants = Endpoint(Protocol(Tools(libraries, queue, views.address)).server)
+    assistants = Endpoint(Protocol(Tools(libraries, queue, pages, views.address)).server)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import os
 import signal
@@ -29,7 +30,7 @@ from localrag.messages import interface_language
 from localrag.server.queue import FullError
 from localrag.server.replies import error_body
 from localrag.server.tool_records import schema
-from localrag.server.tools import SCHEME, Tool, Tools
+from localrag.server.tools import SCHEME, Pictured, Tool, Tools
 
 PATH = "/mcp"
 _GONE = "localrag.gone"
@@ -84,8 +85,13 @@ class Protocol:
         try:
             with _while_connected(context):
                 reply = await tool.call(_converted(params.arguments or {}, tool), tell)
+                images = []
+                if isinstance(reply, Pictured):
+                    data = base64.b64encode(reply.png).decode("ascii")
+                    images.append(types.ImageContent(data=data, mime_type="image/png"))
+                    reply = reply.reply
                 return types.CallToolResult(
-                    content=[types.TextContent(text=reply.said())],
+                    content=[types.TextContent(text=reply.said()), *images],
                     structured_content=msgspec.to_builtins(reply),
                 )
         except Exception as error:

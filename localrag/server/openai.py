@@ -6,18 +6,16 @@ Shapes follow OpenAI's API reference; what an answer says beyond them stands in 
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import anyio
-import msgspec
 import numpy as np
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
@@ -25,146 +23,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from localrag.engine import AskOptions, Engine
-from localrag.errors import UsageError
-from localrag.presentation.places import cited_as
+from localrag.errors import ContextOverflowError, UsageError
 from localrag.presentation.records import plain
-from localrag.rag.citations import MARKER, marked
-from localrag.rag.conversation import Turn
+from localrag.rag.base import Piece
+from localrag.server import responses
+from localrag.server.annotations import Numbering, url_citations
 from localrag.server.libraries import Libraries
+from localrag.server.openai_records import (
+    MODEL,
+    ChatRequest,
+    EmbeddingRequest,
+    RerankRequest,
+    ResponseRequest,
+    SearchRequest,
+)
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import PING, decoded, error_body, reply
 from localrag.server.running import asking, while_heard
 from localrag.types import Answer, Step
 
-MODEL = "localrag"
 SELF_RAG = ":self-rag"
-
-
-class Part(msgspec.Struct):
-    """A part of a message; only its text is read."""
-
-    type: str
-    text: str = ""
-
-
-class Message(msgspec.Struct):
-    """A message of a conversation."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
-
-    @property
-    def text(self) -> str:
-        """Its text, the parts of it joined."""
-        if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.text)
-        return self.content or ""
-
-
-class StreamOptions(msgspec.Struct):
-    """What a stream is to say."""
-
-    include_usage: bool = False
-
-
-class ChatRequest(msgspec.Struct):
-    """`POST /v1/chat/completions`; what is not here is ignored, as settings of the model are."""
-
-    messages: list[Message]
-    model: str = MODEL
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    n: int | None = 1
-
-
-class Item(msgspec.Struct):
-    """An item of a response's input; only messages are read."""
-
-    role: str = ""
-    content: str | list[Part] | None = None
-    type: str = "message"
-
-
-class ResponseRequest(msgspec.Struct):
-    """`POST /v1/responses`."""
-
-    input: str | list[Item]
-    model: str = MODEL
-    stream: bool = False
-
-    @property
-    def messages(self) -> list[Message]:
-        """The input as messages."""
-        items = [Item("user", self.input)] if isinstance(self.input, str) else self.input
-        return [
-            Message("user" if item.role == "user" else "assistant", item.content)
-            for item in items
-            if item.type == "message" and item.role in ("user", "assistant")
-        ]
-
-
-class EmbeddingRequest(msgspec.Struct):
-    """`POST /v1/embeddings`."""
-
-    input: str | list[str]
-    model: str = MODEL
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
-
-
-class SearchRequest(msgspec.Struct):
-    """`POST /v1/vector_stores/{id}/search`."""
-
-    query: str | list[str]
-    max_num_results: int = 10
-
-
-class RerankRequest(msgspec.Struct):
-    """`POST /v1/rerank`."""
-
-    query: str
-    documents: list[str]
-    model: str = MODEL
-    top_n: int | None = None
-
-
-def conversation(messages: list[Message]) -> tuple[str, tuple[Turn, ...]]:
-    """The question, and the turns before it. Raises `UsageError` if the last word is no question.
-
-    Instructions of the client (system messages) are not read: the rules of grounding stand.
-    """
-    said = [message for message in messages if message.role in ("user", "assistant")]
-    if not said or said[-1].role != "user":
-        raise UsageError(
-            "The last message is no question of a user.", hint="Send one with the role user."
-        )
-    turns = []
-    for asked, answered in pairwise(said[:-1]):
-        if (asked.role, answered.role) == ("user", "assistant"):
-            turns.append(Turn(asked.text, answered.text))
-    return said[-1].text, tuple(turns)
-
-
-def url_citations(answer: Answer, address: Callable[[Answer, int], str]) -> list[dict[str, Any]]:
-    """One for each marker in the text that has a citation; `address` gives where it leads."""
-    by_marker = {citation.marker: number for number, citation in enumerate(answer.citations)}
-    found = []
-    for marker in MARKER.finditer(answer.text):
-        for number in marked(marker.group()):
-            if number in by_marker:
-                citation = answer.citations[by_marker[number]]
-                found.append(
-                    {
-                        "type": "url_citation",
-                        "url_citation": {
-                            "url": address(answer, by_marker[number]),
-                            "title": cited_as(citation, "en"),
-                            "start_index": marker.start(),
-                            "end_index": marker.end(),
-                        },
-                    }
-                )
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,42 +92,54 @@ class Surface:
     async def chat(self, request: Request) -> Response:
         """An answer, at once or as it is written."""
         asked = await decoded(request, ChatRequest)
-        if asked.n not in (None, 1):
-            raise UsageError("Only one answer can be asked for.", hint="Leave n out.")
-        engine = self._engine(asked.model)
-        question, history = conversation(asked.messages)
-        mode = "self-rag" if asked.model.endswith(SELF_RAG) else None
-        options = AskOptions(mode=mode, history=history)
-        # Refused with a status, not amid a stream.
-        self.queue.expect_room()
-        if not asked.stream:
-            answer = await while_heard(request, self._answer(engine, question, options))
-            return reply(self._completion(engine, asked, answer)) if answer else Response()
-        return EventSourceResponse(
-            self._streamed(engine, asked, question, options), ping=PING, sep="\n"
-        )
-
-    async def _answer(self, engine: Engine, question: str, options: AskOptions) -> Answer:
-        async with self.queue.turn(), asking(engine, question, options) as pieces:
-            return [piece async for piece in pieces if isinstance(piece, Answer)][-1]
-
-    def _completion(self, engine: Engine, asked: ChatRequest, answer: Answer) -> dict[str, Any]:
+        engine, question, options = self._asked(asked)
+        if asked.stream:
+            events = self._streamed(engine, asked, question, options)
+            return EventSourceResponse(events, ping=PING, sep="\n")
+        answer = await while_heard(request, self._answer(engine, question, options))
+        if answer is None:
+            return Response()
         message = {
             "role": "assistant",
             "content": answer.text,
+            "refusal": None,
             "annotations": url_citations(answer, self._linker(asked.model)),
         }
-        return {
-            **_head(asked.model, "chat.completion"),
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": _usage(engine, asked, answer),
-            "localrag": plain(answer),
-        }
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        return reply(
+            {
+                **_head(asked.model, "chat.completion"),
+                "choices": [choice],
+                "usage": await _usage(engine, asked, answer),
+                "localrag": plain(answer),
+            }
+        )
+
+    def _asked(self, asked: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
+        """Whom to ask what. Raises what refuses a request with a status, not amid a stream."""
+        engine = self._engine(asked.model)
+        question, history = asked.question()
+        self.queue.expect_room()
+        mode = "self-rag" if asked.model.endswith(SELF_RAG) else None
+        return engine, question, AskOptions(mode=mode, history=history)
+
+    @asynccontextmanager
+    async def _asking(
+        self, engine: Engine, question: str, options: AskOptions
+    ) -> AsyncIterator[AsyncIterator[Piece]]:
+        async with self.queue.turn(), asking(engine, question, options) as pieces:
+            yield pieces
+
+    async def _answer(self, engine: Engine, question: str, options: AskOptions) -> Answer:
+        async with self._asking(engine, question, options) as pieces:
+            answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
+        return Numbering().answer(answer)
 
     async def _streamed(
         self, engine: Engine, asked: ChatRequest, question: str, options: AskOptions
     ) -> AsyncIterator[ServerSentEvent]:
         head = _head(asked.model, "chat.completion.chunk")
+        numbering = Numbering()
 
         def event(delta: Mapping[str, Any], end: str | None = None, **more: Any) -> ServerSentEvent:
             choice = {"index": 0, "delta": delta, "finish_reason": end}
@@ -257,23 +147,23 @@ class Surface:
 
         try:
             yield event({"role": "assistant", "content": ""})
-            async with self.queue.turn(), asking(engine, question, options) as pieces:
-                text = ""
+            async with self._asking(engine, question, options) as pieces:
+                begun = False
                 async for piece in pieces:
                     if isinstance(piece, Answer):
-                        answer = piece
+                        answer = numbering.answer(piece)
                     elif not isinstance(piece, Step):
                         # As in `Answer.text`: white space at the start is no part of it.
-                        piece = piece if text else piece.lstrip()
-                        text += piece
-                        if piece:
-                            yield event({"content": piece})
+                        said = numbering.piece(piece if begun else piece.lstrip())
+                        begun = begun or bool(said)
+                        if said:
+                            yield event({"content": said})
             found = url_citations(answer, self._linker(asked.model))
             if found:
                 yield event({"annotations": found})
             yield event({}, "stop", localrag=plain(answer))
             if asked.stream_options and asked.stream_options.include_usage:
-                usage = _usage(engine, asked, answer)
+                usage = await _usage(engine, asked, answer)
                 yield _event({**head, "choices": [], "usage": usage})
         except Exception as error:  # told in the stream: its status has been sent
             yield _event(error_body(error)[1])
@@ -282,64 +172,19 @@ class Surface:
     async def responses(self, request: Request) -> Response:
         """An answer with its search and its citations as OpenAI's Responses have them."""
         asked = await decoded(request, ResponseRequest)
-        engine = self._engine(asked.model)
-        question, history = conversation(asked.messages)
-        mode = "self-rag" if asked.model.endswith(SELF_RAG) else None
-        options = AskOptions(mode=mode, history=history)
-        self.queue.expect_room()
+        engine, question, options = self._asked(asked)
+        response = responses.Response(asked.model, question, self._linker(asked.model))
+        usage = partial(_usage, engine, asked)
         if asked.stream:
-            events = self._response_events(engine, asked, question, options)
-            return EventSourceResponse(events, ping=PING)
+            events = response.events(self._asking(engine, question, options), usage)
+            return EventSourceResponse(events, ping=PING, sep="\n")
         answer = await while_heard(request, self._answer(engine, question, options))
-        return reply(_response(asked.model, _identity("resp"), answer)) if answer else Response()
-
-    async def _response_events(
-        self, engine: Engine, asked: ResponseRequest, question: str, options: AskOptions
-    ) -> AsyncIterator[ServerSentEvent]:
-        number = itertools.count()
-        identity, search, message = (_identity(kind) for kind in ("resp", "fs", "msg"))
-
-        def event(kind: str, **values: Any) -> ServerSentEvent:
-            data = {"type": kind, "sequence_number": next(number), **values}
-            return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind)
-
-        place = {"item_id": message, "output_index": 1, "content_index": 0}
-        try:
-            yield event("response.created", response=_response(asked.model, identity, None))
-            empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-            item = {"id": message, "type": "message", "role": "assistant", "status": "in_progress"}
-            searching = {**_search(None), "id": search}
-            yield event("response.output_item.added", output_index=0, item=searching)
-            begun_item = {**item, "content": []}
-            yield event("response.output_item.added", output_index=1, item=begun_item)
-            yield event("response.content_part.added", **place, part=empty)
-            async with self.queue.turn(), asking(engine, question, options) as pieces:
-                begun = False
-                async for piece in pieces:
-                    if isinstance(piece, Answer):
-                        answer = piece
-                    elif not isinstance(piece, Step):
-                        piece = piece if begun else piece.lstrip()
-                        begun = begun or bool(piece)
-                        if piece:
-                            kind = "response.output_text.delta"
-                            yield event(kind, **place, delta=piece, logprobs=[])
-            yield event("response.output_text.done", **place, text=answer.text, logprobs=[])
-            done = _response(asked.model, identity, answer, search, message)
-            for index, item in enumerate(done["output"]):
-                yield event("response.output_item.done", output_index=index, item=item)
-            yield event("response.completed", response=done)
-        except Exception as error:  # told in the stream: its status has been sent
-            said = error_body(error)[1]["error"]
-            yield event("error", code=said["type"], message=said["message"], param=None)
+        return reply(response.whole(answer, await usage(answer))) if answer else Response()
 
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the model that the library is embedded with; texts count as questions."""
         asked = await decoded(request, EmbeddingRequest)
-        engine = self._engine(asked.model)
-        texts = [asked.input] if isinstance(asked.input, str) else asked.input
-        if not texts or not all(text.strip() for text in texts):
-            raise UsageError("There is an empty text to embed.", hint="Leave it out.")
+        engine, texts = self._engine(asked.model), asked.texts
         embedder = await anyio.to_thread.run_sync(lambda: engine.embedder)
         if asked.dimensions not in (None, embedder.dimension):
             raise UsageError(
@@ -347,8 +192,16 @@ class Surface:
                 hint="Leave dimensions out.",
                 dimension=embedder.dimension,
             )
+        counts = await anyio.to_thread.run_sync(embedder.count_tokens, texts)
+        if max(counts) > embedder.max_tokens:
+            raise ContextOverflowError(
+                "A text has {count} tokens; this model embeds {most} at most.",
+                hint="Split it.",
+                count=max(counts),
+                most=embedder.max_tokens,
+            )
         vectors = await anyio.to_thread.run_sync(embedder.embed_queries, texts)
-        tokens = sum(embedder.count_tokens(texts))
+        tokens = sum(counts)
         data = [
             {"object": "embedding", "index": number, "embedding": _vector(row, asked)}
             for number, row in enumerate(np.asarray(vectors, dtype="<f4"))
@@ -416,89 +269,20 @@ def _head(model: str, kind: str) -> dict[str, Any]:
     }
 
 
-def _identity(kind: str) -> str:
-    return f"{kind}_{uuid.uuid4().hex}"
-
-
-def _response(
-    model: str, identity: str, answer: Answer | None, search: str = "", message: str = ""
-) -> dict[str, Any]:
-    """A response; without an answer one that has begun."""
-    output: list[dict[str, Any]] = []
-    if answer is not None:
-        output = [
-            {**_search(answer), "id": search or _identity("fs")},
-            {
-                "id": message or _identity("msg"),
-                "type": "message",
-                "status": "completed",
-                "role": "assistant",
-                "content": [_written(answer)],
-            },
-        ]
-    return {
-        "id": identity,
-        "object": "response",
-        "created_at": int(time.time()),
-        "model": model,
-        "status": "completed" if answer else "in_progress",
-        "output": output,
-        "parallel_tool_calls": False,
-        "tool_choice": "auto",
-        "tools": [],
-        "error": None,
-        **({"localrag": plain(answer)} if answer else {}),
-    }
-
-
-def _search(answer: Answer | None) -> dict[str, Any]:
-    """The call of the search, without an answer one that has begun."""
-    if answer is None:
-        return {"type": "file_search_call", "status": "in_progress", "queries": []}
-    found = [
-        {
-            "file_id": hit.chunk.document_id,
-            "filename": hit.source,
-            "score": hit.score,
-            "text": hit.chunk.text,
-            "attributes": {"page": hit.chunk.first_page},
-        }
-        for hit in answer.contexts
-    ]
-    return {
-        "type": "file_search_call",
-        "status": "completed",
-        "queries": [answer.question],
-        "results": found,
-    }
-
-
-def _written(answer: Answer) -> dict[str, Any]:
-    documents = {hit.chunk.id: hit.chunk.document_id for hit in answer.contexts}
-    cited = [
-        {
-            "type": "file_citation",
-            "index": marker.end(),
-            "file_id": documents.get(citation.chunk_id, ""),
-            "filename": citation.source,
-        }
-        for marker in MARKER.finditer(answer.text)
-        for number in marked(marker.group())
-        for citation in answer.citations
-        if citation.marker == number
-    ]
-    return {"type": "output_text", "text": answer.text, "annotations": cited, "logprobs": []}
-
-
 def _event(data: Mapping[str, Any]) -> ServerSentEvent:
     return ServerSentEvent(json.dumps(data, ensure_ascii=False))
 
 
-def _usage(engine: Engine, asked: ChatRequest, answer: Answer) -> dict[str, int]:
+async def _usage(
+    engine: Engine, asked: ChatRequest | ResponseRequest, answer: Answer
+) -> dict[str, int]:
     """Tokens of the messages and of the answer; passages are counted by nobody who asks."""
-    count = engine.model.llm.count_tokens
-    prompt = sum(count(message.text) for message in asked.messages)
-    written = count(answer.text)
+
+    def counted() -> tuple[int, int]:
+        count = engine.model.llm.count_tokens
+        return sum(count(message.text) for message in asked.messages), count(answer.text)
+
+    prompt, written = await anyio.to_thread.run_sync(counted)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": written,

@@ -7,14 +7,18 @@ other. What is removed from a library is gone from here before its removal has t
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import anyio
 
 from localrag.documents.worker import ParsingProcess
-from localrag.indexing.viewing import PageView, view_span, with_image
+from localrag.indexing.viewing import WIDTH, PageView, view_span, with_image
 from localrag.library.library import Library
 from localrag.server.views import View
 
+SMALL = 512 * 2**10
+"""Bytes of an image for a model: some clients give up at 1 MB of a reply in Base64."""
+_SMALL_WIDTHS = 1000, 700, 500, 350
 KEPT = 6.0
 """Seconds that a drawn page is kept."""
 _MOST_KEPT = 16
@@ -45,13 +49,25 @@ class Pages:
             asyncio.get_running_loop().call_later(KEPT, self._kept.pop, asked, None)
         return found
 
+    async def small(self, library: Library, asked: View) -> PageView | None:
+        """As `view`, with an image of at most `SMALL` bytes, or none."""
+
+        def drawn() -> PageView | None:
+            for width in _SMALL_WIDTHS:
+                found = self._drawn(library, asked, width)
+                if found is None or found.image is None or len(found.image) <= SMALL:
+                    return found
+            return found and replace(found, image=None)
+
+        return await anyio.to_thread.run_sync(drawn, limiter=self._one_at_a_time)
+
     def forget(self) -> None:
         """Keep nothing in memory, neither here nor in the process that draws."""
         self._kept.clear()
         self._drawing.close()
 
-    def _drawn(self, library: Library, asked: View) -> PageView | None:
+    def _drawn(self, library: Library, asked: View, width: int = WIDTH) -> PageView | None:
         view = view_span(library, asked.document, asked.start, asked.end)
         if view is None or not view.is_drawn:
             return view
-        return with_image(library, view, self._drawing)
+        return with_image(library, view, self._drawing, width)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from sse_starlette import ServerSentEvent
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -31,15 +32,16 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_STATUS: tuple[tuple[type[LocalragError], int], ...] = (
-    (LibraryNotFoundError, 404),
-    (LibraryLockedError, 409),
-    (UsageError, 400),
-    (ContextOverflowError, 400),
-    (NetworkBlockedError, 403),
-    (ModelError, 503),
-    (ConfigError, 503),
+_STATUS: tuple[tuple[type[LocalragError], int, str], ...] = (
+    (LibraryNotFoundError, 404, "model_not_found"),
+    (LibraryLockedError, 409, "locked"),
+    (UsageError, 400, "invalid_request"),
+    (ContextOverflowError, 400, "context_length_exceeded"),
+    (NetworkBlockedError, 403, "network_blocked"),
+    (ModelError, 503, "model_unavailable"),
+    (ConfigError, 503, "model_unavailable"),
 )
+"""Status and code of an error; codes are those of OpenAI's interface, where it has one."""
 
 
 PING = 10
@@ -89,17 +91,25 @@ def error_body(
     """Status, body and headers for an error; what is no error of ours keeps its text to itself."""
     headers = {}
     if isinstance(error, FullError):
-        status, text, kind = 429, "Too many are waiting for the language model.", "rate_limit_error"
+        status, text = 429, "Too many are waiting for the language model."
+        code = "rate_limit_exceeded"
         headers["retry-after"] = str(error.retry_after)
     elif isinstance(error, TooMuchError):
-        status, text, kind = error.status, error.reason, "invalid_request_error"
+        status, text, code = error.status, error.reason, "too_large"
+    elif isinstance(error, HTTPException):
+        status, text, code = error.status_code, f"{error.detail}.", "unknown_url"
+        headers.update(error.headers or {})
     elif isinstance(error, LocalragError):
-        status = next((code for kind_, code in _STATUS if isinstance(error, kind_)), 500)
-        text, kind = spoken(without_paths(error), language), type(error).__name__
+        known = ((status, code) for kind, status, code in _STATUS if isinstance(error, kind))
+        status, code = next(known, (500, "server_error"))
+        text = spoken(without_paths(error), language)
     else:
         _log.error("A request failed.", exc_info=error)
-        status, text, kind = 500, "An internal error; the log has more.", "internal_error"
-    return status, {"error": {"message": text, "type": kind, "code": status}}, headers
+        status, text, code = 500, "An internal error; the log has more.", "server_error"
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error"
+    kind = kind if status < 500 else "server_error"
+    said = {"message": text, "type": kind, "param": None, "code": code}
+    return status, {"error": said}, headers
 
 
 def preferred(request: Request) -> InterfaceLanguage:
@@ -123,7 +133,7 @@ async def _on_departure(_: Request, __: Exception) -> Response:
 
 
 ON_ERROR: Mapping[Any, Any] = {
-    **dict.fromkeys((LocalragError, FullError, TooMuchError), on_error),
+    **dict.fromkeys((LocalragError, FullError, TooMuchError, HTTPException, Exception), on_error),
     ClientDisconnect: _on_departure,
 }
 """What an application answers to what its routes raise."""

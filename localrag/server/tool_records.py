@@ -50,6 +50,8 @@ class PageOf(Struct, forbid_unknown_fields=True):
     document: Annotated[str, Meta(description="Name, id or resource URI of a document.")]
     page: Annotated[int, Meta(ge=1, description="Number of the page.")] = 1
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
+    mark: Annotated[str, Meta(description="Words of it to mark, such as a quotation.")] = ""
+    image: Annotated[bool, Meta(description="Whether to send an image of it, too.")] = True
     question: Annotated[
         str,
         Meta(description="What you look for: sentences about it are not left out as suspicious."),
@@ -155,6 +157,8 @@ class PageText(Struct):
     text: str
     left_out: int
     resource: _Resource
+    image: Annotated[bool, Meta(description="Whether an image of the page is sent, too.")] = False
+    notes: Annotated[list[str], Meta(description="Why there is no image, or no mark.")] = []
     next_start: Annotated[int, Meta(description="Go on here; the page is longer.")] | UnsetType = (
         UNSET
     )
@@ -163,7 +167,7 @@ class PageText(Struct):
     def said(self) -> str:
         """In words."""
         head = tr("{where} (of {pages} in all):", where=self.where, pages=self.pages)
-        said = [head, self.text, *_left_out(self.left_out)]
+        said = [head, self.text, *_left_out(self.left_out), *self.notes]
         if self.next_start is not UNSET:
             said.append(tr("The page goes on at start={start}.", start=self.next_start))
         if self.link is not UNSET:

@@ -27,16 +27,19 @@ from localrag.egress import network
 from localrag.egress.redaction import Redactor
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.indexing.viewing import occurrences
 from localrag.library.catalogue.filters import Filter
 from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.messages import spoken, tr
 from localrag.presentation.places import cited_as, place_text
 from localrag.presentation.steps import step_line
+from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image, not_found
 from localrag.printable import as_text
 from localrag.rag.untrusted import Screen
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
+from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.running import asking
 from localrag.server.tool_records import (
@@ -87,6 +90,14 @@ class Tool:
     adds: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """A reply that has an image, too: a PNG."""
+
+    reply: Struct
+    png: bytes
+
+
 class Tools:
     """What the libraries can be asked. For one event loop."""
 
@@ -94,6 +105,7 @@ class Tools:
         self,
         libraries: Libraries,
         queue: ModelQueue,
+        pages: Pages,
         address: Callable[[View], str] | None = None,
         *,
         allow_add: bool = False,
@@ -101,6 +113,7 @@ class Tools:
         """`address` gives links to places, where there is a server that can show them."""
         self._libraries = libraries
         self._queue = queue
+        self._pages = pages
         self._address = address
         self._allow_add = allow_add
 
@@ -128,7 +141,7 @@ class Tools:
             Tool(
                 "get_page",
                 tr("Read a page"),
-                "The text of one page of a document.",
+                "One page of a document: its text, and its image where it has one.",
                 PageOf,
                 PageText,
                 self.page,
@@ -214,10 +227,10 @@ class Tools:
             round(answer.seconds, 3),
         )
 
-    async def page(self, asked: PageOf, _: Tell) -> PageText:
-        """A page, or as much of it as is given at once."""
+    async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
+        """A page, or as much of its text as is given at once."""
 
-        def read() -> PageText:
+        def read() -> tuple[PageText, Engine, View | None]:
             _, shown = self._library(asked.library, asked.question)
             record = shown.document(asked.document)
             span = shown.engine.library.page(record.id, number=asked.page)
@@ -229,9 +242,27 @@ class Tools:
                     page=asked.page,
                     pages=record.pages,
                 )
-            return shown.page(record, span, asked.start)
+            page = shown.page(record, span, asked.start, asked.mark)
+            return page, shown.engine, shown.view(record, span, asked.mark) if asked.image else None
 
-        return await anyio.to_thread.run_sync(read)
+        page, engine, wanted = await anyio.to_thread.run_sync(read)
+        if not asked.image:
+            return page
+        if wanted is None:
+            page.notes.append(
+                tr("There is no image: it would show what is left out of the text or replaced.")
+            )
+            return page
+        view = await self._pages.small(engine.library, wanted)
+        if view is None or view.image is None:
+            if view is not None and view.fault is not None:
+                view = replace(view, fault=without_paths(view.fault))
+            page.notes += [no_image(view)] if view else []
+            return page
+        if view.spans:
+            page.notes += marking(view)
+        page.image = True
+        return Pictured(page, view.image)
 
     async def documents(self, asked: DocumentsIn, _: Tell) -> Documents:
         """The documents in the order they were added."""
@@ -298,8 +329,10 @@ class Tools:
     async def resource(self, uri: str) -> PageText:
         """The page that a URI names; the first one where it names none."""
         library, document, page = _parts(uri)
-        asked = PageOf(document=document, page=page, library=library)
-        return await self.page(asked, _unheard)
+        asked = PageOf(document=document, page=page, library=library, image=False)
+        found = await self.page(asked, _unheard)
+        assert isinstance(found, PageText), "no image was asked for"  # noqa: S101
+        return found
 
     async def resources(self, start: int) -> tuple[list[Listed], int | None]:
         """Documents of all libraries, and where to go on."""
@@ -416,14 +449,18 @@ class _Shown:
             self._link(view.document, view.start, view.end),
         )
 
-    def page(self, record: DocumentRecord, span: PageSpan, start: int) -> PageText:
-        """A page from there on."""
+    def page(self, record: DocumentRecord, span: PageSpan, start: int, mark: str) -> PageText:
+        """A page from there on, with signs around words that are to be marked."""
         library = self.engine.library
         text = library.text(record.id, span.start, span.end)
         end = min(len(text), start + LONGEST)
         place = library.place(record.id, span.start) or Place(span.start, number=span.number)
         place = replace(place, heading="", paragraph=None, row=None, label=self._whole(place.label))
         name, at = self.name(record), place_text(place)
+        shown = self._text(text, start, end)
+        spans = occurrences(shown, mark) if mark else ()
+        for a, b in reversed(spans):
+            shown = f"{shown[:a]}{BEFORE}{shown[a:b]}{BEHIND}{shown[b:]}"
         return PageText(
             self._name,
             record.id,
@@ -431,12 +468,22 @@ class _Shown:
             tr("{name}, {place}", name=name, place=at) if at else name,
             span.number,
             record.pages,
-            self._text(text, start, end),
+            shown,
             self.left_out,
             _uri(self._name, record.id, span.number),
-            end if end < len(text) else UNSET,
-            self._link(record.id, span.start + min(start, end), span.start + end),
+            notes=[not_found()] if mark and not spans else [],
+            next_start=end if end < len(text) else UNSET,
+            link=self._link(record.id, span.start + min(start, end), span.start + end),
         )
+
+    def view(self, record: DocumentRecord, span: PageSpan, mark: str) -> View | None:
+        """What to draw of a page; None where its image would show what its text does not."""
+        text = self.engine.library.text(record.id, span.start, span.end)
+        if self._screen.shown(text) != text or self._redactor.redact(text)[1]:
+            return None
+        found = occurrences(text, mark) if mark else ()
+        start, end = found[0] if found else (0, 0)
+        return View(self._name, record.id, span.start + start, span.start + end)
 
     def listed(self, record: DocumentRecord) -> Listed:
         """A document in a list."""

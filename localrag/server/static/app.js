@@ -11,9 +11,10 @@ import { Settings } from "./settings.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
 
-// A link from another client: its fragment names one place, and holds the key to that alone.
+// A link from another client: its fragment names one place, and holds the key to that alone. Some
+// clients, such as Open WebUI, write "#:~:text=..." behind it, of which browsers leave the "#".
 const linked = location.pathname === "/view";
-const placed = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+const placed = () => Object.fromEntries(new URLSearchParams(location.hash.split("#")[1]));
 const narrow = matchMedia("(max-width: 800px)");
 const EVERY = 5000;  // milliseconds between two looks at the server
 

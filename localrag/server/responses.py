@@ -1,0 +1,174 @@
+"""Answers in the shape of OpenAI's Responses: a search and a message, at once or as events."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from sse_starlette import ServerSentEvent
+
+from localrag.presentation.records import plain
+from localrag.rag.base import Piece
+from localrag.server.annotations import Numbering, file_citations
+from localrag.server.replies import error_body
+from localrag.types import Answer, Step
+
+Usage = Mapping[str, int]
+Address = Callable[[Answer, int], str]
+Asking = AbstractAsyncContextManager[AsyncIterator[Piece]]
+"""The pieces of an answer, while its block lasts."""
+
+
+class Response:
+    """One response, of which an answer becomes known."""
+
+    def __init__(self, model: str, question: str, address: Address) -> None:
+        """`address` gives where a citation leads."""
+        self._model = model
+        self._question = question
+        self._address = address
+        self._id, self._search_id, self._message_id = (
+            f"{kind}_{uuid.uuid4().hex}" for kind in ("resp", "fs", "msg")
+        )
+        self._created = int(time.time())
+
+    def whole(self, answer: Answer, usage: Usage) -> dict[str, Any]:
+        """The response at its end. The markers of `answer` are as a client counts them."""
+        output = [self._search(answer), self._message(answer)]
+        used = {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["total_tokens"],
+        }
+        return {
+            **self._head("completed"),
+            "output": output,
+            "usage": used,
+            "localrag": plain(answer),
+        }
+
+    async def events(
+        self, asking: Asking, usage: Callable[[Answer], Awaitable[Usage]]
+    ) -> AsyncIterator[ServerSentEvent]:
+        """The events in which it comes, in the order of OpenAI's reference."""
+        numbers, numbering = itertools.count(), Numbering()
+
+        def event(kind: str, **values: Any) -> ServerSentEvent:
+            data = {"type": kind, "sequence_number": next(numbers), **values}
+            return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind)
+
+        search = {"item_id": self._search_id, "output_index": 0}
+        place = {"item_id": self._message_id, "output_index": 1, "content_index": 0}
+        empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+
+        def message_begins() -> list[ServerSentEvent]:
+            return [
+                event("response.file_search_call.completed", **search),
+                event("response.output_item.done", output_index=0, item=self._search(None, True)),
+                event("response.output_item.added", output_index=1, item=self._message(None)),
+                event("response.content_part.added", **place, part=empty),
+            ]
+
+        try:
+            yield event("response.created", response=self._head("in_progress"))
+            yield event("response.in_progress", response=self._head("in_progress"))
+            item = self._search(None)
+            yield event("response.output_item.added", output_index=0, item=item)
+            yield event("response.file_search_call.in_progress", **search)
+            yield event("response.file_search_call.searching", **search)
+            begun = False
+            async with asking as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Answer):
+                        answer = numbering.answer(piece)
+                    elif not isinstance(piece, Step):
+                        # As in `Answer.text`: white space at the start is no part of it.
+                        said = numbering.piece(piece if begun else piece.lstrip())
+                        for one in [] if begun or not said else message_begins():
+                            yield one
+                        begun = begun or bool(said)
+                        if said:
+                            kind = "response.output_text.delta"
+                            yield event(kind, **place, delta=said, logprobs=[])
+            if not begun:
+                for one in message_begins():
+                    yield one
+            message = self._message(answer)
+            (written,) = message["content"]
+            for number, annotation in enumerate(written["annotations"]):
+                kind = "response.output_text.annotation.added"
+                yield event(kind, **place, annotation_index=number, annotation=annotation)
+            yield event("response.output_text.done", **place, text=answer.text, logprobs=[])
+            yield event("response.content_part.done", **place, part=written)
+            yield event("response.output_item.done", output_index=1, item=message)
+            yield event("response.completed", response=self.whole(answer, await usage(answer)))
+        except Exception as error:  # told in the stream: its status has been sent
+            failed = error_body(error)[1]["error"]
+            code, message = failed["code"], failed["message"]
+            yield event("error", code=code, message=message, param=None)
+            head = self._head("failed") | {"error": {"code": code, "message": message}}
+            yield event("response.failed", response=head)
+
+    def _head(self, status: str) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "object": "response",
+            "created_at": self._created,
+            "model": self._model,
+            "status": status,
+            "output": [],
+            "parallel_tool_calls": False,
+            "tool_choice": "auto",
+            "tools": [],
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "temperature": None,
+            "top_p": None,
+            "usage": None,
+        }
+
+    def _search(self, answer: Answer | None, done: bool = False) -> dict[str, Any]:
+        """The call of the search; what it found is known with the answer."""
+        found = None
+        if answer is not None:
+            found = [
+                {
+                    "file_id": hit.chunk.document_id,
+                    "filename": hit.source,
+                    "score": hit.score,
+                    "text": hit.chunk.text,
+                    "attributes": {"page": hit.chunk.first_page},
+                }
+                for hit in answer.contexts
+            ]
+        return {
+            "id": self._search_id,
+            "type": "file_search_call",
+            "status": "completed" if done or answer else "in_progress",
+            "queries": [answer.question if answer else self._question],
+            "results": found,
+        }
+
+    def _message(self, answer: Answer | None) -> dict[str, Any]:
+        content = []
+        if answer is not None:
+            cited = file_citations(answer, self._address)
+            content = [
+                {"type": "output_text", "text": answer.text, "annotations": cited, "logprobs": []}
+            ]
+        return {
+            "id": self._message_id,
+            "type": "message",
+            "status": "completed" if answer else "in_progress",
+            "role": "assistant",
+            "content": content,
+        }
