@@ -160,13 +160,11 @@ def samples() -> list[bytes]:
 def _routes() -> list[tuple[str, str]]:
     """Method and path of each route of the application."""
     from localrag.server.access import Access
-    from localrag.server.app import make_app
+    from localrag.server.app import routes_of
     from localrag.server.libraries import Libraries
 
-    gate: Any = make_app(Libraries([], lambda _: None), Access("x" * 20, 1))  # type: ignore[arg-type,return-value]
-    routes = (
-        (getattr(one, "methods", None) or {"GET", "POST"}, one.path) for one in gate._app.routes
-    )
+    found: Any = routes_of(Libraries([], lambda _: None), Access("x" * 20, 1))  # type: ignore[arg-type,return-value]
+    routes = ((getattr(one, "methods", None) or {"GET", "POST"}, one.path) for one in found)
     return sorted((method, path) for methods, path in routes for method in methods)
 
 

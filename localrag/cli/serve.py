@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def serve(
     from localrag.server.listening import bind, run
     from localrag.server.queue import ModelQueue
     from localrag.server.reach import reach
-    from localrag.server.token import own_token, server_folder
+    from localrag.server.token import TOKEN_VARIABLE, own_token, server_folder
 
     reached = reach(host, tls_cert, tls_key, behind_proxy)
     settings = load_settings()
@@ -97,7 +98,7 @@ def serve(
     libraries = Libraries([library, *(Path(folder).expanduser() for folder in folders)], opened)
     empty = [
         name
-        for name in libraries.names  # a folder that is no library is said now
+        for name in reversed(libraries.names)  # what is no library is said before one is made
         if not libraries.engine(name).library.counts().documents
     ]
     token = own_token(place)
@@ -116,7 +117,8 @@ def serve(
                     name=name,
                 )
             )
-        note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=place))
+        held_in = TOKEN_VARIABLE if TOKEN_VARIABLE in os.environ else place
+        note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=held_in))
         if opens and not held.enter_context(browser.opened(url)):
             note(tr("No browser was found; open the address above in one."))
 
@@ -124,4 +126,4 @@ def serve(
     queue = ModelQueue()
     with listening, endpoint.listening(place.parent) as way, ExitStack() as held:
         commands = (command_app(libraries, queue, way[0], token), way[1]) if way else None
-        run(make_app(libraries, access, queue), listening, ready, commands, reached.tls)
+        run(make_app(libraries, access, queue, note), listening, ready, commands, reached.tls)

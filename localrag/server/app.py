@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from localrag import __version__
 from localrag.egress import network
@@ -35,6 +36,7 @@ from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import ON_ERROR, reply
+from localrag.server.requests import RequestLog, Tell
 from localrag.server.searching import Searching
 from localrag.server.tools import Tools
 from localrag.server.views import Views
@@ -43,12 +45,27 @@ _DOCS = Path("bundle", "docs")
 """Where the licence is in an installed package."""
 
 
-def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = None) -> Gate:
+def make_app(
+    libraries: Libraries,
+    access: Access,
+    queue: ModelQueue | None = None,
+    tell: Tell = lambda _: None,
+) -> ASGIApp:
     """The ASGI application that serves these libraries to whom `access` lets in.
 
     `queue` is the line of those who wait for the language model, where others stand in it, too.
+    `tell` gets a line for each request.
     """
-    queue = queue or ModelQueue()
+    app, gate = _gated(libraries, access, queue or ModelQueue())
+    return RequestLog(gate, app.routes, tell)
+
+
+def routes_of(libraries: Libraries, access: Access) -> Sequence[BaseRoute]:
+    """What is behind the gate."""
+    return _gated(libraries, access, ModelQueue())[0].routes
+
+
+def _gated(libraries: Libraries, access: Access, queue: ModelQueue) -> tuple[Starlette, Gate]:
     views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
     status, pages, reports = _Status(access, queue), Pages(), Reports()
@@ -92,7 +109,7 @@ def make_app(libraries: Libraries, access: Access, queue: ModelQueue | None = No
         lifespan=life,
     )
     app.router.redirect_slashes = False  # to an address made of what the client said
-    return Gate(app, access, larger=[DOCUMENTS])
+    return app, Gate(app, access, larger=[DOCUMENTS])
 
 
 async def shell(_: Request) -> Response:

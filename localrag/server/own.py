@@ -68,7 +68,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The routes below /api."""
+    """The routes below /api, and the list of libraries."""
 
     libraries: Libraries
     queue: ModelQueue
@@ -79,6 +79,7 @@ class Own:
     def routes(self) -> list[Route]:
         """All of them."""
         return [
+            Route("/libraries", self.listed),
             Route("/api/status", self.status),
             Route(DOCUMENTS, self.upload, methods=["POST"]),
             Route(f"{DOCUMENTS}/{{document}}", self.remove, methods=["DELETE"]),
@@ -95,22 +96,26 @@ class Own:
 
     async def status(self, _: Request) -> Response:
         """The libraries, and what the network guard has seen since the start."""
-
-        def gathered() -> dict[str, Any]:
-            libraries = []
-            for name in self.libraries.names:
-                engine = self.libraries.engine(name)
-                counts = plain(engine.library.counts())
-                libraries.append({"name": name, "mode": engine.settings.answer.mode, **counts})
-            return {
-                "libraries": libraries,
+        return reply(
+            {
+                "libraries": await anyio.to_thread.run_sync(self._libraries),
                 "version": __version__,
                 "licence": LICENCE,
                 "outside": network.outside(),
                 "blocked": len(network.attempts()),
             }
+        )
 
-        return reply(await anyio.to_thread.run_sync(gathered))
+    async def listed(self, _: Request) -> Response:
+        """The libraries: name, mode of answers, and what each holds."""
+        return reply({"libraries": await anyio.to_thread.run_sync(self._libraries)})
+
+    def _libraries(self) -> list[dict[str, Any]]:
+        engines = [(name, self.libraries.engine(name)) for name in self.libraries.names]
+        return [
+            {"name": name, "mode": one.settings.answer.mode, **plain(one.library.counts())}
+            for name, one in engines
+        ]
 
     async def upload(self, request: Request) -> Response:
         """Keep and add a file: the body of the request. Events: progress, done, error."""

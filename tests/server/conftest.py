@@ -27,6 +27,7 @@ from localrag.server.access import Access
 from localrag.server.app import make_app
 from localrag.server.libraries import Libraries
 from localrag.server.listening import bind, in_thread
+from localrag.server.requests import Tell
 from localrag.types import Message
 
 __all__ = ["TOKEN", "browser", "opened"]
@@ -86,16 +87,16 @@ def _for_call(llm: Writing, stopped: threading.Event | None) -> factory.Model:
 
 
 @contextmanager
-def running(libraries: Libraries) -> Iterator[int]:
-    """A server over these libraries; its port."""
+def running(libraries: Libraries, tell: Tell = lambda _: None) -> Iterator[int]:
+    """A server over these libraries; its port. `tell` gets a line a request."""
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    with in_thread(make_app(libraries, Access(TOKEN, port)), listening):
+    with in_thread(make_app(libraries, Access(TOKEN, port), tell=tell), listening):
         yield port
 
 
 @contextmanager
-def serving(folder: Path, llm: Writing) -> Iterator[Served]:
+def serving(folder: Path, llm: Writing, tell: Tell = lambda _: None) -> Iterator[Served]:
     """A server of a library of two documents, with that model wherever one is asked for."""
     made = factory.make_model
     model = factory.Model(llm, llm, lambda: None, None, lambda stopped, _: _for_call(llm, stopped))
@@ -109,7 +110,7 @@ def serving(folder: Path, llm: Writing) -> Iterator[Served]:
         add(library, document(GARDEN, source="garden.txt"), size=200)
         add(library, document(TEA, source="tea.txt"), size=200, language="zh")
         engine = Engine(library, settings, embedder=EMBEDDER)
-        with running(Libraries([folder], lambda _: engine)) as port:
+        with running(Libraries([folder], lambda _: engine), tell) as port:
             yield Served(port, engine, llm)
     finally:
         factory.make_model = made

@@ -23,7 +23,7 @@ from localrag.config.settings import Settings, set_in_file
 from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import BackendError, CorruptFileError, LocalragError, UsageError
 from localrag.server.access import Access
-from localrag.server.app import make_app
+from localrag.server.app import routes_of
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, own_names, without_paths
 
@@ -219,6 +219,7 @@ def test_no_path_leaves_by_any_route(
 
 def _questions(walk: Walk) -> None:
     said = [{"role": "user", "content": QUESTION}]
+    walk("GET", "/libraries")
     for path, asked in (
         ("/api/search", {"question": QUESTION}),
         ("/api/ask", {"question": QUESTION}),
@@ -331,8 +332,8 @@ def _questions_again(walk: Walk, stream: bool) -> None:
 
 def _expect_all_routes(walk: Walk, tmp_path: Path) -> None:
     """A route that is new is to be asked above, too."""
-    app: Any = make_app(Libraries([tmp_path], lambda _: None), Access(TOKEN, 1))  # type: ignore[arg-type,return-value]
-    for route in app._app.routes:
+    routes: Any = routes_of(Libraries([tmp_path], lambda _: None), Access(TOKEN, 1))  # type: ignore[arg-type,return-value]
+    for route in routes:
         methods = route.methods or {"POST"} if isinstance(route, Route) else {"GET"}
         for method in methods - {"HEAD"}:
             scopes = (
