@@ -48,8 +48,15 @@ from localrag.rag.calibration import Curve, Graded, calibration_key
 
 SETS = ("ours", "rgb", "cmrc2018", "xquad_en")
 STARTER = Path(__file__).parents[1] / "localrag" / "rag" / "starter_calibration.json"
-TODAY = 0.8
-"""`answer.min_answerable`."""
+TODAY = {
+    "answerable": {"standard": 0.8},
+    "relevance": {"Self-RAG": 0.7, "Self-RAG, strict": 0.85},
+}
+"""`answer.min_answerable`, `self_rag.min_best_relevance` and `.min_best_relevance_strict`."""
+PROBABILITIES = (0.35, 0.5, 0.65)
+"""Thresholds that mean the same for every grade and language."""
+LEAST = 40
+"""Cases of a grade in a language from which a curve is shipped."""
 Blocks = list[list[Case]]
 """Cases that share passages, to be read one after the other."""
 
@@ -291,24 +298,23 @@ def summarise(found: Sequence[Any]) -> None:
             cells = [figure(ordering, odds, right)]
             cells += [figure(calibration_error, each, right) for each in (before, after)]
             print(f"| {name} | {graded} | {language} | {len(here)} | " + " | ".join(cells) + " |")
-    print("\n| set | language | n | threshold | refused of answerable | accepted of others |")
-    print("|---|---|---|---|---|---|")
-    for graded, language, curve, _ in curves(found):
-        if graded != "answerable":
-            continue
+    print("\n| set | grade | language | n | threshold | answerable refused | others accepted |")
+    print("|---|---|---|---|---|---|---|")
+    for graded, language, curve, own in curves(found):
         for name in SETS:
             here = [row for row in of(found, graded, language) if row["set"] == name]
             if len(here) < 8 or len(set(labels(here))) < 2:
                 continue
             right, odds = labels(here), log_odds(here)
-            for title, accepted in (
-                (f"grade {TODAY} (today)", 1 / (1 + np.exp(-odds)) >= TODAY),
-                ("P .5", applied(curve, odds) >= 0.5),
-                ("P .35", applied(curve, odds) >= 0.35),
-            ):
+            grades = 1 / (1 + np.exp(-odds))
+            after = crossed(own) if name == "ours" else applied(curve, odds)
+            ways = [(f"{way}, {least}", grades >= least) for way, least in TODAY[graded].items()]
+            ways += [(f"P {least}", after >= least) for least in PROBABILITIES]
+            for title, accepted in ways:
                 refused = figure(mean_of, (~accepted[right]).astype(float), right[right])
                 let = figure(mean_of, accepted[~right].astype(float), right[~right])
-                print(f"| {name} | {language} | {len(here)} | {title} | {refused} | {let} |")
+                cells = name, graded, language, str(len(here)), title, refused, let
+                print("| " + " | ".join(cells) + " |")
 
 
 def curves(found: Sequence[Any]) -> Iterator[tuple[Graded, str, Curve, list[Any]]]:
@@ -365,6 +371,8 @@ def ship(found: Sequence[Any], model: str) -> None:
     assert spec is not None
     weights = max(spec.files, key=lambda file: file.size or 0).sha256
     assert weights is not None
+    count = Counter((one.case.graded, one.case.language) for one in graded)
+    graded = [one for one in graded if count[one.case.graded, one.case.language] >= LEAST]
     measured = measuring.calibration(model, calibration_key(weights, Wording()), graded)
     STARTER.write_text(as_json(msgspec.to_builtins(measured), indent=2) + "\n", "utf-8")
     print(f"{len(graded)} of {len(by_key)} cases; usable: {measured.usable}")

@@ -327,6 +327,7 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
 
 def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
     """Whether it is known what the model's grades are worth."""
+    from localrag.cli.calibration import GRADED
     from localrag.factory import find_calibration
 
     part = tr("grades")
@@ -345,7 +346,11 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
             model=settings.llm.model,
         )
         return Diagnosis(part, "warning", text)
-    text = tr("calibrated with {count} cases", count=sum(one.cases for one in found.measured))
+    text = tr(
+        "calibrated with {count} cases ({kinds})",
+        count=sum(one.cases for one in found.measured),
+        kinds=tr(", ").join(tr(GRADED[kind]) for kind in found.kinds),
+    )
     return Diagnosis(part, "ok", text)
 
 

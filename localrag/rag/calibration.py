@@ -92,6 +92,11 @@ class Calibration(msgspec.Struct, frozen=True):
         return bool(self.measured) and all(one.signal for one in self.measured)
 
     @property
+    def kinds(self) -> tuple[Graded, ...]:
+        """The kinds of grade that were measured."""
+        return tuple(dict.fromkeys(one.graded for one in self.measured))
+
+    @property
     def curves(self) -> dict[tuple[Graded, PromptLanguage], Curve]:
         """The curves by kind of grade and language."""
         return {(one.graded, one.language): one.curve for one in self.measured}
