@@ -52,6 +52,13 @@ from localrag.models.registry.spec import catalogue
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import OnStep, Pipeline, Retrieve, Toolkit
+from localrag.rag.calibration import (
+    Calibration,
+    Scale,
+    calibration_key,
+    load_calibration,
+    starter_calibration,
+)
 from localrag.rag.citations import PlaceOf
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
@@ -93,6 +100,8 @@ class Model:
     """The same model as it serves one call."""
     forget: Callable[[], None] = lambda: None
     """Keep nothing in memory of what was read."""
+    scale: Scale | None = None
+    """What its grades are worth, where that was measured."""
 
     @property
     def chooser(self) -> Chooser:
@@ -256,7 +265,8 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
                     gpu_layers=local.gpu_layers,
                     kv_type=local.kv_type,
                     disk=_states_on_disk(path, library, local.kv_disk_mb),
-                )
+                ),
+                _scale(settings, models),
             )
         case OpenAISettings() as server:
             from localrag.models.llms.openai.keys import find_key
@@ -276,11 +286,11 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
             return _behind_server(model, outgoing)
 
 
-def _in_process(model: LlamaCppModel) -> Model:
+def _in_process(model: LlamaCppModel, scale: Scale | None) -> Model:
     def view(stopped: threading.Event | None, _: Consent | None) -> Model:
-        return _in_process(model.for_call(stopped) if stopped else model)
+        return _in_process(model.for_call(stopped) if stopped else model, scale)
 
-    return Model(model, model, model.close, None, view, model.forget)
+    return Model(model, model, model.close, None, view, model.forget, scale)
 
 
 def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:
@@ -288,6 +298,37 @@ def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> M
         return _behind_server(model.for_call(stopped, consent), outgoing)
 
     return Model(model, None, model.close, outgoing, view)
+
+
+def calibration_key_of(settings: Settings, models: ModelStore) -> str | None:
+    """What the grades of these settings' model are known by; None for one behind a server."""
+    if isinstance(settings.llm, OpenAISettings):
+        return None
+    from localrag.models.embeddings.folder import weights_sha256
+
+    name = settings.llm.model
+    weights = _weights_sha256(name, models) or weights_sha256([models.path(name)], cache_folder())
+    return calibration_key(weights, make_wording(settings))
+
+
+def find_calibration(settings: Settings, models: ModelStore) -> Calibration | None:
+    """What was measured of the grades of these settings' model, if anything was."""
+    key = calibration_key_of(settings, models)
+    return None if key is None else load_calibration(key, calibrations_folder())
+
+
+def calibrations_folder() -> Path:
+    """Where `localrag models calibrate` keeps what it measured."""
+    from platformdirs import user_data_path
+
+    return user_data_path("localrag", appauthor=False) / "calibrations"
+
+
+def _scale(settings: Settings, models: ModelStore) -> Scale | None:
+    found = find_calibration(settings, models)
+    if found is None or not found.usable:
+        return None
+    return Scale(found.curves, starter_calibration().curves)
 
 
 def model_file(name: str, models: ModelStore) -> Path:
@@ -498,11 +539,11 @@ def make_pipeline(
         wording,
         reranking,
     )
-    grader = Grader(model.chooser, partial(_similarity, embedder))
+    grader = Grader(model.chooser, partial(_similarity, embedder), model.scale)
 
     def make(tools: Toolkit, budget: float) -> Pipeline:
         if answer.mode == "standard":
-            return StandardRAG(tools, model.chooser, answer.min_answerable)
+            return StandardRAG(tools, grader, answer.min_answerable)
         from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
         timed = msgspec.structs.replace(self_rag, budget_seconds=budget)

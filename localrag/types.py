@@ -223,11 +223,11 @@ StepKind = Literal[
     "expand",  # queries, or passage (HyDE), or failed: why there are none
     "retrieve",  # passages; or too_long: passages longer than the window
     "rerank",  # reranker, kept, read
-    "answerable",  # answer: whether the passages hold it
+    "answerable",  # answer: whether the passages hold it; calibrated, probability
     "write",  # passages: read for it, 0 without documents, absent for all; cut_short
     "check citations",  # cited, removed, added: markers
     "retrieval decision",  # needed; or strict
-    "relevance",  # passage: its number, from 1; relevant
+    "relevance",  # passage: its number, from 1; relevant; calibrated, probability
     "support of a sentence",  # rating
     "support",  # rating
     "utility",

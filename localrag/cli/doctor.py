@@ -282,6 +282,7 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
 
     path = model_file(settings.llm.model, models)
     yield _memory(part, path)
+    yield _grades(settings, models)
     if quick:
         return
     note(tr("Measuring the language model …"))
@@ -322,6 +323,35 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
     else:
         text = tr("none; all {layers} layers run on the processor", layers=offload.layers)
         yield Diagnosis(tr("GPU"), "ok", text)
+
+
+def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
+    """Whether it is known what the model's grades are worth."""
+    from localrag.cli.calibration import GRADED
+    from localrag.factory import find_calibration
+
+    part = tr("grades")
+    found = find_calibration(settings, models)
+    if found is None:
+        text = tr(
+            "not calibrated: thresholds are the starter model's, and may mean something else for "
+            "{model}. `localrag models calibrate` measures that.",
+            model=settings.llm.model,
+        )
+        return Diagnosis(part, "warning", text)
+    if not found.usable:
+        text = tr(
+            "{model} is not calibrated: its grades hardly tell passages that contain the answer "
+            "from others.",
+            model=settings.llm.model,
+        )
+        return Diagnosis(part, "warning", text)
+    text = tr(
+        "calibrated with {count} cases ({kinds})",
+        count=sum(one.cases for one in found.measured),
+        kinds=tr(", ").join(tr(GRADED[kind]) for kind in found.kinds),
+    )
+    return Diagnosis(part, "ok", text)
 
 
 def _hosted(settings: Settings, directory: Path) -> Iterator[Diagnosis]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localrag.cli.calibration import calibrate
 from localrag.cli.output import (
     confirm_licence,
     emit_json,
@@ -46,10 +47,13 @@ _PULLED = ("DownloadColumn", "TransferSpeedColumn", "TimeRemainingColumn")
 
 @click.group(
     subcommand_metavar=tr("COMMAND [ARGS]..."),
-    help=tr("List, pull, verify, add and remove the models on this machine."),
+    help=tr("List, pull, verify, calibrate, add and remove the models on this machine."),
 )
 def models() -> None:
     """Group of the commands about models."""
+
+
+models.add_command(calibrate)
 
 
 def _store() -> ModelStore:

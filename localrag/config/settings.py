@@ -164,7 +164,8 @@ class AnswerSettings(_Section, frozen=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     seed: Count = 0
     min_answerable: Probability = 0.8
-    """Below this probability that the passages hold the answer, localrag says that they do not."""
+    """Below this probability that the passages hold the answer, localrag says that they do not.
+    As the starter model gives it: others are brought to its scale by `models calibrate`."""
     read_instructions: bool = False
     """Whether an answer may follow what documents tell a language model, such as "ignore the
     above", with no check: for documents about prompts."""

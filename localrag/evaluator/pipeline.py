@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from localrag import __version__, factory
 from localrag.config.settings import OpenAISettings, Settings, settings_table
 from localrag.documents.chunking import passage_text
@@ -113,6 +115,7 @@ class EvaluatedEngine(Engine):
             all_prompts(),
             hashlib.sha256(words).hexdigest(),
             model_fingerprint(settings),
+            msgspec.to_builtins(factory.find_calibration(settings, factory.make_models())),
             library.embedding.fingerprint,
             documents,
         )

@@ -66,10 +66,23 @@ def decision(step: Step, language: InterfaceLanguage | None = None) -> str:
     text = _decision(step, say)
     if step.values.get("unread"):
         text = say("{text} ({note})", text=text, note=say(_UNREAD[step.kind]))
+    elif "calibrated" in step.values:
+        text = _with_calibration(text, step, say)
     if step.notes:
         notes = " ".join(note_text(note, language) for note in step.notes)
         text = say("{text}. {notes}", text=text, notes=notes)
     return text
+
+
+def _with_calibration(text: str, step: Step, say: Say) -> str:
+    """Whether the grade's probability means the same for every model, and that probability."""
+    if not step.values["calibrated"]:
+        return say("{text} (not calibrated)", text=text)
+    return say("{text} (calibrated: {percent}%)", text=text, percent=_percent(step))
+
+
+def _percent(step: Step) -> int:
+    return round(100 * float(str(step.values["probability"])))
 
 
 def scored(step: Step, language: InterfaceLanguage | None = None) -> str:

@@ -7,7 +7,7 @@ is a fallback, and the grade says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,9 @@ import numpy as np
 from localrag.documents.chunking import passage_text
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
+from localrag.rag.calibration import Graded, Scale
 from localrag.rag.citations import hide_labels
-from localrag.types import Message, ScoredChunk
+from localrag.types import Message, Plain, ScoredChunk
 
 UTILITIES = ("1", "2", "3", "4", "5")
 UNREAD_UTILITY = 3.0
@@ -36,10 +37,23 @@ Similarity = Callable[[str, ScoredChunk], float]
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A value on the scale of its question; `unread` where no reply gave it."""
+    """A value on the scale of its question; `unread` where no reply gave it.
+
+    `probability` is what it means, where the model is calibrated; `value`, which thresholds are
+    for, is on the starter model's scale then.
+    """
 
     value: float
     unread: bool = False
+    probability: float | None = None
+
+    def told(self) -> dict[str, Plain]:
+        """For a step: whether the grade is calibrated, and the probability then."""
+        if self.unread:
+            return {"unread": True}
+        if self.probability is None:
+            return {"calibrated": False}
+        return {"calibrated": True, "probability": round(self.probability, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +79,17 @@ class Reading:
 class Grader:
     """Asks the questions of Self-RAG (Asai et al. 2023, https://arxiv.org/abs/2310.11511)."""
 
-    def __init__(self, chooser: Chooser, similarity: Similarity | None = None) -> None:
+    def __init__(
+        self, chooser: Chooser, similarity: Similarity | None = None, scale: Scale | None = None
+    ) -> None:
         self._chooser = chooser
         self._similarity = similarity or _score_of
+        self._scale = scale
+
+    @property
+    def reads_logits(self) -> bool:
+        """Whether grades are the model's own probabilities, and not all or nothing."""
+        return self._chooser.reads_logits
 
     def needs_documents(self, question: str, language: PromptLanguage) -> Grade:
         """Probability that the documents are needed to answer at all."""
@@ -87,7 +109,17 @@ class Grader:
         if not choice.read:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
             return Grade(similarity, unread=True)
-        return Grade(choice[0])
+        return self._scaled("relevance", reading.language, choice[0])
+
+    def answerable(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
+        """Probability that the passages of a prompt, read together, hold the answer.
+
+        Where the reply cannot be read, they may: the model's own refusal is all there is.
+        """
+        choice = self._chooser.choose(messages, YES_NO[language])
+        if not choice.read:
+            return Grade(1.0, unread=True)
+        return self._scaled("answerable", language, choice[0])
 
     def support(self, question: str, statement: str, reading: Reading) -> Grade:
         """How far the passages bear the statement out: the expected share of the 3 points.
@@ -112,6 +144,12 @@ class Grader:
         if not choice.read:
             return Grade(UNREAD_UTILITY, unread=True)
         return Grade(float(choice.probabilities @ np.arange(1, len(UTILITIES) + 1)))
+
+    def _scaled(self, graded: Graded, language: PromptLanguage, value: float) -> Grade:
+        if self._scale is None:
+            return Grade(value)
+        value, probability = self._scale.read(graded, language, value)
+        return Grade(value, probability=probability)
 
 
 def _score_of(_: str, found: ScoredChunk) -> float:

@@ -113,7 +113,8 @@ class _State:
     def graded(self, kind: StepKind, grade: Grade, seconds: float, **values: Plain) -> Step:
         """A grade, what follows from it, and whether it could be read."""
         unread = {"unread": True} if grade.unread else {}
-        return self.step(kind, grade.value, seconds, **values, **unread)
+        told = grade.told() if kind == "relevance" else unread
+        return self.step(kind, grade.value, seconds, **values, **told)
 
 
 class SelfRAG(Pipeline):

@@ -7,10 +7,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 
 from localrag.documents.tables import shown_text
-from localrag.models.llms.choices import Chooser
-from localrag.prompts import YES_NO, PromptLanguage, render
+from localrag.prompts import PromptLanguage, render
+from localrag.prompts.own import Wording
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.citations import CitedStream, hide_labels, hide_markers
+from localrag.rag.grading import Grader
 from localrag.text.language import answer_language
 from localrag.types import Citation, Message, ScoredChunk, Step
 
@@ -25,9 +26,9 @@ class StandardRAG(Pipeline):
     prefix, which costs only the few tokens of that question. An answer comes as it is written.
     """
 
-    def __init__(self, tools: Toolkit, chooser: Chooser, min_answerable: float) -> None:
+    def __init__(self, tools: Toolkit, grader: Grader, min_answerable: float) -> None:
         self._tools = tools
-        self._chooser = chooser
+        self._grader = grader
         self._min_answerable = min_answerable
 
     def _pieces(self, question: str) -> Iterator[Piece]:
@@ -36,8 +37,9 @@ class StandardRAG(Pipeline):
         found = yield from self._tools.find(question)
         chunks = self._tools.fitting(found, self._tools.room(question), _passage)
         cited: tuple[Citation, ...] = ()
-        prompt = partial(self._messages, question, chunks, language)
-        if chunks and (yield from self._answerable(prompt, language)):
+        prompt = partial(_prompt, self._tools.wording, question, chunks, language)
+        gate = gate_prompt(self._tools.wording, question, chunks, language)
+        if chunks and (yield from self._answerable(gate, language)):
             citations = CitedStream(self._tools.attributor(chunks), question, refusal)
             text = ""
             for piece in self._write(prompt, language, citations):
@@ -49,23 +51,13 @@ class StandardRAG(Pipeline):
             yield refusal
         yield finished(question, chunks, cited, grounded=bool(cited))
 
-    def _messages(
-        self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage, task: str
-    ) -> list[Message]:
-        passages = "\n\n".join(_passage(number, each) for number, each in enumerate(chunks, 1))
-        # Passages first and the task last: both tasks share all that was read before it.
-        body = render("passages", language, passages=passages, question=question.strip())
-        system = self._tools.wording.render("system", language)
-        return [Message("system", system), Message("user", f"{body}\n\n{task}")]
-
-    def _answerable(self, prompt: Prompt, language: PromptLanguage) -> Generator[Step, None, bool]:
-        messages = prompt(render("answerable", language))
-        choice, seconds = timed(lambda: self._chooser.choose(messages, YES_NO[language]))
-        if not choice.read:  # the model's own refusal is all there is
-            yield Step("answerable", {"answer": True, "unread": True}, None, seconds)
-            return True
-        answerable = choice[0] >= self._min_answerable
-        yield Step("answerable", {"answer": answerable}, choice[0], seconds)
+    def _answerable(
+        self, messages: Sequence[Message], language: PromptLanguage
+    ) -> Generator[Step, None, bool]:
+        grade, seconds = timed(lambda: self._grader.answerable(messages, language))
+        answerable = grade.value >= self._min_answerable
+        score = None if grade.unread else grade.value
+        yield Step("answerable", {"answer": answerable, **grade.told()}, score, seconds)
         return answerable
 
     def _write(
@@ -74,7 +66,7 @@ class StandardRAG(Pipeline):
         # A small model that is told how to refuse does so when it need not, and copies whatever
         # example of a marker it is shown; where the logits have decided, neither is asked of it.
         wording = self._tools.wording
-        if not self._chooser.reads_logits:
+        if not self._grader.reads_logits:
             task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
         else:
             task = wording.render("answer", language)
@@ -89,6 +81,27 @@ class StandardRAG(Pipeline):
             "added": len(citations.added),
         }
         yield Step("check citations", values, None, 0.0)
+
+
+def gate_prompt(
+    wording: Wording, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+) -> list[Message]:
+    """The prompt that asks whether the passages hold the answer."""
+    return _prompt(wording, question, chunks, language, render("answerable", language))
+
+
+def _prompt(
+    wording: Wording,
+    question: str,
+    chunks: Sequence[ScoredChunk],
+    language: PromptLanguage,
+    task: str,
+) -> list[Message]:
+    passages = "\n\n".join(_passage(number, each) for number, each in enumerate(chunks, 1))
+    # Passages first and the task last: both tasks share all that was read before it.
+    body = render("passages", language, passages=passages, question=question.strip())
+    system = wording.render("system", language)
+    return [Message("system", system), Message("user", f"{body}\n\n{task}")]
 
 
 def _passage(number: int, found: ScoredChunk) -> str:

@@ -129,8 +129,14 @@ def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[
     lines = done.stderr.splitlines()
     assert "retrieval decision: documents are needed 1.00" in lines
     assert "retrieve: 5 passages" in lines
-    assert any(re.fullmatch(r"relevance: passage \d relevant 1\.00", line) for line in lines)
-    assert any(re.fullmatch(r"relevance: passage \d irrelevant 0\.00", line) for line in lines)
+    assert any(
+        re.fullmatch(r"relevance: passage \d relevant \(not calibrated\) 1\.00", line)
+        for line in lines
+    )
+    assert any(
+        re.fullmatch(r"relevance: passage \d irrelevant \(not calibrated\) 0\.00", line)
+        for line in lines
+    )
     assert "support: fully supported 1.00" in lines
     assert "utility: useful, 1 to 5 5.00" in lines
     assert "\x1b" not in done.stderr, "no live view where nobody looks"

@@ -67,6 +67,12 @@ def shown(printed: Console) -> str:
     [
         ("retrieve", {"passages": 5}, "5 passages", "检索|5 个段落"),
         ("answerable", {"answer": False}, "no", "能否回答|否"),
+        (
+            "answerable",
+            {"answer": True, "calibrated": True, "probability": 0.873},
+            "yes (calibrated: 87%)",
+            "能否回答|是（校准概率 87%）",
+        ),
         ("write", {}, "done", "撰写|完成"),
         (
             "check citations",
@@ -117,6 +123,12 @@ def shown(printed: Console) -> str:
             {"passage": 3, "relevant": True},
             "passage 3 relevant",
             "相关性|段落 3 相关",
+        ),
+        (
+            "relevance",
+            {"passage": 3, "relevant": True, "calibrated": False},
+            "passage 3 relevant (not calibrated)",
+            "相关性|段落 3 相关（未校准）",
         ),
         (
             "relevance",

@@ -233,9 +233,9 @@ def test_the_best_passage_answers_alone_and_a_good_answer_ends_the_run() -> None
     assert trace(answer) == [
         "retrieval decision: documents are needed",
         "retrieve: 3 passages",
-        "relevance: passage 1 relevant",
-        "relevance: passage 2 relevant",
-        "relevance: passage 3 irrelevant",
+        "relevance: passage 1 relevant (not calibrated)",
+        "relevance: passage 2 relevant (not calibrated)",
+        "relevance: passage 3 irrelevant (not calibrated)",
         "write: from 1 passages",
         "support of a sentence: fully supported",
         "support: fully supported",

@@ -10,6 +10,7 @@ from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
+from localrag.rag.grading import Grader
 from localrag.rag.standard import StandardRAG
 from localrag.types import Answer, Chunk, Place, ScoredChunk
 
@@ -45,7 +46,7 @@ def pipeline(
         generation=Options(max_tokens=max_tokens),
         wording=wording or Wording(),
     )
-    return StandardRAG(tools, LogitChooser(llm) if scorer else WrittenChooser(llm), 0.5)
+    return StandardRAG(tools, Grader(LogitChooser(llm) if scorer else WrittenChooser(llm)), 0.5)
 
 
 def run(rag: StandardRAG, question: str) -> Answer:

@@ -1,0 +1,1 @@
+"""What a model's grades are worth: labelled questions, measuring a model with them, fitting."""
