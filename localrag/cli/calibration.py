@@ -13,7 +13,12 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from localrag.rag.calibration import Calibration, Interval
 
-GRADED = {"relevance": "one passage", "answerable": "several passages"}
+_GRADED = {"relevance": "one passage", "answerable": "several passages"}
+
+
+def grade_name(kind: str) -> str:
+    """What a grade is about."""
+    return tr(_GRADED[kind])
 
 
 @click.command(
@@ -61,7 +66,7 @@ def _print(measured: Calibration) -> None:
     )
     rows = [
         (
-            tr(GRADED[one.graded]),
+            grade_name(one.graded),
             one.language,
             str(one.cases),
             _interval(one.auc),

@@ -327,7 +327,7 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
 
 def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
     """Whether it is known what the model's grades are worth."""
-    from localrag.cli.calibration import GRADED
+    from localrag.cli.calibration import grade_name
     from localrag.factory import find_calibration
 
     part = tr("grades")
@@ -349,7 +349,7 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
     text = tr(
         "calibrated with {count} cases ({kinds})",
         count=sum(one.cases for one in found.measured),
-        kinds=tr(", ").join(tr(GRADED[kind]) for kind in found.kinds),
+        kinds=tr(", ").join(grade_name(kind) for kind in found.kinds),
     )
     return Diagnosis(part, "ok", text)
 

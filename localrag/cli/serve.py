@@ -33,7 +33,7 @@ HOST = "127.0.0.1"
     "--port",
     type=click.IntRange(1, 65535),
     default=PORT,
-    metavar=tr("NUMBER"),
+    metavar=tr("PORT"),
     help=tr("Port to listen on; {port} unless said otherwise.", port=PORT),
 )
 @click.option(
