@@ -25,9 +25,13 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
     """Remove and say what went."""
     from localrag.api import LocalRAG
     from localrag.cli.progress import say_waiting
+    from localrag.library.folder.gate import uploads
 
+    copies = {path.name for path in uploads(library)}
     with LocalRAG.open(library, create=False) as rag:
         removal = rag.remove(sources, on_wait=say_waiting)
+    copies &= {Path(source).name for source in removal.sources}
+    copies -= {path.name for path in uploads(library)}
     if as_json:
         from localrag.presentation.records import picked
 
@@ -37,6 +41,10 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
     say(
         tr(
             "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
+            "The copies that the library kept of files added in the browser are deleted, too; "
+            "other files were not touched."
+            if copies
+            else "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
             "The files themselves were not touched.",
             sources=len(removal.sources),
             documents=len(removal.documents),

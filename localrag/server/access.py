@@ -125,7 +125,7 @@ class Access:
             return None
         if reads and self.opens(path, scope["query_string"].decode("ascii", "replace")):
             return None
-        return None if self._is_known(headers) else (401, "A token is needed.")
+        return None if self._is_known(headers) else (401, "A valid token is needed.")
 
     def _is_from_here(self, scope: Scope) -> bool:
         """Whether the request was made on this machine; behind a proxy nobody knows."""

@@ -80,7 +80,7 @@ class CommandAccess(Access):
             return 421, "Only commands are answered here."
         if scope["path"] == HELLO or self._is_known(headers):
             return None
-        return 401, "A token is needed."
+        return 401, "A valid token is needed."
 
 
 @dataclass(frozen=True, slots=True)

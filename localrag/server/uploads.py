@@ -102,7 +102,7 @@ class _Adding:
         elif report.unchanged:
             tell(event("done", {"said": say("It is in the library already."), "failed": False}))
         else:
-            said = say("Added, {count} passages", count=report.chunks)
+            said = say("Added (passages: {count})", count=report.chunks)
             tell(event("done", {"said": said, "failed": False}))
 
 

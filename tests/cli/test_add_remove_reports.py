@@ -94,6 +94,26 @@ def test_names_are_whole_and_lines_have_no_blanks_at_their_ends(
     assert "Unpack it and add the folder." in lines[-1] + lines[-2]
 
 
+def test_a_removal_tells_of_the_copies_that_it_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path / "none.toml"))
+    own = tmp_path / "own.txt"
+    copy = tmp_path / "library" / "uploads" / "copy.txt"
+    with opened(tmp_path / "library") as library:
+        own.write_text("the words of a file of one's own")
+        indexer(library).add([own])
+        handed = tmp_path / "handed"
+        handed.write_text("the words of a file that was dropped")
+        indexer(library).upload(handed, copy.name)
+        assert copy.exists()
+    for path, said in ((own, "files themselves were not touched"), (copy, "are deleted, too")):
+        result = CliRunner().invoke(remove, [str(path), "--library", str(tmp_path / "library")])
+        assert said in result.stdout.replace("\n", " ")
+    assert own.exists()
+    assert not copy.exists()
+
+
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool

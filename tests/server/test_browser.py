@@ -16,6 +16,7 @@ from server.conftest import TOKEN, Served
 from server.in_browser import Open, drop, violations
 
 from localrag.cli.browser import opened as leading
+from localrag.documents.formats import table
 from localrag.system import processes
 
 QUESTION = {
@@ -91,7 +92,7 @@ WORDS = {
     "en-US": {
         "ask": "Ask",
         "documents": "Documents",
-        "added": "Added, 1 passages",
+        "added": "Added (passages: 1)",
         "stop": "Stop",
         "stopped": "Stopped.",
         "answer": ("It was opened ", "in 1907 [1]."),
@@ -338,6 +339,21 @@ def test_a_name_that_leads_here_is_refused(browser: Browser, served: Served) -> 
         assert got == 421
 
 
+def test_what_goes_from_a_conversation_with_a_document_is_said(opened: Open) -> None:
+    at = opened()
+    at.page.on("dialog", lambda dialog: dialog.accept())
+    at.served.llm.pieces, at.served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    at.ask("When was the glass house opened?")
+    expect(at.page.locator(".answer")).to_contain_text("word3")
+    at.page.get_by_role("button", name="Documents", exact=True).click()
+    at.page.get_by_role("button", name="Remove garden.txt", exact=True).click()
+    expect(at.page.get_by_role("button", name="Remove garden.txt", exact=True)).to_have_count(0)
+    at.page.get_by_role("navigation").get_by_role("button", name="Ask").click()
+    expect(at.page.locator(".turn")).to_have_count(0)
+    expect(at.page.locator(".turns")).to_contain_text("here went with it")
+    expect(at.page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+
+
 def test_every_word_is_used_and_stands_in_both_languages(opened: Open) -> None:
     folder = Path(__file__).parents[2] / "localrag" / "server" / "static"
     at = opened()
@@ -346,7 +362,8 @@ def test_every_word_is_used_and_stands_in_both_languages(opened: Open) -> None:
     files = [path for path in folder.glob("*.js") if path.name not in ("preact.js", "words.js")]
     code = "".join(path.read_text(encoding="utf-8") for path in files)
     from_the_server = {"supported", "partly", "not", "quoted", "none", "changed", "gone"}
-    from_the_server |= {"default", "file"}
+    from_the_server |= {"default", "file", "type", *table.names()}
+    assert languages["en"].keys() >= {f"type {one}" for one in table.names()}
     unused = {
         one
         for one in languages["en"]

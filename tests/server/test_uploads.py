@@ -47,7 +47,7 @@ def test_a_file_is_kept_found_and_gone_with_its_document(served: Served) -> None
     with served.client() as http:
         *progress, (kind, said) = send(http, "Elm.txt", HARBOUR)
         assert (kind, said["failed"]) == ("done", False)
-        assert said["said"] == "Added, 1 passages"
+        assert said["said"] == "Added (passages: 1)"
         assert {kind for kind, _ in progress} == {"progress"}
         assert kept(served) == {"Elm.txt": HARBOUR}
         (found, *_) = http.post("/api/search", json={"question": "harbour"}).json()["passages"]
@@ -78,8 +78,8 @@ def test_what_cannot_be_read_is_not_kept(served: Served) -> None:
             assert (kind, said["failed"]) == ("done", True)
             assert str(said["said"]).startswith(name), said
             assert str(served.engine.library.directory) not in str(said)
-        told = http.get("/api/documents").json()
-        assert (len(told["documents"]), told["unread"]) == (2, [])
+        assert len(http.get("/api/documents").json()["documents"]) == 2
+        assert http.get("/api/unread").json()["unread"] == []
     assert kept(served) == {}
 
 

@@ -18,8 +18,6 @@ export async function call(path, { method = "GET", body, signal } = {}) {
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   if (!response.ok) throw await failure(response);
-  const removed = method === "DELETE" && /^\/api\/documents\/([^?]+)/.exec(path);
-  if (removed) dispatchEvent(new CustomEvent("document-removed", { detail: removed[1] }));
   return response.status === 204 ? null : response.json();
 }
 

@@ -21,15 +21,18 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
   const at = useRef(-1);
   const [looking, setLooking] = useState(false);
   const [kept, setKept] = useState("");  // the conversation in the library that this one is
+  const [forgotten, setForgotten] = useState("");  // the document with which answers went from here
   const mode = chosen || preset;
 
-  const begin = () => { running.current?.abort(); setTurns([]); setKept(""); setAnnounced(""); at.current = -1; };
+  const begin = () => { running.current?.abort(); setTurns([]); setKept(""); setForgotten(""); setAnnounced(""); at.current = -1; };
   useEffect(() => begin, [library]);
   useEffect(() => {  // what was written from a document goes with it, here as in the library
     const removed = (event) => setTurns((all) => {
-      const gone = all.findIndex((turn) => turn.passages?.some((one) => one.document_id === event.detail));
+      const gone = all.findIndex((turn) => turn.passages?.some((one) => one.document_id === event.detail.id));
       if (gone < 0) return all;
+      if (running.current && all.slice(gone).some((turn) => turn.id === last)) running.current.abort();
       setKept("");
+      setForgotten(event.detail.name);
       return all.slice(0, gone);
     });
     addEventListener("document-removed", removed);
@@ -51,6 +54,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
     const turn = { ...fresh(asked), followsUp: history.length > 0 };
     const tell = (change) => { Object.assign(turn, change); setTurns((all) => all.map((one) => (one.id === turn.id ? { ...turn } : one))); };
     setTurns((all) => [...all, turn]);
+    setForgotten("");
     setQuestion("");
     running.current = stopping;
     setBusy(true);
@@ -123,6 +127,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
           ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}
         ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} view=${view} library=${library} />`)}
+        ${forgotten && html`<p class="state">${say("removedAnswers", { name: forgotten })}</p>`}
       </div>
       <div class="unseen" role="status" aria-live="polite">${announced}</div>
       <form onSubmit=${(event) => { event.preventDefault(); ask(); }}>

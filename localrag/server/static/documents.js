@@ -56,6 +56,7 @@ export function Documents({ say, language, library, refresh, dropped, total }) {
     try {
       await call(`/api/documents/${one.id}?${new URLSearchParams({ library })}`, { method: "DELETE" });
     } catch (error) { setFailed(error.message); return; }
+    dispatchEvent(new CustomEvent("document-removed", { detail: { id: one.id, name: one.title } }));
     setDocuments((all) => all.filter((each) => each.id !== one.id));
     refresh();
   };

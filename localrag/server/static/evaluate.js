@@ -1,7 +1,7 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 
-const EXAMPLE = '{"question": "When was the glass house opened?", "reference": "In 1907."}';
+const EXAMPLE = '{"question": "When was the glass house opened?", "ideal_answer": "In 1907."}';
 
 export function Evaluate({ say, language, library }) {
   const [file, setFile] = useState(null);

@@ -70,7 +70,7 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
           ${pick("rerank", "rerank", choices.rerank, (one) => say({ none: "noRerank", keyword: "byKeyword", "cross-encoder": "byCrossEncoder", llm: "byModel" }[one]))}
           ${pick("expand", "expand", choices.expand, (one) => say({ none: "noExpand", "multi-query": "multiQuery", hyde: "hyde" }[one]))}
           <fieldset class="field types"><legend>${say("types")}</legend>
-            ${choices.types.map((one) => html`<label key=${one}><input type="checkbox" checked=${wanted.types.includes(one)} onChange=${() => toggle(one)} /> ${one}</label>`)}
+            ${choices.types.map((one) => html`<label key=${one}><input type="checkbox" checked=${wanted.types.includes(one)} onChange=${() => toggle(one)} /> ${say(`type ${one}`)}</label>`)}
           </fieldset></div>
           <p class="row"><button type="button" class="quiet" disabled=${!narrowed} onClick=${() => setWanted(NOTHING)}>${say("noFilters")}</button></p>`}
       </details>

@@ -73,6 +73,6 @@ export function Sentence({ say, one, citations, open, isOpen = () => false }) {
   return html`<span class=${`sentence ${one.mark}${cited.length ? " cited" : ""}${cited.some(isOpen) ? " open" : ""}`}
       title=${say(one.mark)} onClick=${click}>${texts.map((part, at) => (Array.isArray(part)
     ? html`<span class="together" key=${at}>${before[at - 1]}${part.map((number) => html`<button key=${number} class="marker" onClick=${() => open(number)} aria-expanded=${isOpen(number)}
-        aria-label=${`${say("sources")} ${citations[number].marker}`}>${citations[number].marker}</button>`)}${behind[at + 1]}</span>`
+        aria-label=${say("sourceNumber", { number: citations[number].marker })}>${citations[number].marker}</button>`)}${behind[at + 1]}</span>`
     : part.slice(behind[at].length, part.length - before[at].length)))}${one.mark !== "quoted" && one.mark !== "supported" && html`<span class="unseen"> (${say(one.mark)})</span>`}</span>${blank}`;
 }
