@@ -25,7 +25,7 @@ from localrag.library.library import Library
 from localrag.library.records import ChunkIds
 from localrag.models.llms.base import check_stopped
 from localrag.prompts import render
-from localrag.rag.base import OnStep, Piece, answer_of, finished, recorded, unheard
+from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, recorded, unheard
 from localrag.rag.conversation import Turn, standalone
 from localrag.system import memory
 from localrag.text.language import answer_language
@@ -312,8 +312,7 @@ class Engine:
     def _retrieve(
         self, question: str, k: int, settings: Settings, options: AskOptions, on_step: OnStep
     ) -> list[ScoredChunk]:
-        if not question.strip():
-            raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+        check_question(question)
         allowed = self._allowed(options.filter, on_step)
         return self._found(question, k, settings, options, allowed, on_step)
 

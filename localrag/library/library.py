@@ -515,6 +515,6 @@ def _file_at(directory: Path) -> tuple[int, int] | None:
 def _not_here(name: str) -> UsageError:
     return UsageError(
         "{name} is not in the library.",
-        hint="See what is there with `localrag status`.",
+        hint="See what is there with `localrag status --documents`.",
         name=name,
     )

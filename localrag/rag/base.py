@@ -29,6 +29,9 @@ from localrag.types import (
 PROMPT_OVERHEAD = 256
 """Tokens kept free for the rules, the task and the chat template."""
 
+LONGEST_QUESTION = 8000
+"""Code points: what the window of a small model holds beside a few passages."""
+
 Retrieve = Callable[[str, int], list[ScoredChunk]]
 """Question and k -> the k best passages, best first."""
 
@@ -128,14 +131,26 @@ def finished(
     )
 
 
+def check_question(question: str) -> None:
+    """Raises `UsageError` for an empty question, and one that no model could take in."""
+    if not question.strip():
+        raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+    if len(question) > LONGEST_QUESTION:
+        raise UsageError(
+            "The question is too long: {count} characters, of at most {most}.",
+            hint="Ask in fewer words; a text to ask about can be added to the library.",
+            count=len(question),
+            most=LONGEST_QUESTION,
+        )
+
+
 def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:
     """The pieces, with text and trace of their answer filled in from what came first.
 
     Its seconds, too, where it has none yet: loading a model is no part of an answer's time.
     Raises `UsageError` for an empty question.
     """
-    if not question.strip():
-        raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+    check_question(question)
     started = time.perf_counter()
     texts: list[str] = []
     trace: list[Step] = []

@@ -172,3 +172,8 @@ def test_a_reply_that_cannot_be_read_leaves_it_to_the_answer() -> None:
 def test_an_empty_question(question: str) -> None:
     with pytest.raises(UsageError):
         list(pipeline(ScriptedLLM()).stream(question))
+
+
+def test_a_question_longer_than_any_window_is_refused_before_it_is_searched_for() -> None:
+    with pytest.raises(UsageError, match="8001 characters, of at most 8000"):
+        list(pipeline(ScriptedLLM()).stream("a" * 8001))

@@ -9,6 +9,10 @@ let last = 0;
 const fresh = (asked) => ({ id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, loading: false, error: "", stopped: false, unkept: "" });
 const told = ({ asked, answer }) => ({ ...fresh(asked), answer, passages: answer.contexts, steps: answer.steps });
 
+// As what is kept in the library: on what it cites, and where a sentence cites nothing on all that was read.
+const rests = ({ answer, passages }, id) => (answer?.views.some((one) => one.document === id)
+  || ((!answer || answer.sentences.some((one) => !one.markers.length)) && passages?.some((one) => one.document_id === id)));
+
 export function Ask({ say, language, library, show, view, empty, preset, shown, toDocuments }) {
   const [turns, setTurns] = useState([]);
   const [question, setQuestion] = useState("");
@@ -28,12 +32,15 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
   useEffect(() => begin, [library]);
   useEffect(() => {  // what was written from a document goes with it, here as in the library
     const removed = (event) => setTurns((all) => {
-      const gone = all.findIndex((turn) => turn.passages?.some((one) => one.document_id === event.detail.id));
-      if (gone < 0) return all;
+      const { id } = event.detail;
+      const gone = all.findIndex((turn) => rests(turn, id));
+      const others = (gone < 0 ? all : all.slice(0, gone)).map((turn) => (
+        { ...turn, passages: turn.passages?.filter((one) => one.document_id !== id) }));
+      if (gone < 0) return others;
       if (running.current && all.slice(gone).some((turn) => turn.id === last)) running.current.abort();
       setKept("");
       setForgotten(event.detail.name);
-      return all.slice(0, gone);
+      return others;
     });
     addEventListener("document-removed", removed);
     return () => removeEventListener("document-removed", removed);
