@@ -248,6 +248,10 @@ class Engine:
 
     def _answered(self, question: str, options: AskOptions, reading: Reading) -> Iterator[Piece]:
         settings = self.applied(options)
+        if not self.library.counts().documents:
+            yield render("empty_library", answer_language(question))
+            yield finished(question)
+            return
         question = self.standalone(question, options.history, options)
         steps: list[Step] = []
         wanted = hosted.sendable(settings, self.library, options.filter, steps.append)

@@ -107,6 +107,26 @@ def test_one_after_the_other(engine: Engine) -> None:
     assert engine.settings is before
 
 
+@pytest.mark.parametrize(
+    ("question", "said"), [(ENGLISH, "The library is empty"), (CHINESE, "文档库是空的")]
+)
+def test_an_empty_library_says_that_it_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str, said: str
+) -> None:
+    monkeypatch.delattr(factory, "make_model")
+    settings = Settings()
+    identity = factory.identity_of(EMBEDDER, settings)
+    library = open_library(
+        tmp_path / "new", tokenize=factory.make_tokenizer(settings), embedding=identity
+    )
+    empty = Engine(library, settings, embedder=EMBEDDER)
+    text, answer = empty.stream(question)
+    assert isinstance(answer, Answer)
+    assert str(text).startswith(said)
+    assert (answer.grounded, answer.contexts) == (False, ())
+    empty.close()
+
+
 def test_side_by_side(engine: Engine) -> None:
     failed: list[BaseException] = []
     ready = threading.Barrier(6)

@@ -11,7 +11,7 @@ const told = ({ asked, answer }) => ({ ...fresh(asked), answer, passages: answer
 
 // As what is kept in the library: on what it cites, and where a sentence cites nothing on all that was read.
 const rests = ({ answer, passages }, id) => (answer?.views.some((one) => one.document === id)
-  || ((!answer || answer.sentences.some((one) => !one.markers.length)) && passages?.some((one) => one.document_id === id)));
+  || ((!answer || answer.sentences.some((one) => !one.parts.some(Array.isArray))) && passages?.some((one) => one.document_id === id)));
 
 export function Ask({ say, language, library, show, view, empty, preset, shown, toDocuments }) {
   const [turns, setTurns] = useState([]);
@@ -35,7 +35,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
       const { id } = event.detail;
       const gone = all.findIndex((turn) => rests(turn, id));
       const others = (gone < 0 ? all : all.slice(0, gone)).map((turn) => (
-        { ...turn, passages: turn.passages?.filter((one) => one.document_id !== id) }));
+        { ...turn, passages: turn.passages && turn.passages.filter((one) => one.document_id !== id) }));
       if (gone < 0) return others;
       if (running.current && all.slice(gone).some((turn) => turn.id === last)) running.current.abort();
       setKept("");
