@@ -139,7 +139,9 @@ def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so()
         generation=Options(max_tokens=50),
         reranking=Reranking("keyword", KeywordReranker(), 3),
     )
-    *_, answer = StandardRAG(tools, Grader(LogitChooser(llm)), 0.5).stream("Who presented the perceptron?")
+    *_, answer = StandardRAG(tools, Grader(LogitChooser(llm)), 0.5).stream(
+        "Who presented the perceptron?"
+    )
     assert isinstance(answer, Answer)
     assert asked == [3]
     assert ids(list(answer.contexts)) == [2]
