@@ -354,9 +354,8 @@ def _is_complete(got: bytes, data: bytes) -> bool:
     if length:
         return len(rest) >= int(length[1]) or data.startswith(b"HEAD")
     endless = data.startswith(b"GET") and b"text/event-stream" in head
-    return (
-        endless or rest.endswith(b"0\r\n\r\n") or data.startswith(b"HEAD") or head[9:12] == b"204"
-    )
+    bodiless = data.startswith(b"HEAD") or head[9:12] in (b"204", b"304")
+    return endless or bodiless or rest.endswith(b"0\r\n\r\n")
 
 
 _running: dict[Path, Target] = {}
