@@ -150,4 +150,4 @@ def _plain(value: object) -> object:
     """A number of NumPy's as Python's."""
     if isinstance(value, float):
         return float(value)
-    raise NotImplementedError(type(value).__name__)
+    raise TypeError(f"{type(value).__name__} cannot be sent")

