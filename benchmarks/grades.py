@@ -287,34 +287,37 @@ def summarise(found: Sequence[Any]) -> None:
     """AUC and ECE by set, and the gate."""
     print("| set | grade | language | n | AUC | ECE before | ECE after |")
     print("|---|---|---|---|---|---|---|")
-    for graded, language, curve, own in curves(found):
-        for name in SETS:
-            here = [row for row in of(found, graded, language) if row["set"] == name]
-            if len(here) < 8 or len(set(labels(here))) < 2:
-                continue
-            right, odds = labels(here), log_odds(here)
-            before = 1 / (1 + np.exp(-odds))
-            after = crossed(own) if name == "ours" else applied(curve, odds)
-            cells = [figure(ordering, odds, right)]
-            cells += [figure(calibration_error, each, right) for each in (before, after)]
-            print(f"| {name} | {graded} | {language} | {len(here)} | " + " | ".join(cells) + " |")
+    for _, of_what, right, odds, after in by_set(found):
+        before = 1 / (1 + np.exp(-odds))
+        cells = [*of_what, figure(ordering, odds, right)]
+        cells += [figure(calibration_error, each, right) for each in (before, after)]
+        print("| " + " | ".join(cells) + " |")
     print("\n| set | grade | language | n | threshold | answerable refused | others accepted |")
     print("|---|---|---|---|---|---|---|")
+    for graded, of_what, right, odds, after in by_set(found):
+        grades = 1 / (1 + np.exp(-odds))
+        ways = [(f"{way}, {least}", grades >= least) for way, least in TODAY[graded].items()]
+        ways += [(f"P {least}", after >= least) for least in PROBABILITIES]
+        for title, accepted in ways:
+            refused = figure(mean_of, (~accepted[right]).astype(float), right[right])
+            let = figure(mean_of, accepted[~right].astype(float), right[~right])
+            print("| " + " | ".join([*of_what, title, refused, let]) + " |")
+
+
+def by_set(
+    found: Sequence[Any],
+) -> Iterator[
+    tuple[Graded, list[str], NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]
+]:
+    """Of each grade, language and set with enough rows: labels, log odds, and probabilities."""
     for graded, language, curve, own in curves(found):
         for name in SETS:
             here = [row for row in of(found, graded, language) if row["set"] == name]
             if len(here) < 8 or len(set(labels(here))) < 2:
                 continue
             right, odds = labels(here), log_odds(here)
-            grades = 1 / (1 + np.exp(-odds))
             after = crossed(own) if name == "ours" else applied(curve, odds)
-            ways = [(f"{way}, {least}", grades >= least) for way, least in TODAY[graded].items()]
-            ways += [(f"P {least}", after >= least) for least in PROBABILITIES]
-            for title, accepted in ways:
-                refused = figure(mean_of, (~accepted[right]).astype(float), right[right])
-                let = figure(mean_of, accepted[~right].astype(float), right[~right])
-                cells = name, graded, language, str(len(here)), title, refused, let
-                print("| " + " | ".join(cells) + " |")
+            yield graded, [name, graded, language, str(len(here))], right, odds, after
 
 
 def curves(found: Sequence[Any]) -> Iterator[tuple[Graded, str, Curve, list[Any]]]:
