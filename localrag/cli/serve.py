@@ -86,11 +86,13 @@ def serve(
     reached = reach(host, tls_cert, tls_key, behind_proxy)
     settings = load_settings()
 
+    begun = False
+
     def opened(folder: Path) -> Engine:
         try:
             return open_engine(folder, settings, create=False, on_damage=note_rebuilding)
         except LibraryNotFoundError:
-            if folder != library:  # a name that was mistyped, rather
+            if begun or folder != library:  # it was deleted, or its name mistyped
                 raise
             return open_engine(folder, settings, create=True)
 
@@ -101,6 +103,7 @@ def serve(
         for name in reversed(libraries.names)  # what is no library is said before one is made
         if not libraries.engine(name).library.counts().documents
     ]
+    begun = True
     token = own_token(place)
     access = Access(
         token, port, names=reached.names, tls=reached.tls is not None, proxy=reached.proxy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -93,3 +94,15 @@ def test_a_further_folder_must_be_a_library(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "There is no library in" in done.stderr
     assert not (tmp_path / "mistyped").exists()
+
+
+def test_a_library_that_is_deleted_is_not_begun_anew(tmp_path: Path) -> None:
+    library = tmp_path / "new"
+    with served("--library", library, "serve") as (http, _):
+        assert http.get("/libraries").status_code == 200
+        shutil.rmtree(library)
+        before = time.monotonic() + 20
+        while (status := http.get("/libraries").status_code) == 200 and time.monotonic() < before:
+            time.sleep(0.2)
+        assert status == 404
+        assert not library.exists()
