@@ -66,11 +66,14 @@ def test_keys_lead_through_the_citations_and_can_be_switched_off(opened: Open) -
 def test_what_leaves_the_machine_and_what_was_stopped_is_seen_on_every_tab(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    attempts: tuple[network.Attempt, ...] = ()  # of this process: other tests are stopped, too
+    monkeypatch.setattr(network, "attempts", lambda: attempts)
+    monkeypatch.setattr(network, "let_through", dict)
     at = opened("zh-CN", "dark", 390)
     guard = at.page.locator(".guard")
     expect(guard).to_have_text("启动以来对外连接 0 次")
     stopped = network.Attempt("evil.example", "somebody", "socket.connect", "")
-    monkeypatch.setattr(network, "attempts", lambda: (stopped,))
+    attempts = (stopped,)
     monkeypatch.setattr(network, "let_through", lambda: {stopped: 2, LOCAL: 5})
     for tab in ("文档", "检索"):
         at.page.get_by_role("button", name=tab, exact=True).first.click()
