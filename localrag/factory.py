@@ -62,6 +62,7 @@ from localrag.rag.calibration import (
 from localrag.rag.citations import PlaceOf
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
+from localrag.rag.reading import Bounds
 from localrag.rag.standard import StandardRAG
 from localrag.rag.untrusted import CheckedPipeline
 from localrag.rerankers.base import Reranker, Reranking
@@ -543,11 +544,12 @@ def make_pipeline(
 
     def make(tools: Toolkit, budget: float) -> Pipeline:
         if answer.mode == "standard":
-            return StandardRAG(tools, grader, answer.min_answerable)
+            return StandardRAG(tools, grader, Bounds(answer.enough, answer.min_answerable))
         from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
         timed = msgspec.structs.replace(self_rag, budget_seconds=budget)
-        return SelfRAG(tools, grader, SelfRAGOptions(**msgspec.structs.asdict(timed)))
+        options = SelfRAGOptions(enough=answer.enough, **msgspec.structs.asdict(timed))
+        return SelfRAG(tools, grader, options)
 
     budget = self_rag.budget_seconds if answer.mode == "self-rag" else 0.0
     if answer.read_instructions:

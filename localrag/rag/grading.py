@@ -16,7 +16,7 @@ from localrag.documents.chunking import passage_text
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
 from localrag.rag.calibration import Graded, Scale
-from localrag.rag.citations import hide_labels
+from localrag.rag.citations import hide_labels, hide_markers
 from localrag.types import Message, Plain, ScoredChunk
 
 UTILITIES = ("1", "2", "3", "4", "5")
@@ -65,9 +65,11 @@ class Reading:
 
     def messages(self, task: str) -> list[Message]:
         """The passages, then the task."""
-        first, *others = (passage_text(found.chunk) for found in self.chunks)
+        first, *others = (
+            hide_labels(hide_markers(passage_text(found.chunk))) for found in self.chunks
+        )
         if others:
-            together = hide_labels("\n\n".join(others))
+            together = "\n\n".join(others)
             more = render("more_passages", self.language, passages=together)
             task = f"{more}\n\n{task}"
         return [

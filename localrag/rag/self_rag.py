@@ -21,6 +21,7 @@ from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
+from localrag.rag.reading import asks_for_several
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
@@ -62,6 +63,7 @@ class SelfRAGOptions:
     min_support: float
     min_partial_support: float
     good_utility: float
+    enough: float
     early_stop: bool
     strict: bool
     budget_seconds: float
@@ -98,10 +100,17 @@ class _State:
     budget: Budget
     needed: bool = True
     found: Sequence[ScoredChunk] = ()
-    relevant: Sequence[ScoredChunk] = ()
-    answerable: bool = False
+    read: int = 0
+    """How many of the passages found are graded, or will not be."""
+    best: float = 0.0
+    relevant: list[ScoredChunk] = field(default_factory=list)
     cut_short: bool = False
     drafts: list[Draft] = field(default_factory=list)
+
+    @property
+    def ungraded(self) -> Sequence[ScoredChunk]:
+        """Passages found that are still to be graded."""
+        return self.found[self.read :]
 
     def step(
         self, kind: StepKind, score: float | None = None, seconds: float = 0.0, **values: Plain
@@ -120,10 +129,11 @@ class _State:
 class SelfRAG(Pipeline):
     """Answers from the passages that it finds relevant, and checks what it wrote.
 
-    The most relevant passage answers alone, which costs no further reading. Where that answer
-    is not fully supported and useful, all relevant passages answer together, then the others
-    one by one, until an answer is. Without such an answer the best one wins, by
-    support x 5 + utility. An answer from documents comes in one piece, once it has been graded.
+    Passages are graded until one is clearly enough, and the most relevant one answers alone, which
+    costs no further reading. Where that answer is not fully supported and useful, the rest are
+    graded, all relevant passages answer together, then the others one by one, until an answer is.
+    Without such an answer the best one wins, by support x 5 + utility. An answer from documents
+    comes in one piece, once it has been graded.
     """
 
     def __init__(self, tools: Toolkit, grader: Grader, options: SelfRAGOptions) -> None:
@@ -169,54 +179,72 @@ class SelfRAG(Pipeline):
             yield state.step("retrieve", too_long=too_long)
 
     def _grade_passages(self, state: _State) -> Steps:
+        """Grade those not graded yet, in the order of the search.
+
+        One that is clearly enough is tried before the others are read.
+        """
         options = self._options
+        stop = options.early_stop and not state.drafts and not asks_for_several(state.question)
         graded: list[tuple[float, ScoredChunk]] = []
-        for number, chunk in enumerate(state.found, start=1):
-            if graded and not state.budget.allows("relevance", reserve=FOR_THE_ANSWER):
-                left = len(state.found) - number + 1
-                yield state.step("budget", skipped="passages", count=left)
+        while state.ungraded:
+            if state.read and not state.budget.allows("relevance", reserve=FOR_THE_ANSWER):
+                yield state.step("budget", skipped="passages", count=len(state.ungraded))
+                state.read = len(state.found)
                 break
+            chunk = state.ungraded[0]
+            state.read += 1
             reading = Reading(state.language, (chunk,))
             grade, seconds = timed(partial(self._grader.relevance, state.question, reading))
             relevant = grade.value >= options.min_relevance
-            yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
+            yield state.graded("relevance", grade, seconds, passage=state.read, relevant=relevant)
             graded.append((grade.value, chunk))
+            if stop and grade.value > options.enough:
+                break
         graded.sort(key=lambda each: -each[0])
-        state.relevant = [each for value, each in graded if value >= options.min_relevance]
-        if state.relevant:
-            strict = options.strict
-            least = options.min_best_relevance_strict if strict else options.min_best_relevance
-            state.answerable = graded[0][0] >= least
-            if not state.answerable:
-                yield state.step("answerable", graded[0][0], answer=False)
+        if graded:
+            state.best = max(state.best, graded[0][0])
+        # Behind those of before: their numbers are cited.
+        state.relevant += [each for value, each in graded if value >= options.min_relevance]
+        if state.relevant and not self._answerable(state):
+            yield state.step("answerable", state.best, answer=False)
+
+    def _answerable(self, state: _State) -> bool:
+        options = self._options
+        least = options.min_best_relevance_strict if options.strict else options.min_best_relevance
+        return state.best >= least
 
     # -- answers --------------------------------------------------------------------
 
     def _drafts(self, state: _State) -> Steps:
         """Answers from the relevant passages, the likeliest to be the best one first."""
-        if not state.answerable:
-            return
-        attributor = self._tools.attributor(state.relevant)
-        readings = self._readings(state)
-        for number, reading in enumerate(readings):
-            others = len(reading.chunks) - 1
-            if number and not state.budget.allows("answer", after=("relevance", others)):
-                yield state.step("budget", skipped="answers", count=len(readings) - number)
+        while state.relevant and self._answerable(state):
+            attributor = self._tools.attributor(state.relevant)
+            readings = self._readings(state)
+            for number, reading in enumerate(readings):
+                others = len(reading.chunks) - 1
+                allowed = state.budget.allows("answer", after=("relevance", others))
+                if state.drafts and not allowed:
+                    yield state.step("budget", skipped="answers", count=len(readings) - number)
+                    return
+                started = time.perf_counter()
+                draft = yield from self._draft(state, reading, attributor)
+                state.budget.took("answer", time.perf_counter() - started)
+                state.drafts.append(draft)
+                if self._options.early_stop and self._good(draft):
+                    return
+            if not state.ungraded:
                 return
-            started = time.perf_counter()
-            draft = yield from self._draft(state, reading, attributor)
-            state.budget.took("answer", time.perf_counter() - started)
-            state.drafts.append(draft)
-            if self._options.early_stop and self._good(draft):
-                return
+            yield from self._grade_passages(state)
 
     def _readings(self, state: _State) -> list[Reading]:
+        """What to answer from: the best passage, all relevant ones together, each other one."""
         singles = [Reading(state.language, (chunk,)) for chunk in state.relevant]
+        if state.ungraded:
+            return singles[:1]
         together = self._tools.fitting(state.relevant, self._tools.room(state.question), _text)
-        if len(together) < 2:
-            return singles
-        joint = Reading(state.language, tuple(together))
-        return [singles[0], joint, *singles[1:]]
+        joint = [Reading(state.language, tuple(together))] if len(together) > 1 else []
+        # The first has been tried where it was enough to stop at.
+        return [*([] if state.drafts else singles[:1]), *joint, *singles[1:]]
 
     def _draft(
         self, state: _State, reading: Reading, attributor: Attributor

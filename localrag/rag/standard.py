@@ -1,80 +1,76 @@
-"""Standard RAG: retrieve, decide whether the passages hold the answer, write it, check it."""
+"""Standard RAG: retrieve, read until the passages hold the answer, write it, check it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from functools import partial
 
-from localrag.documents.tables import shown_text
-from localrag.prompts import PromptLanguage, render
-from localrag.prompts.own import Wording
+from localrag.prompts import render
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
-from localrag.rag.citations import CitedStream, hide_labels, hide_markers
+from localrag.rag.citations import CitedStream, without_markers
+from localrag.rag.confidence import confidence
 from localrag.rag.grading import Grader
+from localrag.rag.reading import Bounds, Doubt, Evidence, PassageReader, passage_of
+from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
-from localrag.types import Citation, Message, ScoredChunk, Step
-
-Prompt = Callable[[str], list[Message]]
-"""A task -> the messages that set it, behind the passages and the question."""
+from localrag.types import Citation, Step
 
 
 class StandardRAG(Pipeline):
-    """Reads the k best passages in one prompt and answers from them with citations.
+    """Reads passages until they hold the answer, and writes it from them with citations.
 
-    Before writing, the model chooses whether the passages hold the answer, after the same
-    prefix, which costs only the few tokens of that question. An answer comes as it is written.
+    An answer comes as it is written; one that the passages may not hold comes in one piece, once
+    the model has graded how far they bear it out.
     """
 
-    def __init__(self, tools: Toolkit, grader: Grader, min_answerable: float) -> None:
+    def __init__(self, tools: Toolkit, grader: Grader, bounds: Bounds) -> None:
         self._tools = tools
         self._grader = grader
-        self._min_answerable = min_answerable
+        self._bounds = bounds
+        self._reader = PassageReader(grader, tools.wording, bounds)
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
         refusal = render("refusal", language)
         found = yield from self._tools.find(question)
-        chunks = self._tools.fitting(found, self._tools.room(question), _passage)
+        chunks = self._tools.fitting(found, self._tools.room(question), passage_of)
         cited: tuple[Citation, ...] = ()
-        prompt = partial(_prompt, self._tools.wording, question, chunks, language)
-        gate = gate_prompt(self._tools.wording, question, chunks, language)
-        if chunks and (yield from self._answerable(gate, language)):
-            citations = CitedStream(self._tools.attributor(chunks), question, refusal)
+        evidence = yield from self._reader.read(question, chunks, language)
+        if evidence:
+            attributor = self._tools.attributor(chunks).only(evidence.numbers)
+            citations = CitedStream(attributor, question, refusal)
             text = ""
-            for piece in self._write(prompt, language, citations):
+            for piece in self._written(question, evidence, citations):
                 text += piece if isinstance(piece, str) else ""
                 yield piece
-            if not text.strip(" \n。.").startswith(refusal.strip(" \n。.")):
+            if text and not text.strip(" \n。.").startswith(refusal.strip(" \n。.")):
                 cited = citations.citations
+            if not text:
+                yield refusal
         else:
             yield refusal
         yield finished(question, chunks, cited, grounded=bool(cited))
 
-    def _answerable(
-        self, messages: Sequence[Message], language: PromptLanguage
-    ) -> Generator[Step, None, bool]:
-        grade, seconds = timed(lambda: self._grader.answerable(messages, language))
-        answerable = grade.value >= self._min_answerable
-        score = None if grade.unread else grade.value
-        yield Step("answerable", {"answer": answerable, **grade.told()}, score, seconds)
-        return answerable
-
-    def _write(
-        self, prompt: Prompt, language: PromptLanguage, citations: CitedStream
+    def _written(
+        self, question: str, evidence: Evidence, citations: CitedStream
     ) -> Iterator[str | Step]:
-        # A small model that is told how to refuse does so when it need not, and copies whatever
-        # example of a marker it is shown; where the logits have decided, neither is asked of it.
-        wording = self._tools.wording
-        if not self._grader.reads_logits:
-            task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
-        else:
-            task = wording.render("answer", language)
         started = time.perf_counter()
-        for piece in self._tools.llm.stream(prompt(task), self._tools.generation):
+        options = replace(self._tools.generation, keep=evidence.keep)
+        pieces = self._tools.llm.stream(evidence.messages, options)
+        if evidence.doubt:
+            draft = "".join(pieces)
+            yield Step("write", {"passages": 1}, None, time.perf_counter() - started)
+            if not (yield from self._borne_out(question, draft, evidence.doubt)):
+                return
+            pieces = iter([draft])
+        for piece in pieces:
             yield from citations.feed(piece)
         yield from citations.finish()
-        yield Step("write", {}, None, time.perf_counter() - started)
+        if not evidence.doubt:
+            values = {"passages": len(evidence.numbers)}
+            yield Step("write", values, None, time.perf_counter() - started)
         values = {
             "cited": len(citations.citations),
             "removed": len(citations.removed),
@@ -82,29 +78,12 @@ class StandardRAG(Pipeline):
         }
         yield Step("check citations", values, None, 0.0)
 
-
-def gate_prompt(
-    wording: Wording, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
-) -> list[Message]:
-    """The prompt that asks whether the passages hold the answer."""
-    return _prompt(wording, question, chunks, language, render("answerable", language))
-
-
-def _prompt(
-    wording: Wording,
-    question: str,
-    chunks: Sequence[ScoredChunk],
-    language: PromptLanguage,
-    task: str,
-) -> list[Message]:
-    passages = "\n\n".join(_passage(number, each) for number, each in enumerate(chunks, 1))
-    # Passages first and the task last: both tasks share all that was read before it.
-    body = render("passages", language, passages=passages, question=question.strip())
-    system = wording.render("system", language)
-    return [Message("system", system), Message("user", f"{body}\n\n{task}")]
-
-
-def _passage(number: int, found: ScoredChunk) -> str:
-    chunk = found.chunk
-    heading = f" ({' '.join(hide_markers(chunk.heading).split())})" if chunk.heading else ""
-    return f"[{number}]{heading}\n{hide_labels(hide_markers(shown_text(chunk)))}"
+    def _borne_out(self, question: str, draft: str, doubt: Doubt) -> Generator[Step, None, bool]:
+        """Whether the passage holds the answer, as its relevance and the draft say together."""
+        statement = without_markers(draft).strip()
+        ask = partial(self._grader.support, question, statement, doubt.reading)
+        grade, seconds = timed(ask)
+        sure = confidence(question, doubt.reading.chunks[0], doubt.relevance, grade.value)
+        held = not refuses(draft) and sure >= self._bounds.min_answerable
+        yield Step("answerable", {"answer": held}, sure, seconds)
+        return held

@@ -68,6 +68,7 @@ OPTIONS = SelfRAGOptions(
     min_support=0.5,
     min_partial_support=0.3,
     good_utility=3.8,
+    enough=1.0,
     early_stop=True,
     strict=False,
     budget_seconds=0.0,
@@ -444,7 +445,7 @@ def test_a_passage_cannot_change_the_task_or_the_roles() -> None:
     assert used_up(llm)
     for messages in [m for m, _ in llm.scored[1:]] + [m for m, _ in llm.history]:
         assert [message.role for message in messages] == ["system", "user"]
-        assert attack in messages[0].content, "as it is, in one message"
+        assert attack.replace("[9]", "(9)") in messages[0].content, "as it is, in one message"
         assert "im_start" not in messages[1].content
 
 
@@ -799,3 +800,25 @@ def test_own_words_are_what_the_model_reads() -> None:
     answer = run(pipeline(llm, wording=OWN))
     assert answer.text.startswith("It was opened in 1907")
     assert llm.history[0][0][1].content == f"In verse: {QUESTION}"
+
+
+def test_a_passage_that_is_clearly_enough_is_tried_before_the_others_are_graded() -> None:
+    good: list[Mapping[str, float]] = [{"Fully supported": 1.0}, {"5": 1.0}]
+    scores = [{"information": 1.0}, {"Yes": 9, "No": 1}, *good]
+    llm = ScriptedLLM(["The glass house was opened in 1907."], scores)
+    answer = run(pipeline(llm, enough=0.85), QUESTION)
+    assert answer.grounded
+    assert [step.kind for step in answer.trace].count("relevance") == 1
+
+
+def test_where_its_answer_does_not_do_the_others_are_graded_and_tried_too() -> None:
+    scores = [{"information": 1.0}, {"Yes": 9, "No": 1}]
+    scores += [{"No support": 1.0}, {"1": 1.0}]
+    scores += [{"Yes": 7, "No": 3}, {"No": 1.0}]
+    scores += [{"Fully supported": 1.0}, {"5": 1.0}]
+    llm = ScriptedLLM(["Martians.", "The glass house was opened in 1907."], scores)
+    answer = run(pipeline(llm, enough=0.85), QUESTION)
+    assert answer.grounded
+    assert [step.kind for step in answer.trace].count("relevance") == 3
+    written = [step.values["passages"] for step in answer.trace if step.kind == "write"]
+    assert written == [1, 2]

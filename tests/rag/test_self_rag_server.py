@@ -70,6 +70,7 @@ class Server:
             "min_support": 0.5,
             "min_partial_support": 0.3,
             "good_utility": 3.8,
+            "enough": 1.0,
             "early_stop": True,
             "strict": False,
             "budget_seconds": 0.0,

@@ -11,6 +11,7 @@ from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
 from localrag.rag.grading import Grader
+from localrag.rag.reading import Bounds
 from localrag.rag.standard import StandardRAG
 from localrag.types import Answer, Chunk, Place, ScoredChunk
 
@@ -46,7 +47,8 @@ def pipeline(
         generation=Options(max_tokens=max_tokens),
         wording=wording or Wording(),
     )
-    return StandardRAG(tools, Grader(LogitChooser(llm) if scorer else WrittenChooser(llm)), 0.5)
+    grader = Grader(LogitChooser(llm) if scorer else WrittenChooser(llm))
+    return StandardRAG(tools, grader, Bounds(enough=0.8, min_answerable=0.5))
 
 
 def run(rag: StandardRAG, question: str) -> Answer:
@@ -63,20 +65,69 @@ def test_a_grounded_answer() -> None:
     assert answer.grounded
     assert [(c.marker, c.page, c.source) for c in answer.citations] == [(1, 5, "garden.pdf")]
     assert [step.kind for step in answer.trace] == [
-        "retrieve", "answerable", "write", "check citations",
+        "retrieve", "relevance", "write", "check citations",
     ]  # fmt: skip
     assert answer.trace[1].score == pytest.approx(0.9)
     assert answer.language == "en"
 
 
-def test_both_tasks_share_everything_up_to_the_task() -> None:
-    llm = ScriptedLLM(["x"], [{"Yes": 1}])
-    run(pipeline(llm), "When was the glass house opened?")
-    (scored, choices), (written, _) = llm.scored[0], llm.history[0]
+def test_a_passage_that_is_enough_is_the_only_one_read() -> None:
+    llm = ScriptedLLM(["The glass house was opened in 1907."], [{"Yes": 9, "No": 1}])
+    answer = run(pipeline(llm), "When was the glass house opened?")
+    (graded, choices), (written, options) = llm.scored[0], llm.history[0]
     assert choices == ("Yes", "No")
-    assert scored[0] == written[0]
-    shared = "Question: When was the glass house opened?\n\n"
-    assert scored[1].content.split(shared)[0] == written[1].content.split(shared)[0]
+    assert graded[0] == written[0]  # what was read for the grade is not read again
+    assert (llm.kept, options.keep) == ([1], 1)
+    assert "1907" in graded[0].content
+    assert "兰花" not in f"{graded}{written}"
+    assert len(answer.contexts) == 3
+
+
+FULLY, NOT = {"Fully supported": 1.0}, {"No support": 1.0}
+
+
+def test_the_passages_are_read_on_until_one_is_enough() -> None:
+    grades = [{"Yes": 4, "No": 6}, {"Yes": 4, "No": 6}, {"Yes": 9, "No": 1}]
+    llm = ScriptedLLM(["The tea room closes at six."], grades)
+    answer = run(pipeline(llm), "When does the tea room close?")
+    assert [one.marker for one in answer.citations] == [3]
+    steps = [step.values["passage"] for step in answer.trace if step.kind == "relevance"]
+    assert steps == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("support", "held"), [(FULLY, True), (NOT, False)])
+def test_a_doubtful_passage_is_answered_from_where_it_bears_the_draft_out(
+    support: dict[str, float], held: bool
+) -> None:
+    scores = [{"Yes": 6, "No": 4}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}, support]
+    llm = ScriptedLLM(["The glass house was opened in 1907."], scores)
+    shown = list(pipeline(llm).stream("When was the glass house opened?"))
+    answer = shown[-1]
+    assert isinstance(answer, Answer)
+    assert answer.grounded == held
+    assert [step.kind for step in answer.trace][-1] == ("check citations" if held else "answerable")
+    texts = [piece for piece in shown if isinstance(piece, str)]
+    assert ("1907" in "".join(texts)) == held
+
+
+def test_a_passage_about_another_year_is_not_enough() -> None:
+    supported = {"Fully supported": 0.6, "Partially supported": 0.2, "No support": 0.2}
+    scores = [{"Yes": 81, "No": 19}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}, supported]
+    llm = ScriptedLLM(["The glass house was opened."], scores)
+    answer = run(pipeline(llm), "What was opened in the garden in 1999?")
+    assert len(llm.scored) == 4
+    assert not answer.grounded
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Which parts of the garden are open?", "List all the houses.", "花园里有哪些温室？"],
+)
+def test_for_a_list_all_passages_are_read_together(question: str) -> None:
+    llm = ScriptedLLM(["x"], [{"Yes": 9, "No": 1, "是": 9, "否": 1}])
+    run(pipeline(llm), question)
+    assert len(llm.scored) == 1
+    assert all(text.rstrip(".") in llm.history[0][0][1].content for text in TEXTS)
 
 
 def test_own_words_are_what_the_model_reads() -> None:
@@ -109,7 +160,7 @@ def test_prompt_language_follows_the_question() -> None:
 def test_unanswerable_is_said_in_the_questions_language(
     question: str, no: str, refusal: str
 ) -> None:
-    llm = ScriptedLLM([], [{no: 1}])
+    llm = ScriptedLLM([], [{no: 1}] * 3)
     answer = run(pipeline(llm), question)
     assert answer.text.startswith(refusal)
     assert not answer.grounded

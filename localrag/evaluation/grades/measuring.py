@@ -12,7 +12,7 @@ from localrag.models.llms.choices import Chooser
 from localrag.prompts.own import Wording
 from localrag.rag.calibration import Calibration
 from localrag.rag.grading import Grade, Grader, Reading
-from localrag.rag.standard import gate_prompt
+from localrag.rag.reading import gate_prompt
 from localrag.types import Chunk, ScoredChunk
 
 

@@ -1,0 +1,166 @@
+"""What is read before an answer is written: the best passage first, the next only if needed.
+
+Reading is nearly all of an answer's time on a CPU, and the first or second passage of the search
+holds the answer of most questions. A passage read alone is also graded best: among others that
+are about the same subject, a small model takes what is said of another year or person for the
+answer (`benchmarks/self_rag.md`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from localrag.documents.tables import shown_text
+from localrag.prompts import PromptLanguage, render
+from localrag.prompts.own import Wording
+from localrag.rag.base import timed
+from localrag.rag.citations import hide_labels, hide_markers
+from localrag.rag.confidence import lacks_figures
+from localrag.rag.grading import Grader, Reading
+from localrag.types import Message, ScoredChunk, Step
+
+POSSIBLE = 0.5
+"""Relevance of the best passage below which none is tried."""
+
+_SEVERAL = re.compile(
+    r"\b(?:list|name|give)\b.{0,20}\b(?:all|every|each|some|\w+s)\b|\bsummar|\bcompar"
+    r"|\b(?:overview|outline|differences?|advantages|benefits|reasons)\b"
+    r"|\b(?:which|what)(?: \w+){0,5} (?:are|were)\b"
+    r"|哪些|哪几|列出|列举|总结|概[述括]|介绍|比较|区别|不同|分别|各自",
+    re.IGNORECASE,
+)
+"""Questions whose answer one passage rarely holds whole."""
+
+
+def asks_for_several(question: str) -> bool:
+    """Whether the answer is a list, a summary or a comparison, of which one passage has a part."""
+    return bool(_SEVERAL.search(question))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """From where on grades decide; see `AnswerSettings` for what each means to a person."""
+
+    enough: float
+    min_answerable: float
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A passage that was read by itself, and is not clearly enough."""
+
+    reading: Reading
+    relevance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The passages that an answer is written from, and the prompt for it.
+
+    `numbers` are theirs, from 1. With a `doubt`, what is written is checked before it is shown.
+    """
+
+    numbers: tuple[int, ...]
+    messages: list[Message]
+    keep: int = 0
+    """Messages whose state is kept for other questions."""
+    doubt: Doubt | None = None
+
+
+class PassageReader:
+    """Reads passages, best first, until they hold the answer to a question."""
+
+    def __init__(self, grader: Grader, wording: Wording, bounds: Bounds) -> None:
+        self._grader = grader
+        self._wording = wording
+        self._bounds = bounds
+
+    def read(
+        self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+    ) -> Generator[Step, None, Evidence | None]:
+        """The passages that hold the answer, or None."""
+        if not chunks:
+            return None
+        # To a server each question is a request of its own, with all of the passage.
+        if not self._grader.reads_logits or asks_for_several(question):
+            return (yield from self._together(question, chunks, language))
+        best, relevance = 0, -1.0
+        for number, chunk in enumerate(chunks, start=1):
+            reading = Reading(language, (chunk,))
+            grade, seconds = timed(partial(self._grader.relevance, question, reading))
+            about = not lacks_figures(question, chunk)
+            told = {"passage": number, "relevant": grade.value >= POSSIBLE, **grade.told()}
+            yield Step("relevance", told, grade.value, seconds)
+            if about and grade.value > self._bounds.enough:
+                return self._alone(question, number, reading, None)
+            if grade.value > relevance:
+                best, relevance = number, grade.value
+        if relevance >= POSSIBLE:
+            reading = Reading(language, (chunks[best - 1],))
+            return self._alone(question, best, reading, relevance)
+        yield Step("answerable", {"answer": False}, relevance, 0.0)
+        return None
+
+    def _alone(
+        self, question: str, number: int, reading: Reading, relevance: float | None
+    ) -> Evidence:
+        language, wording = reading.language, self._wording
+        doubt = None if relevance is None else Doubt(reading, relevance)
+        if {("system", language), ("answer", language)} & wording.own.keys():
+            task = wording.render("answer", language)
+            messages = numbered_prompt(wording, question, reading.chunks, language, task)
+            return Evidence((number,), messages, doubt=doubt)
+        task = wording.render("write_from_passages", language, question=question.strip())
+        return Evidence((number,), reading.messages(task), keep=1, doubt=doubt)
+
+    def _together(
+        self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+    ) -> Generator[Step, None, Evidence | None]:
+        wording = self._wording
+        messages = gate_prompt(wording, question, chunks, language)
+        grade, seconds = timed(partial(self._grader.answerable, messages, language))
+        held = grade.value >= self._bounds.min_answerable
+        score = None if grade.unread else grade.value
+        yield Step("answerable", {"answer": held, **grade.told()}, score, seconds)
+        if not held:
+            return None
+        # A small model that is told how to refuse does so when it need not, and copies whatever
+        # example of a marker it is shown; where the logits have decided, neither is asked of it.
+        if self._grader.reads_logits:
+            task = wording.render("answer", language)
+        else:
+            task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
+        messages = numbered_prompt(wording, question, chunks, language, task)
+        return Evidence(tuple(range(1, len(chunks) + 1)), messages)
+
+
+def gate_prompt(
+    wording: Wording, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+) -> list[Message]:
+    """The prompt that asks whether the passages hold the answer."""
+    return numbered_prompt(wording, question, chunks, language, render("answerable", language))
+
+
+def numbered_prompt(
+    wording: Wording,
+    question: str,
+    chunks: Sequence[ScoredChunk],
+    language: PromptLanguage,
+    task: str,
+) -> list[Message]:
+    """All passages, numbered from 1, with a task behind them."""
+    passages = "\n\n".join(passage_of(number, each) for number, each in enumerate(chunks, 1))
+    # Passages first and the task last: all tasks share what was read before them.
+    body = render("passages", language, passages=passages, question=question.strip())
+    system = wording.render("system", language)
+    return [Message("system", system), Message("user", f"{body}\n\n{task}")]
+
+
+def passage_of(number: int, found: ScoredChunk) -> str:
+    """A passage as a prompt with several of them shows it."""
+    chunk = found.chunk
+    heading = f" ({' '.join(hide_markers(chunk.heading).split())})" if chunk.heading else ""
+    return f"[{number}]{heading}\n{hide_labels(hide_markers(shown_text(chunk)))}"
