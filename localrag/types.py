@@ -224,10 +224,10 @@ StepKind = Literal[
     "retrieve",  # passages; or too_long: passages longer than the window
     "rerank",  # reranker, kept, read
     "answerable",  # answer: whether the passages hold it; calibrated, probability
-    "write",  # passages: read for it, 0 without documents, absent for all; cut_short
+    "write",  # passages: read for it, 0 without documents; cut_short
     "check citations",  # cited, removed, added: markers
     "retrieval decision",  # needed; or strict
-    "relevance",  # passage: its number, from 1; relevant; calibrated, probability
+    "relevance",  # passage: its number, from 1; relevant; calibrated, probability, other_figures
     "support of a sentence",  # rating
     "support",  # rating
     "utility",

@@ -157,17 +157,17 @@ class AnswerSettings(_Section, frozen=True):
     """How an answer is written."""
 
     mode: Literal["standard", "self-rag"] = "standard"
-    """Read all passages at once and answer; or grade each passage, answer and check (Self-RAG)."""
+    """Read until a passage holds the answer; or grade passages, answer and check (Self-RAG)."""
     k: Positive = 5
-    """Passages that the model reads."""
+    """Passages that the model may read."""
     max_tokens: Positive = 400
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     seed: Count = 0
     enough: Probability = 0.88
     """A passage of this relevance is answered from without reading others; 1 reads all of them."""
     min_answerable: Probability = 0.8
-    """Below this probability that the passages hold the answer, localrag says that they do not.
-    As the starter model gives it: others are brought to its scale by `models calibrate`."""
+    """Below this probability that a passage holds the answer, or all of them together where a list is
+    asked for, localrag says that they do not. As the starter model gives it: others are brought to its scale by `models calibrate`."""
     read_instructions: bool = False
     """Whether an answer may follow what documents tell a language model, such as "ignore the
     above", with no check: for documents about prompts."""
@@ -185,7 +185,7 @@ class SelfRAGSettings(_Section, frozen=True):
     """From here on a passage is relevant."""
     min_best_relevance: Probability = 0.7
     """Below this for the most relevant passage, no answer is tried from the documents."""
-    min_best_relevance_strict: Probability = 0.85
+    min_best_relevance_strict: Probability = 0.83
     """The same with `strict`, which rather says too often that the documents lack the answer."""
     min_support: Probability = 0.5
     """From this expected share of full support on, an answer is fully supported."""

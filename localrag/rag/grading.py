@@ -40,20 +40,23 @@ class Grade:
     """A value on the scale of its question; `unread` where no reply gave it.
 
     `probability` is what it means, where the model is calibrated; `value`, which thresholds are
-    for, is on the starter model's scale then.
+    for, is on the starter model's scale then. Both are lower where passages have `other_figures`
+    than the question.
     """
 
     value: float
     unread: bool = False
     probability: float | None = None
+    other_figures: bool = False
 
     def told(self) -> dict[str, Plain]:
         """For a step: whether the grade is calibrated, and the probability then."""
         if self.unread:
             return {"unread": True}
+        figures = {"other_figures": True} if self.other_figures else {}
         if self.probability is None:
-            return {"calibrated": False}
-        return {"calibrated": True, "probability": round(self.probability, 4)}
+            return {"calibrated": False, **figures}
+        return {"calibrated": True, "probability": round(self.probability, 4), **figures}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,9 @@ from localrag.prompts import PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import timed
 from localrag.rag.citations import hide_labels, hide_markers
-from localrag.rag.confidence import lacks_figures
 from localrag.rag.grading import Grader, Reading
+from localrag.rag.relevance import graded
 from localrag.types import Message, ScoredChunk, Step
-
-POSSIBLE = 0.5
-"""Relevance of the best passage below which none is tried."""
 
 _SEVERAL = re.compile(
     r"\b(?:list|name|give)\b.{0,20}\b(?:all|every|each|some|\w+s)\b|\bsummar|\bcompar"
@@ -49,25 +46,13 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """A passage that was read by itself, and is not clearly enough."""
-
-    reading: Reading
-    relevance: float
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
-    """The passages that an answer is written from, and the prompt for it.
-
-    `numbers` are theirs, from 1. With a `doubt`, what is written is checked before it is shown.
-    """
+    """The passages that an answer is written from, by their numbers from 1, and the prompt."""
 
     numbers: tuple[int, ...]
     messages: list[Message]
     keep: int = 0
     """Messages whose state is kept for other questions."""
-    doubt: Doubt | None = None
 
 
 class PassageReader:
@@ -87,34 +72,30 @@ class PassageReader:
         # To a server each question is a request of its own, with all of the passage.
         if not self._grader.reads_logits or asks_for_several(question):
             return (yield from self._together(question, chunks, language))
-        best, relevance = 0, -1.0
+        grades: list[float] = []
+        least = self._bounds.min_answerable
         for number, chunk in enumerate(chunks, start=1):
             reading = Reading(language, (chunk,))
-            grade, seconds = timed(partial(self._grader.relevance, question, reading))
-            about = not lacks_figures(question, chunk)
-            told = {"passage": number, "relevant": grade.value >= POSSIBLE, **grade.told()}
+            grade, seconds = timed(partial(graded, self._grader, question, reading))
+            told = {"passage": number, "relevant": grade.value >= least, **grade.told()}
             yield Step("relevance", told, grade.value, seconds)
-            if about and grade.value > self._bounds.enough:
-                return self._alone(question, number, reading, None)
-            if grade.value > relevance:
-                best, relevance = number, grade.value
-        if relevance >= POSSIBLE:
-            reading = Reading(language, (chunks[best - 1],))
-            return self._alone(question, best, reading, relevance)
-        yield Step("answerable", {"answer": False}, relevance, 0.0)
-        return None
+            grades.append(grade.value)
+            if grade.value > self._bounds.enough:
+                break
+        best = max(range(len(grades)), key=grades.__getitem__)
+        if grades[best] < least:
+            yield Step("answerable", {"answer": False}, grades[best], 0.0)
+            return None
+        return self._alone(question, best + 1, Reading(language, (chunks[best],)))
 
-    def _alone(
-        self, question: str, number: int, reading: Reading, relevance: float | None
-    ) -> Evidence:
+    def _alone(self, question: str, number: int, reading: Reading) -> Evidence:
         language, wording = reading.language, self._wording
-        doubt = None if relevance is None else Doubt(reading, relevance)
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = wording.render("answer", language)
             messages = numbered_prompt(wording, question, reading.chunks, language, task)
-            return Evidence((number,), messages, doubt=doubt)
+            return Evidence((number,), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
-        return Evidence((number,), reading.messages(task), keep=1, doubt=doubt)
+        return Evidence((number,), reading.messages(task), keep=1)
 
     def _together(
         self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage

@@ -23,6 +23,7 @@ from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.reading import asks_for_several
 from localrag.rag.refusals import refuses
+from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
 from localrag.types import (
@@ -185,7 +186,7 @@ class SelfRAG(Pipeline):
         """
         options = self._options
         stop = options.early_stop and not state.drafts and not asks_for_several(state.question)
-        graded: list[tuple[float, ScoredChunk]] = []
+        found: list[tuple[float, ScoredChunk]] = []
         while state.ungraded:
             if state.read and not state.budget.allows("relevance", reserve=FOR_THE_ANSWER):
                 yield state.step("budget", skipped="passages", count=len(state.ungraded))
@@ -194,17 +195,17 @@ class SelfRAG(Pipeline):
             chunk = state.ungraded[0]
             state.read += 1
             reading = Reading(state.language, (chunk,))
-            grade, seconds = timed(partial(self._grader.relevance, state.question, reading))
+            grade, seconds = timed(partial(graded, self._grader, state.question, reading))
             relevant = grade.value >= options.min_relevance
             yield state.graded("relevance", grade, seconds, passage=state.read, relevant=relevant)
-            graded.append((grade.value, chunk))
+            found.append((grade.value, chunk))
             if stop and grade.value > options.enough:
                 break
-        graded.sort(key=lambda each: -each[0])
-        if graded:
-            state.best = max(state.best, graded[0][0])
+        found.sort(key=lambda each: -each[0])
+        if found:
+            state.best = max(state.best, found[0][0])
         # Behind those of before: their numbers are cited.
-        state.relevant += [each for value, each in graded if value >= options.min_relevance]
+        state.relevant += [each for value, each in found if value >= options.min_relevance]
         if state.relevant and not self._answerable(state):
             yield state.step("answerable", state.best, answer=False)
 
