@@ -166,8 +166,9 @@ class AnswerSettings(_Section, frozen=True):
     enough: Probability = 0.88
     """A passage of this relevance is answered from without reading others; 1 reads all of them."""
     min_answerable: Probability = 0.8
-    """Below this probability that a passage holds the answer, or all of them together where a list is
-    asked for, localrag says that they do not. As the starter model gives it: others are brought to its scale by `models calibrate`."""
+    """Below this probability that a passage holds the answer, or that all do together where a list
+    is asked for, localrag says that they do not. As the starter model gives it: others are brought
+    to its scale by `models calibrate`."""
     read_instructions: bool = False
     """Whether an answer may follow what documents tell a language model, such as "ignore the
     above", with no check: for documents about prompts."""
