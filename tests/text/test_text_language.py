@@ -80,11 +80,9 @@ ENGLISH = (
 )
 TERSE = (
     "Route planning software shortens journeys by predicting congestion, and combining sensors "
-    "improves forecasts. Dispatchers then reassign vehicles within minutes."
+    "improves forecasts. Dispatchers then reassign their vehicles within minutes."
 )
-CHINESE = (
-    "阅览室九点开门。想看善本的读者要提前一天在服务台预约，善本不能带出阅览室，只能在室内翻看。"
-)
+CHINESE = "阅览室九点开门。想看善本的读者要提前一天在服务台预约，善本不能带出，只能在阅览室翻看。"
 GERMAN = (
     "Die Bücherei öffnet um neun; wer in den Lesesaal will, meldet sich an der Theke an, so war es "
     "hier immer, und in der Nacht bleibt das Licht an."
