@@ -27,6 +27,7 @@ def rebuild(embedding: str | None, library: Path, as_json: bool) -> None:
     from localrag.api import LocalRAG
     from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
+    from localrag.models.registry.spec import catalogue
     from localrag.presentation.advice import advice_text
 
     started = time.monotonic()
@@ -77,6 +78,14 @@ def rebuild(embedding: str | None, library: Path, as_json: bool) -> None:
         say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **told))
     if advice is not None and advice.kind == "unserved":
         note(advice_text(advice))
+    if embedding and (reranker := catalogue().of_task(embedding, "reranker")) != embedding:
+        note(
+            tr(
+                "The preset also has a reranker, {model}, which takes a second or more a question: "
+                "localrag search --rerank cross-encoder",
+                model=reranker,
+            )
+        )
     note_list(
         tr(
             "These were read by an older version, and their files are gone or have changed; they "

@@ -54,7 +54,9 @@ def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> N
     assert "--embedding" not in run("add", str(tmp_path / "more.md"), *at)
     assert command in run("doctor", "--quick", *at)
 
-    assert BGE_EN in run("rebuild", "--embedding", "english", *at)
+    switched = run("rebuild", "--embedding", "english", *at)
+    assert f"again with {BGE_EN}" in switched
+    assert "--rerank cross-encoder" in switched
     assert model_of(library) == BGE_EN
     assert "lighthouse" in run("search", "who guides visitors today", *at)
     assert "in order" in run("check", *at)
@@ -67,7 +69,9 @@ def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> N
     run("rebuild", *at)
     assert model_of(library) == BGE_EN
 
-    assert STARTER in run("rebuild", "--embedding", STARTER, *at)
+    back = run("rebuild", "--embedding", STARTER, *at)
+    assert f"again with {STARTER}" in back
+    assert "--rerank" not in back
     assert "守塔人" in run("search", "who guides visitors", "--mode", "dense", *at)
     again = run("rebuild", "--embedding", "english", *at)
     assert "33% of the text is Chinese" in again
