@@ -15,8 +15,8 @@ _TEXTS = {
     "unserved": "{share:.0%} of the text is {language}, which the embedding model {model} was not "
     "made for: there only words are found, not meanings. {other} serves it: {command}",
     "better": "{share:.0%} of the text is {language}: with the embedding model {other} English "
-    "questions find a little more than with {model}, but Chinese ones find nothing by meaning. To switch: "
-    "{command}",
+    "questions find a little more than with {model}, but Chinese ones find nothing by meaning. "
+    "To switch: {command}",
     "untried": "{share:.0%} of the text is {language}, which {other} was made for; it is on this "
     "machine, and may find more than {model}. To try it: {command}",
 }
