@@ -53,14 +53,15 @@ def advise(
     if model != starter or sum(shares.values()) < NEARLY_ALL:
         return None
     most = max(shares, key=lambda language: shares[language])
-    language = most if sum(shares.values()) - shares[most] <= SOME else "mixed"
-    share = shares[most] if language == most else sum(shares.values())
-    better, untried = known.better.get(language, ()), known.untried.get(language, ())
+    alone = sum(shares.values()) - shares[most] <= SOME
+    share = shares[most] if alone else sum(shares.values())
+    of: Literal["zh", "en", "mixed"] = most if alone else "mixed"
+    better, untried = known.better.get(of, ()), known.untried.get(of, ())
     for name in better:
         packed = any(isinstance(source, PackageSource) for source in known.get(name).sources)
         if packed or is_present(name):
-            return Advice("better", model, name, language, share, is_present(name))
+            return Advice("better", model, name, of, share, is_present(name))
     for name in untried:
         if is_present(name):
-            return Advice("untried", model, name, language, share, present=True)
+            return Advice("untried", model, name, of, share, present=True)
     return None
