@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from localrag import factory
-from localrag.config.settings import Settings, with_reranker
+from localrag.config.settings import EmbeddingSettings, Settings, with_reranker
 from localrag.documents.chunking import passage_text
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.benchmark import CachedQueries, WholePassages, document_vectors
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=10_000)
     parser.add_argument("--half", choices=["even", "odd"])
+    parser.add_argument("--embedding", default="", help="of the search: the starter's")
     for switch in ("--grades", "--hard", "--warm"):
         parser.add_argument(switch, action="store_true")
     arguments = parser.parse_args()
@@ -92,7 +93,7 @@ def measure(
     folder: Path, arguments: argparse.Namespace, done: set[str]
 ) -> Iterator[dict[str, Any]]:
     """One row a question: rank, relevance and scores of every passage, and seconds."""
-    settings = Settings()
+    settings = Settings(embedding=EmbeddingSettings(model=arguments.embedding))
     dataset = read_retrieval_set(folder)
     if not arguments.hard:
         dataset = dataset.sample(arguments.questions)

@@ -33,6 +33,7 @@ from localrag.evaluation.retrieval.metrics import ndcg
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.indexes.tantivy import TantivyKeywords
+from localrag.models.registry.spec import catalogue
 from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
 from localrag.retrieval.fusion import alpha_fusion, reciprocal_rank_fusion
@@ -85,7 +86,7 @@ class Searched:
         cached = factory.cache_folder() / "bench"
         vectors = document_vectors(embedder(model), list(dataset.corpus.values()), cached)
         self.passages = WholePassages(dataset.corpus, vectors, factory.indexes_of(tokenizer))
-        spec = factory.catalogue().find(model)
+        spec = catalogue().find(model)
         self.fuse = EvidenceFusion(
             tokenizer, self.passages.keywords, self.passages.texts, spec.languages if spec else ()
         )
@@ -249,7 +250,7 @@ def measure_models(data: Path, count: int) -> None:
             each.fuse._served = frozenset()
             scores["not told"] = each.score(default(each))
             for trust in (0.07, 0.13):
-                each.fuse._served = frozenset(factory.catalogue().get(model).languages)
+                each.fuse._served = frozenset(catalogue().get(model).languages)
                 with changed("UNSERVED_TRUST", trust):
                     scores[f"trust {trust}"] = each.score(default(each))
             yield f"{model}: {label(queries, corpus)}", scores

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from localrag.indexing.reading import Reading
     from localrag.indexing.viewing import PageView
     from localrag.models.embeddings.base import Embedder
+    from localrag.models.registry.advice import Advice
     from localrag.rag.conversation import Conversation
 
 AnyPath = str | os.PathLike[str]
@@ -536,6 +537,13 @@ class LocalRAG:
     def status(self) -> LibraryStatus:
         """Counts, sizes and models of the library; opens no index and loads no model."""
         return self.library.status()
+
+    def embedding_advice(self) -> Advice | None:
+        """The embedding model that would serve the documents better, if one would.
+
+        Judged by the languages of a few hundred passages from all over the library.
+        """
+        return factory.embedding_advice(self.library, factory.make_models())
 
     @cached_property
     def _indexer(self) -> Indexer:

@@ -11,15 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
 from localrag import factory, hosted
-from localrag.config.settings import LLMReranking, Settings, with_reranker
-from localrag.errors import RemovedError, StoppedError, UsageError
+from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
+from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds
@@ -111,6 +111,7 @@ class Engine:
         self.called: Callable[[str], str] = str
         """What a source is called in all that is found; its path where nobody says otherwise."""
         self._embedder = embedder
+        self._embedding: EmbeddingSettings | None = None
         self._model: factory.Model | None = None
         self._rerankings: dict[object, Reranking | None] = {}
         self._loading = threading.RLock()
@@ -148,10 +149,13 @@ class Engine:
 
     @property
     def embedder(self) -> Embedder:
-        """The embedding model, loaded on first use."""
+        """The embedding model, loaded on first use, and when a rebuild has put another in place."""
         with self._loading:
-            if self._embedder is None:
-                self._embedder = factory.make_embedder(self.settings, factory.make_models())
+            settings = factory.as_built(self.settings, self.library)
+            wanted = settings.embedding
+            if self._embedder is None or wanted != (self._embedding or wanted):
+                self._embedder = factory.make_embedder(settings, factory.make_models())
+            self._embedding = wanted
             return self._embedder
 
     @property
@@ -339,7 +343,7 @@ class Engine:
         allowed: ChunkIds | None,
         on_step: OnStep,
     ) -> list[ScoredChunk]:
-        embedder = self.embedder
+        embedder, settings = self.embedder, factory.as_built(settings, self.library)
         self.library.expect(factory.identity_of(embedder, settings))
         retriever = factory.make_retriever(
             settings,
@@ -414,15 +418,29 @@ def open_engine(
     `on_damage` is told which derived index was damaged and is being built anew. Raises
     `LibraryNotFoundError` without `create`, `LibraryDamagedError`.
     """
-    embedder = factory.make_embedder(settings, factory.make_models()) if create else None
-    library = Library.open(
+    opened = partial(
+        Library.open,
         directory.expanduser(),
-        create=create,
-        embedding=factory.identity_of(embedder, settings) if embedder else None,
         indexes=factory.make_indexes(settings),
         note=on_damage,
     )
-    return Engine(library, settings, embedder=embedder)
+    try:
+        library, embedder = opened(create=False, embedding=None), None
+    except LibraryNotFoundError:
+        if not create:
+            raise
+        embedder = factory.make_embedder(settings, factory.make_models())
+        library = opened(create=True, embedding=factory.identity_of(embedder, settings))
+    engine = Engine(library, settings, embedder=embedder)
+    if create:
+        try:
+            # Documents are to come: what is wrong with the model is said before they are read.
+            built = factory.as_built(settings, library)
+            library.expect(factory.identity_of(engine.embedder, built))
+        except BaseException:
+            engine.close()
+            raise
+    return engine
 
 
 def _changed(section: S, **values: object) -> S:

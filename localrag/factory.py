@@ -20,6 +20,7 @@ import msgspec
 
 from localrag import hosted
 from localrag.config.settings import (
+    STARTER_EMBEDDING,
     CrossEncoderReranking,
     KeywordReranking,
     LlamaCppSettings,
@@ -32,6 +33,7 @@ from localrag.config.settings import (
 )
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
 from localrag.errors import ModelNotFoundError, UsageError
+from localrag.library.catalogue.filters import Filter
 from localrag.library.derived import Indexes
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
@@ -48,7 +50,6 @@ from localrag.library.records import ChunkIds, EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, ChoiceScorer, Options
 from localrag.models.llms.choices import Chooser, make_chooser
-from localrag.models.registry.spec import catalogue
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import OnStep, Pipeline, Retrieve, Toolkit
@@ -76,6 +77,7 @@ from localrag.retrieval.fusion import (
     regardless,
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
+from localrag.text.language import shares
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
@@ -85,7 +87,11 @@ if TYPE_CHECKING:
     from localrag.indexing.indexer import Indexer
     from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
     from localrag.models.llms.openai.model import OpenAICompatibleModel
+    from localrag.models.registry.advice import Advice
     from localrag.rerankers.routing import Route
+
+SAMPLED = 300
+"""Passages whose language is looked at, to tell that of a library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,7 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     """The embedding model; its folder says which kind it is."""
     from localrag.models.embeddings.folder import FolderEmbedder, kind_of
 
-    name = settings.embedding.model
+    name = settings.embedding.name
     folder = models.path(name)
     kind: type[FolderEmbedder]
     match kind_of(folder):
@@ -191,6 +197,47 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     )
 
 
+def languages_served(name: str, models: ModelStore) -> tuple[str, ...]:
+    """The languages that an embedding model was made for; empty where nobody says."""
+    if spec := models.catalogue.find(name):
+        return spec.languages
+    from localrag.models.embeddings.conventions import languages
+
+    try:
+        return languages(models.path(name))
+    except ModelNotFoundError:  # a library's, of another machine
+        return ()
+
+
+def embedding_advice(library: Library, models: ModelStore) -> Advice | None:
+    """The embedding model that would serve the library's documents better, if one would."""
+    from localrag.models.registry.advice import advise
+
+    ids = library.chunk_ids(Filter()).tolist()
+    sample = library.chunks(ids[:: -(-len(ids) // SAMPLED) or 1])
+    name = library.embedding.name
+
+    def is_present(model: str) -> bool:
+        return models.status(models.catalogue.get(model)).state in ("installed", "unchecked")
+
+    return advise(
+        name,
+        languages_served(name, models),
+        shares(chunk.text for chunk in sample.values()),
+        models.catalogue,
+        STARTER_EMBEDDING,
+        is_present,
+    )
+
+
+def as_built(settings: Settings, library: Library) -> Settings:
+    """The settings with the embedding model that the library was built with, if they name none."""
+    if settings.embedding.model:
+        return settings
+    own = msgspec.structs.replace(settings.embedding, model=library.embedding.name)
+    return msgspec.structs.replace(settings, embedding=own)
+
+
 def _weights_sha256(name: str, models: ModelStore) -> str | None:
     """The checked hash of a known model's weights, which saves hashing them at every start."""
     spec = models.catalogue.find(name)
@@ -199,7 +246,7 @@ def _weights_sha256(name: str, models: ModelStore) -> str | None:
 
 def identity_of(embedder: Embedder, settings: Settings) -> EmbeddingIdentity:
     """What a library remembers of the model that it was built with."""
-    return EmbeddingIdentity(embedder.fingerprint, settings.embedding.model, embedder.dimension)
+    return EmbeddingIdentity(embedder.fingerprint, settings.embedding.name, embedder.dimension)
 
 
 def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
@@ -222,6 +269,7 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
     from localrag.indexing.indexer import Indexer
     from localrag.text.language import detect
 
+    settings = as_built(settings, library)
     parsers = processes_at_once()
     return Indexer(
         library,
@@ -402,8 +450,7 @@ def _fusion(
 ) -> FuseForQuestion:
     match settings.retrieval.fusion:
         case "default":
-            spec = catalogue().find(settings.embedding.model)
-            served = spec.languages if spec else ()
+            served = languages_served(settings.embedding.name, make_models())
             return EvidenceFusion(tokenizer, statistics, texts, served)
         case "rrf":
             return regardless(reciprocal_rank_fusion)

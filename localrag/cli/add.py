@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localrag.cli.embedding import embedding_option
 from localrag.cli.output import (
     emit_json,
     json_option,
@@ -55,14 +56,19 @@ MOST = 20
 @click.option(
     "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
 )
+@embedding_option(tr("Embedding model of a new library: an id, a preset (english) or a path."))
 @library_option
 @json_option
-def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> None:
+def add(
+    paths: tuple[str, ...], prune: bool, embedding: str | None, library: Path, as_json: bool
+) -> None:
     """Add and report."""
     from localrag.api import LocalRAG
+    from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
     from localrag.documents.files import walk
     from localrag.library.folder.filesystem import network_drive
+    from localrag.presentation.advice import advice_text
     from localrag.presentation.check import paragraph
     from localrag.types import Finding
 
@@ -71,10 +77,16 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     if kind := network_drive(library):
         note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
-    with LocalRAG.open(library, on_damage=note_rebuilding) as rag, Bars() as bars:
+    settings = settings_with(embedding)
+    with (
+        LocalRAG.open(library, settings=settings, on_damage=note_rebuilding) as rag,
+        Bars() as bars,
+    ):
+        before = rag.embedding_advice()
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)
         problems = rag.problems()
         readings = rag.library.readings()
+        advice = rag.embedding_advice()
     added = {one.document_id for one in report.committed}
     added |= {one.document_id for one in report.linked}
     new = [one for one in problems if _is_of(one, added, paths)]
@@ -87,6 +99,9 @@ def add(paths: tuple[str, ...], prune: bool, library: Path, as_json: bool) -> No
     else:
         _print(report, seconds)
         _print_problems(report, new, len(problems) - len(new), readings)
+        # Said when these documents are why; `doctor` says it every time.
+        if advice and (before is None or before.kind != advice.kind):
+            note(advice_text(advice))
     # Nothing could be read: that is a failure of the command, not only of a file.
     if report.failed and not (report.committed or report.linked or report.unchanged):
         raise click.exceptions.Exit(1)

@@ -120,12 +120,12 @@ def retrieval(
             {
                 "set": dataset.name,
                 **counts,
-                "embedding": settings.embedding.model,
+                "embedding": settings.embedding.name,
                 "runs": [_run_json(run) for run in runs],
             }
         )
     else:
-        _print(dataset, settings.embedding.model, runs)
+        _print(dataset, settings.embedding.name, runs)
 
 
 def _run_json(run: RetrievalRun) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import click
 
 from localrag import __version__
 from localrag.cli.output import emit_json, json_option, library_option, note, rebuilding, say
-from localrag.errors import LibraryNotFoundError, LocalragError
+from localrag.errors import LibraryError, LibraryNotFoundError, LocalragError
 from localrag.messages import spoken, tr
 from localrag.system import processes
 
@@ -107,7 +107,7 @@ def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
     models = make_models()
     yield _disk(models.folder)
     yield _encryption(library)
-    yield from _guarded(tr("embedding"), lambda: _embedding(settings, models))
+    yield from _guarded(tr("embedding"), lambda: _embedding(library, settings, models))
     yield from _guarded(tr("library"), lambda: _library(library, settings))
     yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
     yield from _guarded(tr("hosted model"), lambda: _hosted(settings, library))
@@ -214,11 +214,17 @@ def _encryption(library: Path) -> Diagnosis:
     return Diagnosis(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
 
 
-def _embedding(settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
+def _embedding(directory: Path, settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
     import time
 
-    from localrag.factory import make_embedder
+    from localrag.api import LocalRAG
+    from localrag.factory import as_built, make_embedder
 
+    with (
+        suppress(LibraryError),  # said of the library
+        LocalRAG.open(directory, settings=settings, create=False) as rag,
+    ):
+        settings = as_built(settings, rag.library)
     started = time.perf_counter()
     embedder = make_embedder(settings, models)
     embedder.embed_queries(["warm"])
@@ -229,7 +235,7 @@ def _embedding(settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
     rate = len(passages) / (time.perf_counter() - started)
     text = tr(
         "{model}: {dimension}-d, ready in {seconds:.2f} s, {rate:.0f} passages a second",
-        model=settings.embedding.model,
+        model=settings.embedding.name,
         dimension=embedder.dimension,
         seconds=opened,
         rate=rate,
@@ -240,6 +246,7 @@ def _embedding(settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
 def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
     from localrag.api import LocalRAG
     from localrag.library.folder.filesystem import without_modes
+    from localrag.presentation.advice import advice_text
     from localrag.presentation.check import paragraph
     from localrag.types import Finding
 
@@ -248,7 +255,7 @@ def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
         with LocalRAG.open(
             directory, settings=settings, create=False, on_damage=damaged.append
         ) as rag:
-            status = rag.status()
+            status, advice = rag.status(), rag.embedding_advice()
             if status.counts.chunks:
                 rag.search(_SAMPLE, k=1)
     except LibraryNotFoundError:
@@ -263,6 +270,9 @@ def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
         model=status.embedding.name,
     )
     yield Diagnosis(tr("library"), "ok", text)
+    if advice is not None:
+        state: State = "warning" if advice.kind == "unserved" else "ok"
+        yield Diagnosis(tr("library"), state, advice_text(advice))
     for path in damaged:
         yield Diagnosis(tr("library"), "warning", rebuilding(path))
     if kind := without_modes(directory):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note_list, say
+from localrag.cli.embedding import embedding_option
+from localrag.cli.output import emit_json, json_option, library_option, note, note_list, say
 from localrag.messages import spoken, tr
 
 
@@ -18,19 +19,26 @@ from localrag.messages import spoken, tr
         "version has read are read again where their files are still there."
     )
 )
+@embedding_option(tr("Switch to this embedding model: an id, a preset (english) or a path."))
 @library_option
 @json_option
-def rebuild(library: Path, as_json: bool) -> None:
+def rebuild(embedding: str | None, library: Path, as_json: bool) -> None:
     """Rebuild and report."""
     from localrag.api import LocalRAG
+    from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
+    from localrag.models.registry.spec import catalogue
+    from localrag.presentation.advice import advice_text
 
     started = time.monotonic()
-    with LocalRAG.open(library, create=False) as rag, Bars() as bars:
+    settings = settings_with(embedding)
+    with LocalRAG.open(library, settings=settings, create=False) as rag, Bars() as bars:
         report = rag.rebuild(bars.tell, on_wait=say_waiting)
         status = rag.status()
+        advice = rag.embedding_advice() if embedding else None
     told = {
         "documents": len(report.committed),
+        "embedding": status.embedding.name,
         "chunks": status.counts.chunks,
         "seconds": round(time.monotonic() - started, 3),
     }
@@ -61,13 +69,23 @@ def rebuild(library: Path, as_json: bool) -> None:
     if report.committed:
         say(
             tr(
-                "{documents} documents split and embedded again, {chunks} passages; "
-                "{seconds:.1f} s.",
+                "{documents} documents split and embedded again with {embedding}, {chunks} "
+                "passages; {seconds:.1f} s.",
                 **told,
             )
         )
     else:
         say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **told))
+    if advice is not None and advice.kind == "unserved":
+        note(advice_text(advice))
+    if embedding and (reranker := catalogue().of_task(embedding, "reranker")) != embedding:
+        note(
+            tr(
+                "The preset also has a reranker, {model}, which takes a second or more a question: "
+                "localrag search --rerank cross-encoder",
+                model=reranker,
+            )
+        )
     note_list(
         tr(
             "These were read by an older version, and their files are gone or have changed; they "

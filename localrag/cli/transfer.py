@@ -124,11 +124,11 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
     )
     if missing:
         note(tr("To ask it you need its embedding model: localrag models pull {name}", name=wanted))
-    if wanted != settings.embedding.model:
+    if settings.embedding.model not in ("", wanted):
         note(
             tr(
                 "It was built with the embedding model {found}, and the settings name {expected}: "
-                "set embedding.model to {found}.",
+                "set embedding.model to {found}, or unset it.",
                 found=wanted,
                 expected=settings.embedding.model,
             )

@@ -32,6 +32,10 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings that belong together."""
 
 
+STARTER_EMBEDDING = "use-multilingual-v3"
+"""It serves Chinese, English, and questions in the one about documents in the other."""
+
+
 class LlamaCppSettings(_Section, frozen=True, tag_field="backend", tag="llama.cpp"):
     """A GGUF model in this process."""
 
@@ -84,9 +88,15 @@ class WindowChunking(_Section, frozen=True, tag_field="strategy", tag="windows")
 class EmbeddingSettings(_Section, frozen=True):
     """The embedding model; its kind is seen from its folder."""
 
-    model: str = "use-multilingual-v3"
-    """Model id, or the path of a sentence-transformers or ONNX folder."""
+    model: str = ""
+    """Model id, or the path of a sentence-transformers or ONNX folder. Empty: the one that the
+    library was built with, which for a new library is the starter's."""
     threads: Count = 0
+
+    @property
+    def name(self) -> str:
+        """The model's id or path, where no library says which."""
+        return self.model or STARTER_EMBEDDING
 
 
 class ParsingSettings(_Section, frozen=True):

@@ -490,8 +490,8 @@ class Library:
             raise LibraryMismatchError(
                 "The library {directory} was built with the embedding model {found}, but the "
                 "settings say {expected}; vectors of different models cannot be compared.",
-                hint="Run `localrag rebuild` to embed everything with {expected}, or set the "
-                "embedding model back to {found}.",
+                hint="Run `localrag rebuild` to embed everything with {expected}. To keep {found}, "
+                "do not set embedding.model (`localrag config unset embedding.model`).",
                 directory=self.directory,
                 found=_named(found, expected),
                 expected=_named(expected, found),

@@ -76,7 +76,8 @@ def _stamps(settings: Settings) -> Iterator[object]:
     store = ModelStore(default_models_dir())
     yield store.folder.resolve()
     yield sorted(path.name for path in store.folder.glob("*"))
-    models = [settings.embedding.model]
+    # Where no model is set, each library has its own: all of them count.
+    models = [settings.embedding.model] if settings.embedding.model else list(_embeddings(store))
     if isinstance(settings.llm, LlamaCppSettings):
         models.append(settings.llm.model)
     if isinstance(settings.reranker, CrossEncoderReranking) and settings.reranker.model:
@@ -89,6 +90,13 @@ def _stamps(settings: Settings) -> Iterator[object]:
             if path.is_file():
                 found = path.stat()
                 yield path.name, found.st_size, found.st_mtime_ns
+
+
+def _embeddings(store: ModelStore) -> Iterator[str]:
+    known = [(spec.id, spec.task) for spec in store.catalogue.models]
+    with suppress(ModelError):
+        known += [(own.name, own.task) for own in read_registered(store.folder).values()]
+    yield from (name for name, task in known if task == "embedding")
 
 
 def _place(store: ModelStore, name: str) -> Path:

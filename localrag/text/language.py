@@ -7,6 +7,7 @@ are out of scope: they count as the one whose script they share.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from localrag.text.han import HAN, SIMPLIFIED
@@ -51,6 +52,19 @@ _TERMS_SHARE = 0.2
 """A list of English terms with fewer Chinese words than this is English."""
 
 
+_RUNNING_TEXT = 20
+"""Words from which on a text tells its language."""
+
+
+_ONLY_ENGLISH = _ENGLISH_GRAMMAR - frozenset(
+    ["a", "an", "as", "at", "has", "he", "in", "is", "me", "of", "on", "or", "was", "we", "will"]
+)
+"""Those of the function words that German, Dutch and French do not have."""
+
+_GRAMMAR_SHARE = 0.05
+"""The least share of these in English prose, however terse."""
+
+
 def detect(text: str) -> Literal["zh", "en", "mixed"]:
     """Tell the language of a passage or a question.
 
@@ -81,6 +95,31 @@ def detect(text: str) -> Literal["zh", "en", "mixed"]:
         return "en" if share <= 1 - _CLEAR_SHARE else "mixed"
     # Terms only: whoever writes Chinese characters reads Chinese.
     return "en" if share < _TERMS_SHARE or _ENGLISH_OPENING.match(text) else "zh"
+
+
+def shares(texts: Iterable[str]) -> dict[Literal["zh", "en"], float]:
+    """How much of the texts is Chinese, and English, each in [0, 1]; both 0 without any text.
+
+    Texts of a few words, as of tables, are not asked. What is written in Latin letters and hardly
+    has an English function word is neither: German, say, or code. Half of a mixed text is each.
+    """
+    found = {"zh": 0.0, "en": 0.0}
+    asked = 0
+    for text in texts:
+        words = [word.lower() for word in _LATIN_WORD.findall(text)]
+        if len(words) + len(_HAN_CHARACTER.findall(text)) / _CHARACTERS_A_WORD < _RUNNING_TEXT:
+            continue
+        asked += 1
+        language = detect(text)
+        if language == "mixed":
+            found = {name: share + 0.5 for name, share in found.items()}
+        elif language == "zh" or _is_english(words):
+            found[language] += 1
+    return {"zh": found["zh"] / (asked or 1), "en": found["en"] / (asked or 1)}
+
+
+def _is_english(words: Sequence[str]) -> bool:
+    return sum(word in _ONLY_ENGLISH for word in words) > _GRAMMAR_SHARE * len(words)
 
 
 def answer_language(question: str) -> Language:

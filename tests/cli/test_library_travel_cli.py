@@ -33,14 +33,19 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_out_and_in(folder: Path, tmp_path: Path) -> None:
+def test_out_and_in(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, there = str(tmp_path / "x.zip"), str(tmp_path / "there")
     code, output = run("export", archive, "--library", str(folder), "--json")
     assert (code, json.loads(output)["documents"]) == (0, 1)
     code, output = run("import", archive, "--library", there)
     assert code == 0
     assert "1 documents, 1 passages" in output
-    assert "set embedding.model to hash" in output
+    assert "embedding.model" not in output
+    monkeypatch.setenv("LOCALRAG_EMBEDDING_MODEL", "use-multilingual-v3")
+    code, output = run("import", archive, "--library", str(tmp_path / "pinned"))
+    assert code == 0
+    assert "set embedding.model to hash, or unset it" in output
+    monkeypatch.delenv("LOCALRAG_EMBEDDING_MODEL")
     assert run("check", "--library", there)[0] == 0
     code, output = run("import", archive, "--library", str(tmp_path / "other"), "--json")
     found = json.loads(output)

@@ -23,6 +23,10 @@ def test_folders_are_told_apart_by_their_files(tmp_path: Path) -> None:
     )
     both = make(tmp_path / "d", "config.json", "model.safetensors", "model.onnx", "tokenizer.json")
     assert kind_of(both) == "onnx"
+    for below in ("onnx/model.onnx", "onnx/model_quantized.onnx"):
+        assert kind_of(make(tmp_path / below[:-5], below, "tokenizer.json")) == "onnx"
+    hub = make(tmp_path / "e", "config.json", "model.safetensors", "onnx/model.onnx")
+    assert kind_of(make(hub, "tokenizer.json")) == "sentence-transformers"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,11 @@ def test_other_folders_are_refused_with_what_is_wanted(
 ) -> None:
     with pytest.raises(ModelError, match=r"contains no embedding model.*localrag needs"):
         kind_of(make(tmp_path, *names))
+
+
+def test_a_gguf_file_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"bge\.gguf is a GGUF file"):
+        kind_of(make(tmp_path, "bge.gguf") / "bge.gguf")
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -26,6 +26,21 @@ def test_values_of_the_published_model(models_dir) -> None:
     assert embedder.max_tokens == 512 - PREFIX_TOKENS
 
 
+def test_a_model_below_onnx_gives_the_same_vectors(models_dir, tmp_path: Path) -> None:
+    """As hubs lay it out, under a name that says the family."""
+    good, folder = models_dir("bge-small-en-v1.5-int8"), tmp_path / "bge-small-en-v1.5"
+    (folder / "onnx").mkdir(parents=True)
+    for name in ("tokenizer.json", "config.json", "tokenizer_config.json"):
+        shutil.copy(good / name, folder)
+    shutil.copy(good / "model.onnx", folder / "onnx" / "model_quantized.onnx")
+    copied, original = OnnxEmbedder(folder), OnnxEmbedder(good)
+    np.testing.assert_array_equal(
+        copied.embed_queries(["an immune system"]), original.embed_queries(["an immune system"])
+    )
+    assert copied.dimension == 384
+    assert copied.fingerprint.split()[1] == original.fingerprint.split()[1]
+
+
 def test_the_end_beyond_the_window_is_cut(models_dir) -> None:
     embedder = OnnxEmbedder(models_dir("bge-small-en-v1.5-int8"))
     text = "river " * 600

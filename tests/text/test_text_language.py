@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag.text.language import answer_language, detect
+from localrag.text.language import answer_language, detect, shares
 
 QUESTIONS = {
     "zh": [
@@ -74,6 +74,42 @@ def test_detect_passages(text: str, language: str) -> None:
     assert detect(text) == language
 
 
+ENGLISH = (
+    "The reading room opens at nine, and whoever wants a rare book asks for it at the desk a day "
+    "before; it may not leave the room."
+)
+TERSE = (
+    "Route planning software shortens journeys by predicting congestion, and combining sensors "
+    "improves forecasts. Dispatchers then reassign their vehicles within minutes."
+)
+CHINESE = "阅览室九点开门。想看善本的读者要提前一天在服务台预约，善本不能带出，只能在阅览室翻看。"
+GERMAN = (
+    "Die Bücherei öffnet um neun; wer in den Lesesaal will, meldet sich an der Theke an, so war es "
+    "hier immer, und in der Nacht bleibt das Licht an."
+)
+DUTCH = (
+    "De leeszaal is open van negen tot vijf; wie een boek zoekt vraagt of het er is, en of het in "
+    "de kast was blijven staan is dan snel bekend."
+)
+TABLE = "Vienna | 8.9 | 83,879\nRome | 58.9 | 301,340"
+
+
+@pytest.mark.parametrize(
+    ("texts", "chinese", "english"),
+    [
+        ([], 0, 0),
+        ([TABLE], 0, 0),
+        ([ENGLISH, TERSE, TABLE], 0, 1),
+        ([CHINESE, ENGLISH, ENGLISH, TERSE], 0.25, 0.75),
+        ([GERMAN, DUTCH], 0, 0),
+        ([f"{CHINESE} {ENGLISH}"], 0.5, 0.5),
+    ],
+    ids=["nothing", "a table", "english", "both", "others", "mixed"],
+)
+def test_the_languages_of_many_texts(texts: list[str], chinese: float, english: float) -> None:
+    assert shares(texts) == {"zh": chinese, "en": english}
+
+
 @pytest.mark.parametrize(
     ("name", "language"),
     [("xquad_zh", "zh"), ("xquad_en", "en"), ("cmrc2018", "zh"), ("scifact", "en")],
@@ -85,3 +121,5 @@ def test_real_passages_and_questions(shared_data: Path, name: str, language: str
         wrong = [text for text in texts if answer_language(text) != language]
         assert len(texts) >= 240
         assert len(wrong) <= 0.001 * len(texts), wrong[:3]
+        if part == "corpus":
+            assert shares(texts)[language] > 0.99  # type: ignore[index]

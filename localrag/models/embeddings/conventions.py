@@ -44,21 +44,38 @@ def convention(folder: Path) -> Convention:
     )
 
 
+def languages(folder: Path) -> tuple[str, ...]:
+    """The languages that the model's family was made for; empty where its name does not say."""
+    names = _names(folder)
+    if made_for := re.search(r"\b(?:bge|gte)-(?:small|base|large)-(zh|en)\b", names):
+        return (made_for[1],)
+    if re.search(r"\bm3e-(small|base|large)\b", names):
+        return ("zh",)
+    if re.search(r"(?<!multilingual-)\be5-(small|base|large)\b|\ball-minilm-", names):
+        return ("en",)
+    return ()
+
+
 def _family(folder: Path) -> Convention:
+    names = _names(folder)
+    if re.search(r"\bbge-(small|base|large)-zh", names):
+        return Convention("cls", "为这个句子生成表示以用于检索相关文章：")
+    if re.search(r"\bbge-(small|base|large)-en", names):
+        return Convention("cls", "Represent this sentence for searching relevant passages: ")
+    if "bge-" in names:
+        return Convention("cls")
+    if re.search(r"\be5-(small|base|large)", names) and "instruct" not in names:
+        return Convention("mean", "query: ", "passage: ")
+    return Convention("mean")
+
+
+def _names(folder: Path) -> str:
+    """What the model is called by its folder and by its config, with - for _."""
     # A hub's cache keeps a model at models--OWNER--NAME/snapshots/COMMIT.
     named = folder.parent.parent if folder.parent.name == "snapshots" else folder
     original = str(read_json(folder / "config.json").get("_name_or_path", "")).rstrip("/\\")
     base = re.split(r"[/\\]", original)[-1]
-    names = f"{named.name} {base}".lower()
-    if re.search(r"\bbge-(small|base|large)-zh|baai_bge-(small|base|large)-zh", names):
-        return Convention("cls", "为这个句子生成表示以用于检索相关文章：")
-    if re.search(r"\bbge-(small|base|large)-en|baai_bge-(small|base|large)-en", names):
-        return Convention("cls", "Represent this sentence for searching relevant passages: ")
-    if "bge-" in names:
-        return Convention("cls")
-    if re.search(r"(\b|_)e5-(small|base|large)", names) and "instruct" not in names:
-        return Convention("mean", "query: ", "passage: ")
-    return Convention("mean")
+    return f"{named.name} {base}".lower().replace("_", "-")
 
 
 def read_json(path: Path, kind: Any = dict[str, Any]) -> Any:

@@ -78,6 +78,12 @@ def kind_of(path: Path) -> Kind:
     Raises ModelNotFoundError where there is no such folder, ModelError where it holds no
     embedding model that localrag can run.
     """
+    if path.suffix == ".gguf" and path.is_file():
+        raise ModelError(
+            "{path} is a GGUF file; localrag does not run embedding models in that form.",
+            hint="Take the same model as a sentence-transformers or ONNX folder.",
+            path=str(path),
+        )
     if not path.is_dir():
         raise ModelNotFoundError(
             "There is no embedding model folder {path}.",
@@ -90,6 +96,8 @@ def kind_of(path: Path) -> Kind:
         return "use"
     if (path / "config.json").is_file() and weight_files(path):
         return "sentence-transformers"
+    if onnx_file(path).is_file() and (path / "tokenizer.json").is_file():
+        return "onnx"
     raise ModelError(
         "{path} contains no embedding model that localrag can run.",
         hint="localrag needs a sentence-transformers folder (config.json with "
@@ -97,6 +105,14 @@ def kind_of(path: Path) -> Kind:
         "tokenizer.json).",
         path=str(path),
     )
+
+
+def onnx_file(path: Path) -> Path:
+    """Where a folder has its ONNX model; in `onnx/`, as hubs have it, if not beside the rest."""
+    for name in ("model.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx"):
+        if (path / name).is_file():
+            return path / name
+    return path / "model.onnx"
 
 
 def weight_files(path: Path) -> list[Path]:

@@ -12,19 +12,21 @@ from localrag.errors import ModelError
 from localrag.models.embeddings import runtime
 from localrag.models.embeddings.base import Progress, Vectors
 from localrag.models.embeddings.conventions import convention
-from localrag.models.embeddings.folder import FolderEmbedder
+from localrag.models.embeddings.folder import FolderEmbedder, onnx_file
 
 
 class OnnxEmbedder(FolderEmbedder):
-    """A folder with `model.onnx` and `tokenizer.json`; `threads` texts run at a time.
+    """A folder with an ONNX model and `tokenizer.json`; `threads` texts run at a time.
 
     Pooling and prefixes come from the folder, else from the model's family (bge, e5).
     """
 
     def _open(self) -> None:
         self._convention = convention(self._path)
-        self._weights = sorted(self._path.glob("model.onnx*"))
-        self._model = runtime.OnnxTransformer(self._path)
+        model = onnx_file(self._path)
+        # Weights over 2 GB lie in a file beside it, such as model.onnx_data.
+        self._weights = sorted(model.parent.glob(f"{model.name}*"))
+        self._model = runtime.OnnxTransformer(self._path, model)
         shape = self._model.shape
         if (
             not self._model.is_transformer
@@ -39,7 +41,7 @@ class OnnxEmbedder(FolderEmbedder):
                     "An embedding model takes input_ids and returns one vector per token or "
                     "per text."
                 ),
-                path=str(self._path / "model.onnx"),
+                path=str(model),
                 inputs=", ".join(self._model.inputs),
                 shape=str(shape),
             )

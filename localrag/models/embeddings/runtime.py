@@ -83,16 +83,16 @@ def open_session(
 
 
 class OnnxTransformer:
-    """A folder with `model.onnx` and `tokenizer.json`: `shape` is that of its first output.
+    """A folder with `tokenizer.json` and an ONNX model: `shape` is that of its first output.
 
     `window` counts the tokens that it reads, special tokens included. Raises ModelError.
     """
 
     _KNOWN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: Path | None = None) -> None:
         self.tokenizer = _open_tokenizer(folder / "tokenizer.json")
-        self._session = open_session(folder / "model.onnx")
+        self._session = open_session(model or folder / "model.onnx")
         self.inputs = [node.name for node in self._session.get_inputs()]
         self.shape = self._session.get_outputs()[0].shape
         self.window = longest_input(folder)

@@ -125,10 +125,16 @@ class ModelSpec(_Record, frozen=True):
 
 
 class Catalogue(_Record, frozen=True):
-    """All models by id, and the presets."""
+    """All models by id, the presets, and what is worth more than the starter's embedding.
+
+    `better` is measured and `untried` is not: ids of embedding models, the first choice first,
+    by the language of documents; "mixed" is of both.
+    """
 
     models: tuple[ModelSpec, ...]
     presets: dict[str, tuple[str, ...]]
+    better: dict[str, tuple[str, ...]] = {}
+    untried: dict[str, tuple[str, ...]] = {}
 
     def find(self, name: str) -> ModelSpec | None:
         """The model of that id, or None."""
@@ -144,6 +150,11 @@ class Catalogue(_Record, frozen=True):
             for model in self.presets.get(name, (name,)):
                 chosen[model] = self.get(model)
         return tuple(chosen.values())
+
+    def of_task(self, name: str, task: ModelTask) -> str:
+        """The preset's model for a task; `name` itself where it is no preset or has none."""
+        models = (model for model in self.presets.get(name, ()) if self.get(model).task == task)
+        return next(models, name)
 
     def get(self, name: str) -> ModelSpec:
         """The model of that id. Raises `ModelNotFoundError` with the names nearest to it."""

@@ -1,0 +1,37 @@
+"""Advice on the embedding model of a library, as a person reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.models.registry.advice import Advice
+
+_LANGUAGES = {"zh": "Chinese", "en": "English", "mixed": "Chinese and English"}
+
+_TEXTS = {
+    "unserved": "{share:.0%} of the text is {language}, which the embedding model {model} was not "
+    "made for: there only words are found, not meanings. {other} serves it: {command}",
+    "better": "{share:.0%} of the text is {language}: with the embedding model {other} English "
+    "questions find a little more than with {model}, but Chinese ones find nothing by meaning. "
+    "To switch: {command}",
+    "untried": "{share:.0%} of the text is {language}, which {other} was made for; it is on this "
+    "machine, and may find more than {model}. To try it: {command}",
+}
+
+
+def advice_text(advice: Advice) -> str:
+    """What is suggested, why, and the command that does it."""
+    command = f"localrag rebuild --embedding {advice.other}"
+    if not advice.present:
+        command = f"localrag models pull {advice.other}; {command}"
+    return tr(
+        _TEXTS[advice.kind],
+        share=advice.share,
+        language=tr(_LANGUAGES[advice.language]),
+        model=advice.model,
+        other=advice.other,
+        command=command,
+    )

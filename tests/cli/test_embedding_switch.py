@@ -1,0 +1,107 @@
+"""A library keeps the embedding model it was built with, and one command changes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localrag import LocalRAG
+from localrag.cli.group import cli
+from localrag.errors import LocalragError
+
+pytestmark = pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
+
+STARTER, BGE_EN = "use-multilingual-v3", "bge-small-en-v1.5-int8"
+
+ENGLISH = "The old lighthouse was automated in 1985, and its last keeper now leads the tours. " * 3
+CHINESE = (
+    "这座灯塔于一九八五年改为自动控制，最后一位守塔人现在带领游客参观，他每天都会讲起那时的故事。"
+)
+
+
+@pytest.fixture
+def library(tmp_path: Path, models_dir: Callable[[str], Path]) -> str:
+    models_dir(STARTER)
+    models_dir(BGE_EN)
+    (tmp_path / "en.md").write_text(ENGLISH, encoding="utf-8")
+    (tmp_path / "zh.md").write_text(CHINESE, encoding="utf-8")
+    return str(tmp_path / "library")
+
+
+def run(*arguments: str, fails: bool = False) -> str:
+    result = CliRunner().invoke(cli, list(arguments), env={"LOCALRAG_LANG": "en"})
+    if fails:
+        assert isinstance(result.exception, LocalragError)
+        return str(result.exception)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def model_of(library: str) -> str:
+    told = json.loads(run("status", "--library", library, "--json"))
+    return str(told["embedding"]["model"])
+
+
+def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> None:
+    command = f"localrag rebuild --embedding {BGE_EN}"
+    english, at = str(tmp_path / "en.md"), ("--library", library)
+    assert command in run("add", english, *at)
+    (tmp_path / "more.md").write_text(ENGLISH.replace("1985", "1986"), encoding="utf-8")
+    assert "--embedding" not in run("add", str(tmp_path / "more.md"), *at)
+    assert command in run("doctor", "--quick", *at)
+
+    switched = run("rebuild", "--embedding", "english", *at)
+    assert f"again with {BGE_EN}" in switched
+    assert "--rerank cross-encoder" in switched
+    assert model_of(library) == BGE_EN
+    assert "lighthouse" in run("search", "who guides visitors today", *at)
+    assert "in order" in run("check", *at)
+    assert "--embedding" not in run("doctor", "--quick", *at)
+
+    warned = run("add", str(tmp_path / "zh.md"), *at)
+    assert "33% of the text is Chinese" in warned
+    assert f"localrag rebuild --embedding {STARTER}" in warned
+    assert model_of(library) == BGE_EN
+    run("rebuild", *at)
+    assert model_of(library) == BGE_EN
+
+    back = run("rebuild", "--embedding", STARTER, *at)
+    assert f"again with {STARTER}" in back
+    assert "--rerank" not in back
+    assert "守塔人" in run("search", "who guides visitors", "--mode", "dense", *at)
+    again = run("rebuild", "--embedding", "english", *at)
+    assert "33% of the text is Chinese" in again
+
+
+def test_a_new_library_with_the_english_model(library: str, tmp_path: Path) -> None:
+    told = run("add", str(tmp_path / "en.md"), "--embedding", "english", "--library", library)
+    assert "--embedding" not in told
+    assert model_of(library) == BGE_EN
+    told = run(
+        "add", str(tmp_path / "zh.md"), "--embedding", STARTER, "--library", library, fails=True
+    )
+    assert "Run `localrag rebuild`" in told
+
+
+def test_a_model_that_is_set_for_all_libraries_stands_against_it(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("add", str(tmp_path / "en.md"), "--library", library)
+    monkeypatch.setenv("LOCALRAG_EMBEDDING_MODEL", STARTER)
+    told = run("rebuild", "--embedding", "english", "--library", library, fails=True)
+    assert "config unset embedding.model" in told
+    assert model_of(library) == STARTER
+
+
+def test_an_open_engine_follows_a_switch(library: str, tmp_path: Path) -> None:
+    with LocalRAG.open(library) as rag:
+        rag.add([tmp_path / "en.md"])
+        assert rag.search("who guides visitors")
+        assert rag.embedder.dimension == 512
+        run("rebuild", "--embedding", "english", "--library", library)
+        assert rag.search("who guides visitors")
+        assert rag.embedder.dimension == 384

@@ -1,0 +1,68 @@
+from typing import Literal
+
+import pytest
+
+from localrag.models.registry.advice import advise
+from localrag.models.registry.spec import catalogue
+
+STARTER, BGE_EN = "use-multilingual-v3", "bge-small-en-v1.5-int8"
+
+Shares = dict[Literal["zh", "en"], float]
+
+
+def advised(model: str, shares: Shares, *present: str) -> tuple[object, ...] | None:
+    spec = catalogue().find(model)
+    served = spec.languages if spec else ()
+    found = advise(model, served, shares, catalogue(), STARTER, lambda name: name in present)
+    return found and (found.kind, found.other, found.language, found.share, found.present)
+
+
+def test_english_documents_get_the_english_model() -> None:
+    shares: Shares = {"zh": 0.02, "en": 0.96}
+    assert advised(STARTER, shares) == ("better", BGE_EN, "en", 0.96, False)
+    assert advised(STARTER, shares, BGE_EN) == ("better", BGE_EN, "en", 0.96, True)
+    assert advised(BGE_EN, shares) is None
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [{"zh": 0.0, "en": 0.0}, {"zh": 0.0, "en": 0.8}, {"zh": 0.08, "en": 0.92}, {"zh": 1, "en": 0}],
+    ids=["nothing", "a fifth is German", "some Chinese", "Chinese"],
+)
+def test_no_other_model_is_suggested_where_none_was_measured(shares: Shares) -> None:
+    assert advised(STARTER, shares, BGE_EN) is None
+
+
+def test_what_was_not_measured_is_mentioned_only_where_it_is() -> None:
+    chinese: Shares = {"zh": 1.0, "en": 0.0}
+    assert advised(STARTER, chinese, "bge-small-zh-v1.5") == (
+        *("untried", "bge-small-zh-v1.5", "zh", 1.0, True),
+    )
+    both: Shares = {"zh": 0.5, "en": 0.5}
+    assert advised(STARTER, both, "bge-small-zh-v1.5") is None
+    assert advised(STARTER, both, "bge-m3") == ("untried", "bge-m3", "mixed", 1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "shares", "language"),
+    [
+        (BGE_EN, {"zh": 0.06, "en": 0.9}, "zh"),
+        ("bge-small-zh-v1.5", {"zh": 0.7, "en": 0.3}, "en"),
+    ],
+)
+def test_a_language_that_the_model_does_not_serve(
+    model: str, shares: Shares, language: Literal["zh", "en"]
+) -> None:
+    share = shares[language]
+    assert advised(model, shares, STARTER) == ("unserved", STARTER, language, share, True)
+    assert advised(model, shares, "bge-m3") == ("unserved", "bge-m3", language, share, True)
+    assert advised("a/folder/of/mine", shares) is None
+
+
+def test_every_model_that_is_named_is_an_embedding() -> None:
+    known = catalogue()
+    for names in (*known.better.values(), *known.untried.values()):
+        assert {known.get(name).task for name in names} == {"embedding"}
+    assert known.of_task("english", "embedding") == BGE_EN
+    assert known.of_task("english", "llm") == "english"
+    assert known.of_task("mine", "embedding") == "mine"
