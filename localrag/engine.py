@@ -26,10 +26,12 @@ from localrag.library.records import ChunkIds
 from localrag.models.llms.base import check_stopped
 from localrag.prompts import render
 from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, recorded, unheard
+from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
+from localrag.rag.not_found import Around, with_not_found
 from localrag.system import memory
 from localrag.text.language import answer_language
-from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Hit, Place, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.egress.consent import Consent
@@ -275,8 +277,24 @@ class Engine:
             reading.chunks.update(one.chunk.id for one in found)
             return found
 
+        def look(text: str, k: int) -> list[ScoredChunk]:
+            asked = replace(options, filter=wanted)
+            found = self._found(text, k, _unexpanded(settings), asked, allowed, unheard)
+            reading.chunks.update(one.chunk.id for one in found)
+            return found
+
+        def alike(term: str, edits: int, k: int) -> list[ScoredChunk]:
+            hits = self.library.keywords.alike(term, edits, k, allowed)
+            found = self._chunks(hits, replace(options, filter=wanted))
+            reading.chunks.update(one.chunk.id for one in found)
+            return found
+
         pipeline = self._pipeline(settings, retrieve, self._reranking(settings, options), options)
         for piece in pipeline.stream(question):
+            if isinstance(piece, Answer):
+                counts = self.library.keywords.frequencies
+                around = Around(self.tokenizer, self._attributor, look, alike, counts)
+                piece = with_not_found(piece, around)
             if isinstance(piece, Step) and steps:  # done on the way to the passages
                 within = sum(step.seconds for step in steps)
                 piece = replace(piece, seconds=max(0.0, piece.seconds - within))
@@ -354,7 +372,10 @@ class Engine:
             model=lambda: self.model_for(options),
             on_step=on_step,
         )
-        hits = retriever.retrieve(question, k)
+        return self._chunks(retriever.retrieve(question, k), options)
+
+    def _chunks(self, hits: Sequence[Hit], options: AskOptions) -> list[ScoredChunk]:
+        """What was found, with its texts and under the names that the caller sees."""
         chunks = self.library.chunks([hit.chunk_id for hit in hits])
         documents = {chunk.document_id for chunk in chunks.values()}
         called = str if options.paths else self.called
@@ -398,6 +419,9 @@ class Engine:
             if settings.reranker not in self._rerankings:
                 self._rerankings[settings.reranker] = make()
             return self._rerankings[settings.reranker]
+
+    def _attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
+        return Attributor(chunks, self.tokenizer, self._place_of, self.embedder)
 
     def _place_of(self, chunk: Chunk, offset: int) -> Place:
         """Where a code point of a chunk stands; its document may have gone meanwhile."""

@@ -342,6 +342,44 @@ class SelfRAGMetrics:
     used_retrieval: bool
 
 
+SuggestionKind = Literal[
+    "spelling",  # word: of the question, instead: as the documents write it
+    "translation",  # word, instead: its name in the other language, as the documents have it
+    "without",  # word: left out, for no passage that was read has it; one has all that is left
+    "heading",  # of a passage that was not read
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A wording to try, with which a search finds what its kind says."""
+
+    question: str
+    kind: SuggestionKind
+    word: str = ""
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """What a question, or a part of one, came to that the documents do not answer.
+
+    `looked_for` are the words of `question` (as it was searched) that carry it. `closest` is the
+    sentence of `Answer.contexts` nearest to it; its marker is the number of the passage. `missing`
+    are words that it does not contain, `absent` those of them that no passage read contains. None
+    missing: the model alone judged that it is no answer. `probability`, where the model is
+    calibrated: that the passages hold the answer.
+    """
+
+    question: str
+    looked_for: tuple[str, ...] = ()
+    closest: Citation | None = None
+    missing: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    probability: float | None = None
+    suggestions: tuple[Suggestion, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a chat."""
@@ -355,6 +393,7 @@ class Answer:
     """What a question got. `grounded` is False when the documents do not hold the answer.
 
     `support` and `metrics` are Self-RAG's; a sentence that it did not get to is not in `support`.
+    `not_found` is there where the documents do not hold the answer, or a part of it: one for each.
     """
 
     question: str
@@ -368,3 +407,4 @@ class Answer:
     support: tuple[SupportedSentence, ...] = ()
     metrics: SelfRAGMetrics | None = None
     left_out: tuple[LeftOut, ...] = ()
+    not_found: tuple[NotFound, ...] = ()

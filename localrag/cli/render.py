@@ -9,10 +9,11 @@ from localrag.cli.output import Item, table
 from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.messages import tr
+from localrag.presentation.not_found import looked_for_text, reason_text, suggestion_text
 from localrag.presentation.places import cited_as, passage_place
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
-from localrag.types import Answer, LeftOut, Rating, ScoredChunk
+from localrag.types import Answer, LeftOut, NotFound, Rating, ScoredChunk
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,24 +99,17 @@ def print_evidence(console: Console, answer: Answer) -> None:
             console.print(Item(line))
     elif _said(answer, "out_of_time"):
         console.print(Text(tr("Allow more time with --budget."), style="yellow"))
-    elif answer.metrics and not _was_refused(answer):
-        warning = tr("Written without your documents: nothing in them supports this.")
-        if answer.metrics.retrieval_needed:
-            warning = tr(
-                "Your documents do not seem to contain the answer; this was written without "
-                "them, and nothing supports it."
-            )
-        console.print(Text(warning, style="yellow"))
-    elif answer.contexts:
+    elif answer.contexts and not answer.not_found and not answer.metrics:
         warning = tr("No passage supports this; it is not grounded in your documents.")
-        if not answer.grounded and _was_refused(answer):
-            warning = tr("Not answered from your documents. The closest passages were:")
-            console.print(Text(warning, style="yellow"))
-            print_hits(console, answer.contexts[:3], explain=False)
-        else:
-            console.print(Text(warning, style="yellow"))
-    elif all(step.kind != "filter" for step in answer.trace):  # else the answer itself says it
+        console.print(Text(warning, style="yellow"))
+    elif (
+        not answer.contexts
+        and not answer.metrics
+        and all(step.kind != "filter" for step in answer.trace)
+    ):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
+    for found in answer.not_found:
+        _print_not_found(console, answer, found)
     if answer.citations and not answer.grounded:
         warning = tr(
             "What was left out is next to a quotation and concerns the question: read it in "
@@ -123,6 +117,29 @@ def print_evidence(console: Console, answer: Answer) -> None:
         )
         console.print(Text(warning, style="yellow"))
     console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
+
+
+def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
+    """What was looked for, how near the documents come, and what else could be asked."""
+    from rich.text import Text
+
+    if found.question != answer.question:  # a part of it
+        part = tr("Not in the documents: {question}", question=found.question)
+        console.print(Item(Text(part, style="yellow")))
+    console.print(Item(Text(looked_for_text(found), style="dim")))
+    if found.closest is not None:
+        told = tr(
+            "Closest sentence ({where}): “{quote}”",
+            where=cited_as(found.closest),
+            quote=_excerpt(found.closest.quote),
+        )
+        console.print(Item(Text(told)))
+    console.print(Item(Text(reason_text(found), style="yellow")))
+    if found.suggestions:
+        console.print(Text(tr("You could ask instead:")))
+    for one in found.suggestions:
+        line = Text(f"  {as_name(one.question)}", style="bold")
+        console.print(Item(line.append(f"  ({as_name(suggestion_text(one))})", style="dim")))
 
 
 def print_trace(console: Console, answer: Answer) -> None:
@@ -146,10 +163,6 @@ def _leg(name: str) -> str:
     if kind == "rewriting":
         return tr("rewriting {number}", number=number)
     return {"dense": tr("dense"), "keyword": tr("keyword")}.get(name, name)
-
-
-def _was_refused(answer: Answer) -> bool:
-    return _said(answer, "refusal")
 
 
 def _said(answer: Answer, prompt: str) -> bool:

@@ -208,8 +208,15 @@ class DerivedKeywords(Derived[Terms]):
 
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
+        return self._keywords().frequencies(terms)
+
+    def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """At most k chunks with a term that so few edits make of this one; or with it."""
+        return self._keywords().alike(term, edits, k, allowed)
+
+    def _keywords(self) -> KeywordIndex:
         index: KeywordIndex = self.current()  # type: ignore[assignment]
-        return index.frequencies(terms)
+        return index
 
 
 @dataclass(frozen=True, slots=True)

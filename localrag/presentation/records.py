@@ -10,8 +10,9 @@ from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import Any
 
+from localrag.presentation.not_found import reason_text
 from localrag.presentation.steps import decision
-from localrag.types import Answer, ScoredChunk, Step
+from localrag.types import Answer, NotFound, ScoredChunk, Step
 
 
 @singledispatch
@@ -77,6 +78,19 @@ def _(answer: Answer) -> dict[str, Any]:
         ],
         "metrics": plain(answer.metrics),
         "left_out": [picked(each, "source", "page", "place", "text") for each in answer.left_out],
+        "not_found": plain(answer.not_found),
+    }
+
+
+@plain.register
+def _(found: NotFound) -> dict[str, Any]:
+    closest = found.closest
+    return {
+        **picked(found, "question", "looked_for"),
+        "closest": closest and picked(closest, "source", "page", "place", "quote"),
+        **picked(found, "missing", "absent", "probability"),
+        "reason": reason_text(found, "en"),
+        "suggestions": plain(found.suggestions),
     }
 
 

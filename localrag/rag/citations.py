@@ -36,6 +36,14 @@ CROSS_LANGUAGE_COSINE = 0.5
 MINIMUM_TERMS = 2
 """Shorter fragments (a list number, "15.3%") prove nothing by themselves."""
 
+LOOKED_AT = 10
+"""Sentences that are compared with a question by embedding."""
+SENTENCE_TERMS = 4
+"""What has fewer is rather a heading."""
+OWN_LANGUAGE_COUNTS = 0.15
+SHARED_COUNTS = 0.5
+"""What the share of a question's terms counts beside the cosine: a number alone is no likeness."""
+
 SHORT_ANSWER = 40
 """Characters up to which a whole answer may be a bare name or number."""
 
@@ -174,6 +182,35 @@ class Attributor:
         """The sentence of passage `marker` that is closest to `text`."""
         return self._cite(marker, text, self._terms(text))
 
+    def nearest(self, question: str) -> Citation | None:
+        """The sentence of the passages that is closest to a question; None without passages.
+
+        By the share of its terms and by embedding, which looks at the few that share most.
+        """
+        asked = self._terms(question)
+        own = detect(question)
+        likely = [each for each in self._evidence if len(each.terms) >= SENTENCE_TERMS]
+        shares = [
+            (
+                SHARED_COUNTS * self._share(asked, each.terms)
+                + OWN_LANGUAGE_COUNTS * (self._languages[each.marker - 1] in (own, "mixed")),
+                each,
+            )
+            for each in likely or self._evidence
+        ]
+        shares.sort(key=lambda pair: -pair[0])  # stable: the better passage stays first
+        few = shares[:LOOKED_AT]
+        if not few:
+            return None
+        # All as questions: likeness goes both ways, and no passage is embedded that way in `ask`.
+        vectors = self._embedder.embed_queries([question, *(each.text for _, each in few)])
+        cosines = (vectors[1:] @ vectors[0]).tolist()
+        scored = [
+            (share + cosine, -number)
+            for number, ((share, _), cosine) in enumerate(zip(few, cosines, strict=True))
+        ]
+        return self._citation(few[-max(scored)[1]][1])
+
     def _sentences(self, chunk: Chunk) -> list[tuple[int, int, str]]:
         """Spans of the sentences, and of the rows of tables, and what they say.
 
@@ -292,6 +329,12 @@ class CitedStream:
             claims = (*before.claims, *one.claims) if before else one.claims
             unique[one.marker, one.quote] = replace(one, claims=claims)
         return tuple(sorted(unique.values(), key=lambda c: c.marker))
+
+    def checked(self, pieces: Iterable[str]) -> Iterator[str]:
+        """What can be shown of all the pieces."""
+        for piece in pieces:
+            yield from self.feed(piece)
+        yield from self.finish()
 
     def feed(self, piece: str) -> Iterator[str]:
         """Take a piece from the model and yield what can be shown."""

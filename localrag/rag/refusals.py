@@ -1,10 +1,11 @@
-"""Replies that say that the documents do not hold the answer, and nothing besides."""
+"""Replies that say that the documents do not hold the answer, and what is said without them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from localrag.prompts import render
+from localrag.prompts import PromptLanguage, render
 from localrag.rag.citations import without_markers
 
 _REFUSAL = re.compile(
@@ -29,3 +30,14 @@ def refuses(answer: str) -> bool:
     if any(text.startswith(refusal) for refusal in said):
         return True
     return len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.search(text))
+
+
+def not_from_documents(pieces: Iterator[str], language: PromptLanguage) -> Iterator[str]:
+    """What a model says without documents, behind words that say so; nothing if it says nothing."""
+    said = ""
+    for piece in pieces:
+        said += piece
+        if said.strip():
+            yield f"{render('not_from_documents', language)}\n\n{said.lstrip()}"
+            yield from pieces
+            return

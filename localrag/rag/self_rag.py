@@ -22,7 +22,7 @@ from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.reading import asks_for_several
-from localrag.rag.refusals import refuses
+from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
@@ -106,6 +106,7 @@ class _State:
     best: float = 0.0
     relevant: list[ScoredChunk] = field(default_factory=list)
     cut_short: bool = False
+    unchecked: bool = False
     drafts: list[Draft] = field(default_factory=list)
 
     @property
@@ -133,8 +134,9 @@ class SelfRAG(Pipeline):
     Passages are graded until one is clearly enough, and the most relevant one answers alone, which
     costs no further reading. Where that answer is not fully supported and useful, the rest are
     graded, all relevant passages answer together, then the others one by one, until an answer is.
-    Without such an answer the best one wins, by support x 5 + utility. An answer from documents
-    comes in one piece, once it has been graded.
+    Without such an answer the best one wins, by support x 5 + utility; with `strict`, none
+    of which a sentence was left unchecked. An answer from documents comes in one piece, once it
+    has been graded.
     """
 
     def __init__(self, tools: Toolkit, grader: Grader, options: SelfRAGOptions) -> None:
@@ -265,6 +267,8 @@ class SelfRAG(Pipeline):
             citations = (attributor.cite(number, text),)
             text = f"{text} [{number}]"
         sentences = yield from self._check(state, reading, text)
+        if state.unchecked and self._options.strict:
+            return Draft("", (), (), "no support", 1.0)
         draft = Draft(text, citations, sentences, "partially supported", UNREAD_UTILITY)
         if sentences:  # else no time was left to grade it
             rating = self._rating(draft.support)
@@ -318,6 +322,7 @@ class SelfRAG(Pipeline):
             statement = without_markers(text[span.start : span.end]).strip()
             if not state.budget.allows("support of a sentence"):
                 yield state.step("budget", skipped="sentences", count=len(spans) - number)
+                state.unchecked = True
                 break
             ask = partial(self._grader.support, state.question, statement, reading)
             grade, seconds = timed(ask)
@@ -340,7 +345,7 @@ class SelfRAG(Pipeline):
 
     def _without_documents(self, state: _State) -> Iterator[str | Step]:
         """What is said where the documents are not needed, or do not hold the answer."""
-        if state.budget.is_down_to(0.0):
+        if state.budget.is_down_to(0.0) or (state.unchecked and self._options.strict):
             yield state.step("budget", skipped="answer")
             yield render("out_of_time", state.language)
             return
@@ -354,9 +359,8 @@ class SelfRAG(Pipeline):
         ]
         # There is nothing to cite: whatever marker the model writes is invented.
         cited = CitedStream(self._tools.attributor(()), state.question, "")
-        for piece in self._writing(state, messages, self._tools.generation, 0.0):
-            yield from cited.feed(piece)
-        yield from cited.finish()
+        written = self._writing(state, messages, self._tools.generation, 0.0)
+        yield from not_from_documents(cited.checked(written), state.language)
         seconds = time.perf_counter() - started
         yield state.step("write", seconds=seconds, passages=0, cut_short=state.cut_short)
 

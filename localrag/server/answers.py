@@ -7,14 +7,16 @@ from itertools import pairwise
 from typing import Any
 
 from localrag.messages import InterfaceLanguage
+from localrag.presentation.not_found import looked_for_text, reason_text, suggestion_text
 from localrag.presentation.places import cited_as
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
+from localrag.prompts import render
 from localrag.rag.citations import MARKER, marked, without_markers
 from localrag.rag.refusals import refuses
 from localrag.server.views import quoted
 from localrag.text.sentences import split_sentences
-from localrag.types import Answer, Rating, ScoredChunk, Step
+from localrag.types import Answer, NotFound, Rating, ScoredChunk, Step
 
 
 def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str, Any]:
@@ -26,6 +28,29 @@ def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str,
         "contexts": passages(answer.contexts, language),
         "cited": [cited_as(one, language) for one in answer.citations],
         "steps": [told_step(one, language) for one in answer.trace],
+        "not_found": [told_not_found(library, answer, one, language) for one in answer.not_found],
+    }
+
+
+def told_not_found(
+    library: str, answer: Answer, found: NotFound, language: InterfaceLanguage
+) -> dict[str, Any]:
+    """What a question came to in words, with the view that the closest sentence opens."""
+    closest = found.closest
+    return {
+        "question": found.question,
+        "looked_for": looked_for_text(found, language),
+        "reason": reason_text(found, language),
+        "closest": closest
+        and {
+            **picked(closest, "source", "page", "quote"),
+            "cited": cited_as(closest, language),
+            "view": plain(quoted(library, answer, closest)),
+        },
+        "suggestions": [
+            {"question": one.question, "why": suggestion_text(one, language)}
+            for one in found.suggestions
+        ],
     }
 
 
@@ -54,11 +79,15 @@ _MARKS: dict[Rating, str] = {
 }
 
 
+_NOTICES = (render("not_from_documents", "en"), render("not_from_documents", "zh"))
+
+
 def sentences(answer: Answer) -> list[dict[str, Any]]:
     """The text of an answer in sentences, which joined are the text, and what is known of each.
 
     `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
-    with a checked quotation and "none" for one without; "" in a refusal, which claims nothing.
+    with a checked quotation and "none" for one without; "" in a refusal, which claims nothing, and
+    where it is said that what follows is not from the documents.
     `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
     from 0.
     """
@@ -77,6 +106,8 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         rating = next((graded[at] for at in graded if start <= at < end), None)
         cited = any(isinstance(part, list) for part in parts)
         mark = _MARKS[rating] if rating else "quoted" if cited else unmarked
+        if text[start:end].strip() in _NOTICES:
+            mark = ""
         found.append({"parts": parts, "mark": mark})
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from localrag.server.answers import sentences, told
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.replies import decoded, preferred, reply
-from localrag.types import Answer
+from localrag.types import Answer, Citation, NotFound
 
 _PATIENCE = 5.0
 """Seconds that an answer waits for whoever writes to the library."""
@@ -133,7 +134,7 @@ def _listed(library: Library) -> dict[str, Any]:
 
 def _written(answer: Answer) -> str:
     """An answer with the passages that it cites and no other, and without paths."""
-    cited = {one.chunk_id for one in answer.citations}
+    cited = {one.chunk_id for one in (*answer.citations, *_closest(answer))}
     contexts = (one for one in answer.contexts if one.chunk.id in cited)
     lean = replace(
         answer,
@@ -141,6 +142,11 @@ def _written(answer: Answer) -> str:
         contexts=tuple(replace(one, source="") for one in contexts),
         trace=tuple(replace(one, left_out=()) for one in answer.trace),
         left_out=(),
+        # Wordings are of documents that nothing else of the answer comes from, and of their day.
+        not_found=tuple(
+            replace(one, closest=one.closest and replace(one.closest, source=""), suggestions=())
+            for one in answer.not_found
+        ),
     )
     return msgspec.json.encode(lean).decode()
 
@@ -163,17 +169,30 @@ def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
             if one.chunk_id in sources
         ),
         contexts=tuple(replace(one, source=sources[one.chunk.id]) for one in answer.contexts),
+        not_found=tuple(_named(one, sources) for one in answer.not_found),
     )
+
+
+def _named(found: NotFound, sources: Mapping[int, str]) -> NotFound:
+    closest = found.closest
+    if closest is None or closest.chunk_id not in sources:
+        return replace(found, closest=None)
+    return replace(found, closest=replace(closest, source=sources[closest.chunk_id]))
+
+
+def _closest(answer: Answer) -> list[Citation]:
+    return [one.closest for one in answer.not_found if one.closest is not None]
 
 
 def _ground(answer: Answer) -> set[str]:
     """The documents that the words of an answer may come from.
 
-    Those that it cites; where a sentence cites nothing, all that were read for it.
+    Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
+    were read for it.
     """
+    cited = {one.chunk_id for one in (*answer.citations, *_closest(answer))}
     if answer.text.strip() in (render("refusal", "en"), render("refusal", "zh")):
-        return set()
-    cited = {one.chunk_id for one in answer.citations}
+        return {one.chunk.document_id for one in answer.contexts if one.chunk.id in cited}
     all_cite = all(
         any(isinstance(part, list) for part in one["parts"]) for one in sentences(answer)
     )

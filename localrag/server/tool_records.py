@@ -128,6 +128,32 @@ class Quotation(Struct):
         return _quoted(self.number, self.where, self.quote, self.link)
 
 
+class Missing(Struct):
+    """What the question, or a part of it, came to that the documents do not answer."""
+
+    question: str
+    looked_for: list[str]
+    reason: str
+    closest: Annotated[Quotation | None, Meta(description="The sentence nearest to it.")]
+    suggestions: Annotated[list[str], Meta(description="Questions that find something.")]
+
+    def said(self) -> str:
+        """In words."""
+        said = [tr("Looked for: {words}", words=tr(", ").join(self.looked_for) or self.question)]
+        if self.closest is not None:
+            said.append(
+                tr(
+                    "Closest sentence ({where}): “{quote}”",
+                    where=self.closest.where,
+                    quote=self.closest.quote,
+                )
+            )
+        said.append(self.reason)
+        if self.suggestions:
+            said.append(tr("You could ask instead:"))
+        return "\n".join([*said, *(f"  {each}" for each in self.suggestions)])
+
+
 class Answered(Struct):
     """Reply of `ask`."""
 
@@ -137,12 +163,17 @@ class Answered(Struct):
     citations: list[Quotation]
     left_out: int
     seconds: float
+    not_found: list[Missing] = []
 
     def said(self) -> str:
         """In words."""
-        quotations = "\n".join(each.said() for each in self.citations)
-        said = [self.answer, *([quotations] if quotations else []), *_left_out(self.left_out)]
-        return "\n\n".join(said)
+        said = [self.answer]
+        if not (self.grounded or self.citations or self.not_found):
+            said.insert(0, tr("No passage supports this:"))
+        if self.citations:
+            said.append("\n".join(each.said() for each in self.citations))
+        said += [each.said() for each in self.not_found]
+        return "\n\n".join([*said, *_left_out(self.left_out)])
 
 
 class PageText(Struct):

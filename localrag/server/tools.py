@@ -32,6 +32,7 @@ from localrag.library.catalogue.filters import Filter
 from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.messages import spoken, tr
+from localrag.presentation.not_found import reason_text
 from localrag.presentation.places import cited_as, place_text
 from localrag.presentation.steps import step_line
 from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image, not_found
@@ -52,6 +53,7 @@ from localrag.server.tool_records import (
     FilesToAdd,
     Found,
     Listed,
+    Missing,
     Nothing,
     NotRead,
     PageOf,
@@ -63,7 +65,7 @@ from localrag.server.tool_records import (
     State,
 )
 from localrag.server.views import View, quoted
-from localrag.types import Answer, Citation, Place, ScoredChunk, Step
+from localrag.types import Answer, Citation, NotFound, Place, ScoredChunk, Step
 
 SCHEME = "localrag://"
 LONGEST = 20_000
@@ -225,6 +227,7 @@ class Tools:
             [shown.quotation(answer, citation) for citation in answer.citations],
             len(answer.left_out) + shown.left_out,
             round(answer.seconds, 3),
+            [shown.missing(answer, found) for found in answer.not_found],
         )
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
@@ -447,6 +450,18 @@ class _Shown:
             self._text(citation.quote),
             _uri(self._name, view.document, citation.page),
             self._link(view.document, view.start, view.end),
+        )
+
+    def missing(self, answer: Answer, found: NotFound) -> Missing:
+        """What the documents do not answer; wordings of theirs that could steer a model go."""
+        closest = found.closest
+        suggestions = (self._whole(each.question) for each in found.suggestions)
+        return Missing(
+            self.own(found.question),
+            [self.own(word) for word in found.looked_for],
+            self.own(reason_text(found)),
+            self.quotation(answer, closest) if closest is not None else None,
+            [each for each in suggestions if each],
         )
 
     def page(self, record: DocumentRecord, span: PageSpan, start: int, mark: str) -> PageText:

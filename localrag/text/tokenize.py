@@ -30,7 +30,7 @@ _LONGEST = 64
 """Code points of a term: longer ones are noise (base64, rulers) and bloat the index."""
 
 _WORD = rf"[^\W_{HAN}]+"
-_PIECE = re.compile(
+PIECE = re.compile(
     rf"(?P<han>[{HAN}]+)"
     # A word or a code: GB/T3620.1, 2024-05-01, bge-m3, AT&T, don't, C++, C#.
     rf"|(?P<code>{_WORD}(?:['\-./_&@+]{_WORD})*(?:\+\+|\#(?!\w))?)"
@@ -39,7 +39,8 @@ _PIECE = re.compile(
 _PARTS = re.compile(rf"{_WORD}(?:(?<=\d)\.(?=\d){_WORD})*")
 _ATOMS = re.compile(r"\d+(?:\.\d+)*|[^\W\d_]+")
 _GLUE = re.compile(r"(?<!\d)[\-/_&@+](?=\w)|(?<=\d)[\-/_&@+](?=[^\W\d])")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+"""The comma in 1,000."""
 
 # Words that carry the grammar of a sentence or a question, not its subject; left
 # in the text: us, it, who, may, can, will, no, which are also names or months.
@@ -76,9 +77,9 @@ class Tokenizer:
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms of `text` in their order, repeated as often as they occur."""
-        folded = _THOUSANDS.sub("", fold(text))
+        folded = THOUSANDS.sub("", fold(text))
         terms: list[str] = []
-        for match in _PIECE.finditer(folded):
+        for match in PIECE.finditer(folded):
             piece = match[0]
             if match.lastgroup == "han":
                 terms.extend(word for word in self._cut(piece) if word not in STOP_WORDS)

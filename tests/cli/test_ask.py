@@ -180,8 +180,9 @@ def test_self_rag_without_a_relevant_passage(
     nothing = ("ask", "How many whales sing?", "--mode", "self-rag", "-k", "1")
     done = run(*nothing)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(REPLY)
-    assert "Your documents do not seem to contain the answer" in done.stdout
+    assert done.stdout.startswith(f"Not from your documents:\n\n{REPLY}")
+    assert "Looked for: whales, sing\n" in done.stdout
+    assert "None of the passages found contains “whales” or “sing”." in done.stdout
     assert "✓" not in done.stdout
     written = len(server[1])
     done = run(*nothing, "--strict", "--json")
@@ -193,7 +194,8 @@ def test_self_rag_without_a_relevant_passage(
     assert answer["metrics"]["used_retrieval"] is False
     assert len(server[1]) == written + 1, "one grade, and nothing is written"
     done = run(*nothing, "--strict", language="zh")
-    assert "没有根据文档作答" in done.stdout or "最接近的段落" in done.stdout
+    assert "最接近的句子" in done.stdout
+    assert "找到的段落中都没有“whales”或“sing”。" in done.stdout
 
 
 def failing(*arguments: str, language: str = "en") -> str:

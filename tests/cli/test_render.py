@@ -15,6 +15,7 @@ from localrag.cli.render import (
     print_left_out,
     print_trace,
 )
+from localrag.presentation.not_found import reason_text
 from localrag.presentation.records import plain as record_of
 from localrag.presentation.steps import step_line
 from localrag.types import (
@@ -23,11 +24,14 @@ from localrag.types import (
     Citation,
     LeftOut,
     LegRank,
+    NotFound,
+    Place,
     Plain,
     ScoredChunk,
     SelfRAGMetrics,
     Step,
     StepKind,
+    Suggestion,
     SupportedSentence,
 )
 
@@ -254,23 +258,69 @@ def test_support_and_metrics_in_json() -> None:
     assert (plain["support"], plain["metrics"]) == ([], None)
 
 
-@pytest.mark.parametrize(
-    ("needed", "said"),
-    [(False, "Written without your documents"), (True, "do not seem to contain the answer")],
+NOT_FOUND = NotFound(
+    question="Who won in 2023?",
+    looked_for=("won", "2023"),
+    closest=Citation(1, 1, "/a/b.pdf", 4, "It was won by nobody.", Place(0, number=4)),
+    missing=("2023", "prize", "medal"),
+    absent=("prize", "medal"),
+    suggestions=(
+        Suggestion("Who won?", "without", "2023"),
+        Suggestion("Who won in\x1b[31m 2024?", "spelling", "2023", "2024"),
+    ),
 )
-def test_an_ungrounded_answer_of_self_rag_is_marked(
-    needed: bool, said: str, monkeypatch: pytest.MonkeyPatch
+
+
+def test_what_was_not_found_is_said_with_the_closest_sentence(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
-    metrics = SelfRAGMetrics(needed, 0, 0, (), (), 0.0, False)
-    answer = replace(ANSWER, text="La.", grounded=False, citations=(), metrics=metrics)
-    printed = console()
-    print_evidence(printed, answer)
-    assert said in shown(printed)
-    refused = replace(answer, text="文档中没有这个问题的答案。")
+    refused = replace(
+        ANSWER,
+        question="Who won in 2023?",
+        text="The documents do not contain the answer to this question.",
+        grounded=False,
+        citations=(),
+        not_found=(NOT_FOUND,),
+    )
     printed = console()
     print_evidence(printed, refused)
-    assert "The closest passages were" in shown(printed)
+    assert shown(printed).splitlines()[1:-1] == [
+        "Looked for: won, 2023",
+        "Closest sentence (b.pdf, p. 4): “It was won by nobody.”",
+        "This sentence does not contain “2023”. None of the passages found contains “prize” or "
+        "“medal”.",
+        "You could ask instead:",
+        "  Who won?  (without “2023”)",
+        "  Who won in�[31m 2024?  (“2024” instead of “2023”)",
+    ]
+    part = replace(refused, grounded=True, question="Who won in 2022 and in 2023?")
+    printed = console()
+    print_evidence(printed, part)
+    assert "Not in the documents: Who won in 2023?" in shown(printed)
+    monkeypatch.setattr("localrag.messages.interface_language", lambda: "zh")
+    printed = console()
+    print_evidence(printed, refused)
+    assert "这句话中没有“2023”。找到的段落中都没有“prize”或“medal”。" in shown(printed)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (NotFound("Who?"), "No passage was found."),
+        (
+            replace(NOT_FOUND, missing=(), absent=()),
+            "According to the model, the passages do not answer the question.",
+        ),
+        (
+            replace(NOT_FOUND, missing=(), absent=(), probability=0.123),
+            "The model puts the probability that the passages answer the question at 12%, which "
+            "is too low for an answer.",
+        ),
+    ],
+)
+def test_no_more_is_said_than_is_known(found: NotFound, said: str) -> None:
+    assert reason_text(found, "en") == said
 
 
 def test_a_step_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

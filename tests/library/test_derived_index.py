@@ -52,6 +52,9 @@ class SharedWords:
     def frequencies(self, terms):
         return len(self.held), [sum(term in held for held in self.held.values()) for term in terms]
 
+    def alike(self, term, edits, k, allowed=None):
+        return [hit for hit in self.search([term], k, allowed) if edits]
+
     def chunk_set(self):
         return ChunkSet(len(self.held), sum(self.held) % ID_SUMS)
 

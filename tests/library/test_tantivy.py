@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from library_fixtures import storage
 
@@ -55,6 +56,24 @@ def bm25(query: list[str], passages: dict[int, list[str]]) -> dict[int, float]:
                 length = 1 - 0.75 + 0.75 * len(terms) / mean
                 scores[key] = scores.get(key, 0) + idf * tf * 2.2 / (tf + 1.2 * length)
     return scores
+
+
+def test_terms_that_are_spelt_alike(filled: Callable[[dict[int, Any]], Engine]) -> None:
+    index = filled({1: ["titicaca", "lake"], 2: ["titicaac"], 3: ["tea"], 4: ["ta", "检索"]})
+
+    def alike(term: str, edits: int, allowed: Any = None) -> set[int]:
+        hits = index.alike(term, edits, 9, allowed)
+        assert all(hit.score == 1.0 for hit in hits)
+        return {hit.chunk_id for hit in hits}
+
+    assert alike("titicaca", 1) == {1, 2}, "itself, and two letters swapped"
+    assert alike("titikaca", 1) == {1}
+    assert alike("titikaka", 1) == set()
+    assert alike("titikaka", 2) == {1}
+    assert alike("te", 1) == {3, 4}
+    assert alike("te", 1, np.array([4])) == {4}
+    assert alike("te", 1, np.array([], dtype=np.int64)) == set()
+    assert len(index.alike("te", 1, 1)) == 1
 
 
 def test_scores_are_those_of_the_formula(filled: Callable[[dict[int, Any]], Engine]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from evaluation.mode_answers import compared, comparison, self_rag, standard
 
@@ -17,7 +18,17 @@ from localrag.evaluation.scoring import Scored
 from localrag.presentation.comparisons import of_modes, of_rerankers
 from localrag.presentation.records import plain
 from localrag.presentation.reports import report_json, trust_json
-from localrag.types import Answer, Chunk, Citation, LegRank, Place, ScoredChunk, Step
+from localrag.types import (
+    Answer,
+    Chunk,
+    Citation,
+    LegRank,
+    NotFound,
+    Place,
+    ScoredChunk,
+    Step,
+    Suggestion,
+)
 
 HIT = [
     *("source", "page", "last_page", "place", "heading", "score", "text", "columns", "ranks"),
@@ -25,8 +36,9 @@ HIT = [
 ]
 ANSWER = [
     *("question", "answer", "language", "grounded", "citations", "contexts", "trace", "seconds"),
-    *("support", "metrics", "left_out"),
+    *("support", "metrics", "left_out", "not_found"),
 ]
+TRY = Suggestion("Tea?", "without", "2031")
 FINDING = ["verdict", "probability", "reason"]
 FOUND = ScoredChunk(
     Chunk(7, "d", 0, "Tea.", "Hills", 2, 3, 0, 4), 0.5, "tea.md", (LegRank("dense", 1, 0.9),)
@@ -56,6 +68,19 @@ def test_an_answer() -> None:
         }
     ]
     assert shown["seconds"] == 1.235
+    assert shown["not_found"] == []
+    missing = NotFound("q", ("tea", "2031"), cited[0], ("2031",), ("2031",), None, (TRY,))
+    (told,) = plain(replace(self_rag("Tea."), not_found=(missing,)))["not_found"]
+    assert told == {
+        "question": "q",
+        "looked_for": ["tea", "2031"],
+        "closest": {"source": "tea.md", "page": 2, "place": place, "quote": "Tea."},
+        "missing": ["2031"],
+        "absent": ["2031"],
+        "probability": None,
+        "reason": "None of the passages found contains “2031”.",
+        "suggestions": [{"question": "Tea?", "kind": "without", "word": "2031", "instead": ""}],
+    }
     graded = plain(self_rag("Tea."))
     assert list(graded["support"][0]) == ["text", "rating", "share"]
     assert list(graded["metrics"]) == [

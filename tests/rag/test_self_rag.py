@@ -28,6 +28,7 @@ from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Message, Place, ScoredChunk, Step
 
+NOTICE = "Not from your documents:\n\n"
 OPENED = "The glass house was opened in 1907 by the mayor."
 ORCHIDS = "Two hundred orchids grow in the glass house behind the pond."
 TEA = "The tea room closes at six on working days."
@@ -140,7 +141,7 @@ def test_a_poem_is_written_without_a_search() -> None:
     llm = ScriptedLLM(["Green under glass, [3] it grows."], [NOT_NEEDED])
     rag = pipeline(llm, retrieve=lambda *_: pytest.fail("nothing may be searched"))
     answer = run(rag, "Write me a short poem.")
-    assert answer.text == "Green under glass, it grows."
+    assert answer.text == f"{NOTICE}Green under glass, it grows."
     assert not answer.grounded
     assert (answer.citations, answer.contexts, answer.support) == ((), (), ())
     assert trace(answer) == [
@@ -170,7 +171,7 @@ def test_the_threshold_decides_whether_documents_are_needed() -> None:
 def test_without_a_relevant_passage_the_answer_is_marked_as_ungrounded() -> None:
     llm = ScriptedLLM(["In 1889 [1], as some say [2][3]."], [NEEDED, yes(0.2), yes(0.1), yes(0)])
     answer = run(pipeline(llm))
-    assert answer.text == "In 1889, as some say."
+    assert answer.text == f"{NOTICE}In 1889, as some say."
     assert not answer.grounded
     assert answer.citations == ()
     assert [context.chunk.id for context in answer.contexts] == [1, 2, 3]
@@ -214,7 +215,7 @@ def test_where_even_the_best_passage_is_doubtful_nothing_is_written_from_it() ->
 
 def test_an_empty_library() -> None:
     answer = run(pipeline(ScriptedLLM(["Perhaps 1907."], [NEEDED]), texts=[]))
-    assert answer.text == "Perhaps 1907."
+    assert answer.text == f"{NOTICE}Perhaps 1907."
     assert not answer.grounded
     strict = run(pipeline(ScriptedLLM(), texts=[], strict=True))
     assert strict.text.startswith("The documents do not contain")
@@ -269,7 +270,7 @@ def test_the_best_passage_comes_first_then_all_together_then_the_others() -> Non
     # By relevance, not as they were found; the last one is the answer without documents.
     assert prompts(llm) == [[ORCHIDS], TEXTS, [TEA], [OPENED], []]
     assert not answer.grounded
-    assert answer.text == "I do not know."
+    assert answer.text == f"{NOTICE}I do not know."
     assert answer.metrics is not None
     assert answer.metrics.best_score == 0.0, "no support is worth nothing, however useful"
 
@@ -468,7 +469,7 @@ def test_an_empty_reply_is_never_an_answer_from_the_documents(reply: str) -> Non
     llm = ScriptedLLM([reply, "I do not know."], [NEEDED, yes(0.9), yes(0), yes(0)])
     answer = run(pipeline(llm))
     assert not answer.grounded
-    assert answer.text == "I do not know."
+    assert answer.text == f"{NOTICE}I do not know."
     assert answer.citations == ()
     assert answer.metrics is not None
     assert answer.metrics.response_support_ratings == ("no support",)
@@ -501,7 +502,7 @@ def test_only_passages_longer_than_the_window() -> None:
     llm = ScriptedLLM(["Perhaps."], [NEEDED], context_window=1000)
     answer = run(pipeline(llm, ["word " * 1000] * 2))
     assert not answer.grounded
-    assert answer.text == "Perhaps."
+    assert answer.text == f"{NOTICE}Perhaps."
 
 
 def test_the_joint_answer_reads_what_fits_together() -> None:
@@ -688,6 +689,21 @@ def test_sentences_that_do_not_fit_are_not_checked(monkeypatch: pytest.MonkeyPat
     assert seconds == 8.0
 
 
+@pytest.mark.parametrize("seconds", [7.0, 8.0])
+def test_strictly_an_answer_that_was_not_checked_is_none(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where no sentence of it was, nor where some were not."""
+    text = f"{SAID_OPENED} {SAID_OPENED} {SAID_OPENED} {SAID_OPENED}"
+    llm = Slow([text], [yes(0.9), FULL, FULL, FULL])
+    llm.first = 4.0
+    answer, _ = timed_run(llm, monkeypatch, seconds, k=1, strict=True)
+    assert any("sentences were not checked" in line for line in trace(answer))
+    assert answer.text == "The time budget was spent before an answer could be written."
+    assert not answer.grounded
+    assert answer.citations == ()
+
+
 def test_usefulness_is_not_graded_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = Slow([SAID_OPENED], [NEEDED, yes(0.9), FULL])
     llm.grade = 2.0
@@ -746,7 +762,7 @@ def test_an_answer_without_documents_ends_in_time(monkeypatch: pytest.MonkeyPatc
     llm.piece = 0.1
     answer, seconds = timed_run(llm, monkeypatch, 5.0)
     assert trace(answer)[-1] == "write: without the documents, cut short"
-    assert answer.text.startswith("la la")
+    assert answer.text.startswith(f"{NOTICE}la la")
     assert seconds <= 5.2
 
 
@@ -788,7 +804,7 @@ def test_code_written_without_documents_keeps_its_brackets() -> None:
     code = "```python\nreturn items[0] + items[1]\n```\nDone [2]."
     llm = ScriptedLLM([code], [NOT_NEEDED])
     answer = run(pipeline(llm), "Write a function.")
-    assert answer.text == "```python\nreturn items[0] + items[1]\n```\nDone."
+    assert answer.text == f"{NOTICE}```python\nreturn items[0] + items[1]\n```\nDone."
 
 
 def test_own_words_are_what_the_model_reads() -> None:

@@ -181,5 +181,50 @@ def test_a_refusal_claims_nothing_and_so_has_no_mark(opened: Open) -> None:
     expect(at.page.locator(".answer")).to_have_text(at.served.llm.pieces[0])
     expect(at.page.locator(".under")).to_be_visible()
     expect(at.page.locator(".sentence, .legend")).to_have_count(0)
-    expect(at.page.locator(".more[open] summary").first).to_contain_text("Closest passages")
+    expect(at.page.locator(".not-found")).to_contain_text("None of the passages found contains")
+    expect(at.page.locator(".more summary").first).to_contain_text("Closest passages")
     assert at.wrong == []
+
+
+REFUSAL = "The documents do not contain the answer to this question."
+
+
+@pytest.mark.parametrize(
+    ("locale", "reason"),
+    [
+        ("en-US", "None of the passages found contains “1850”."),
+        ("zh-CN", "找到的段落中都没有“1850”。"),
+    ],
+)
+def test_where_nothing_is_answered_the_closest_sentence_opens_and_a_wording_asks(
+    opened: Open, locale: str, reason: str, tmp_path: Path
+) -> None:
+    at = opened(locale)
+    at.served.llm.pieces = (REFUSAL,)
+    at.ask("When was the glass house opened, in 1850?")
+    found = at.page.locator(".not-found")
+    expect(found).to_contain_text(reason)
+    at.is_accessible()
+    found.locator(".source").click()
+    expect(at.page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
+    at.is_accessible()
+    with at.page.expect_download() as saving:
+        at.page.get_by_role("button", name="Markdown").click()
+    saved = tmp_path / "saved.md"
+    saving.value.save_as(saved)
+    assert "The glass house was opened in 1907." in saved.read_text("utf-8")
+    assert reason in saved.read_text("utf-8")
+    at.served.llm.pieces = ("It was opened in 1907 [1].",)
+    found.get_by_role("button", name="When was the glass house opened?", exact=True).click()
+    expect(at.page.locator(".asked").nth(1)).to_have_text("When was the glass house opened?")
+    expect(at.page.locator(".marker")).to_have_count(1)
+    assert at.wrong == []
+
+
+def test_what_is_not_from_the_documents_says_so_first(opened: Open) -> None:
+    at = opened()
+    at.served.llm.pieces = ("Not from your documents:\n\n", "It was in 1850.")
+    at.ask("When was the mill built?")
+    expect(at.page.locator(".under")).to_be_visible()
+    expect(at.page.locator(".sentence")).to_have_text("It was in 1850. (Without a quotation)")
+    expect(at.page.locator(".answer")).to_contain_text("Not from your documents:")

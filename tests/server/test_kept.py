@@ -49,6 +49,27 @@ def test_nothing_is_kept_unless_it_is_wanted(served: Served, http: httpx.Client)
     assert served.engine.library.conversations() == []
 
 
+def test_a_refusal_goes_with_the_document_that_came_closest(
+    served: Served, http: httpx.Client
+) -> None:
+    keep(http)
+    served.llm.pieces = ("The documents do not contain the answer to this question.",)
+    answer, kept = ask(http, question="When was the glass house opened, in 1850?")
+    assert kept is not None
+    (found,) = answer["not_found"]
+    assert found["closest"]["quote"] == "The glass house was opened in 1907."
+    assert found["closest"]["source"] == "garden.txt"
+    assert [one["question"] for one in found["suggestions"]] == ["When was the glass house opened?"]
+    (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
+    (again,) = opened["answer"]["not_found"]
+    assert again["closest"] == found["closest"]
+    assert again["reason"] == found["reason"]
+    assert again["suggestions"] == [], "they are of that day, and may name other documents"
+    garden = found["closest"]["view"]["document"]
+    assert http.delete(f"/api/documents/{garden}").status_code == 200
+    assert http.get(HISTORY).json()["conversations"] == []
+
+
 def test_a_conversation_is_kept_opened_and_gone_on_with(served: Served, http: httpx.Client) -> None:
     keep(http)
     answer, kept = ask(http)

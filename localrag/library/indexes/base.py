@@ -130,7 +130,14 @@ class DerivedIndex(Protocol[_Asked]):
 
 
 class KeywordIndex(DerivedIndex[Terms], TermStatistics, Protocol):
-    """A lexical index, which also knows how common terms are."""
+    """A lexical index, which also knows how common terms are, and which are spelt alike."""
+
+    def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """At most k chunks with a term that so few edits (1 or 2) make of this one; or with it.
+
+        An edit inserts, deletes or replaces a letter, or swaps two neighbours. All score 1.0.
+        """
+        ...
 
 
 def are_allowed(ids: NDArray[np.int64], allowed: ChunkIds) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ import numpy as np
 from localrag.library.folder.gate import clear_keywords
 from localrag.library.indexes.base import Storage, Terms, Verified, are_allowed
 from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
+from localrag.text.spelling import edits_between
 from localrag.types import Hit
 
 K1 = 1.2
@@ -68,6 +69,22 @@ class RankBm25Keywords:
                 scores[~are_allowed(np.array(self._ids), allowed)] = 0
             hits = [Hit(self._ids[place], float(scores[place])) for place in scores.nonzero()[0]]
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
+
+    def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """Compares the term with all that there are."""
+        with self._lock:
+            near = {
+                each
+                for each in set().union(*self._terms.values())
+                if edits_between(term, each, edits) <= edits
+            }
+            ids = np.array(
+                sorted(one for one, terms in self._terms.items() if near.intersection(terms)),
+                dtype=np.int64,
+            )
+        if allowed is not None:
+            ids = ids[are_allowed(ids, allowed)]
+        return [Hit(number, 1.0) for number in ids[:k].tolist()]
 
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""

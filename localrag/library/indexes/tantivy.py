@@ -216,6 +216,24 @@ class TantivyKeywords:
             wanted = min(4 * wanted, total)
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
+    def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """By tantivy's Levenshtein automaton over its terms."""
+        if not len(self) or k < 1 or (allowed is not None and not len(allowed)):
+            return []
+        from tantivy import Query
+
+        with self._lock:
+            searcher, schema = self._searcher, self._index.schema
+        wish = Query.fuzzy_term_query(schema, "terms", term, edits)
+        limit = k if allowed is None else searcher.num_docs
+        found = searcher.search(wish, limit=limit, count=False).hits
+        ids = np.array(
+            searcher.fast_field_values("id", [address for _, address in found]), dtype=np.int64
+        )
+        if allowed is not None:
+            ids = ids[are_allowed(ids, allowed)]
+        return [Hit(number, 1.0) for number in ids[:k].tolist()]
+
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
         searcher = self._searcher

@@ -52,8 +52,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
     setLooking(false);
   };
 
-  async function ask() {
-    const asked = question.trim();
+  async function ask(asked = question.trim()) {
     if (!asked || busy) return;
     const stopping = new AbortController();
     const history = turns.filter((turn) => turn.answer).map((turn) => (
@@ -62,7 +61,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
     const tell = (change) => { Object.assign(turn, change); setTurns((all) => all.map((one) => (one.id === turn.id ? { ...turn } : one))); };
     setTurns((all) => [...all, turn]);
     setForgotten("");
-    setQuestion("");
+    if (asked === question.trim()) setQuestion("");
     running.current = stopping;
     setBusy(true);
     setAnnounced("");
@@ -133,7 +132,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
           <p>${say(empty ? "noDocuments" : "emptyText")}</p>
           ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}
-        ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} view=${view} library=${library} />`)}
+        ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} view=${view} library=${library} retry=${busy ? null : ask} />`)}
         ${forgotten && html`<p class="state">${say("removedAnswers", { name: forgotten })}</p>`}
       </div>
       <div class="unseen" role="status" aria-live="polite">${announced}</div>

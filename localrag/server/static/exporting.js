@@ -4,10 +4,17 @@
 const plainly = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>!#|~]/g, "\\$&");
 const escaped = (text) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 
+// How near the documents come to what they do not answer, a line each.
+const missing = ({ question, looked_for, closest, reason }, answer, say) => [
+  question !== answer.question && say("notIn", { question }), looked_for,
+  closest && `${say("closest")}${say("colon")}${closest.cited}${say("colon")}${say("quotation", closest)}`, reason,
+].filter(Boolean);
+
 export function asMarkdown(turns, { library, say }) {
   const parts = turns.map(({ asked, answer }) => [
     `## ${plainly(asked)}`,
     answer.answer.split(/\n+/).map(plainly).join("\n\n"),
+    ...answer.not_found.map((one) => missing(one, answer, say).map(plainly).join("\n\n")),
     answer.citations.map((one, number) => `- \\[${one.marker}\\] ${plainly(answer.cited[number])}${say("colon")}${say("quotation", { quote: plainly(one.quote) })}`).join("\n"),
   ].filter(Boolean).join("\n\n"));
   return `# localrag: ${plainly(library)}\n\n${parts.join("\n\n")}\n`;
@@ -30,7 +37,7 @@ export function asPage(turns, { library, say, language }) {
       `<li id="${place(number)}"><cite>[${one.marker}] ${escaped(answer.cited[number])}</cite><blockquote>${escaped(say("quotation", { quote: one.quote }))}</blockquote></li>`));
     return `<article><h2>${escaped(asked)}</h2>
 <p class="answer">${sentences.join("")}</p>
-<ol>${quotes.join("\n")}</ol></article>`;
+${answer.not_found.flatMap((one) => missing(one, answer, say).map((line) => `<p>${escaped(line)}</p>\n`)).join("")}<ol>${quotes.join("\n")}</ol></article>`;
   });
   const marks = new Set(turns.flatMap(({ answer }) => answer.sentences.map((one) => one.mark)));
   const legend = [...marks].filter(Boolean).map((mark) => `<span class="${mark}">${escaped(say(mark))}</span>`).join(" · ");

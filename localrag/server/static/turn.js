@@ -3,7 +3,7 @@ import { Passage } from "./passage.js";
 
 const ORDER = ["supported", "quoted", "partly", "not", "none"];
 
-export function Turn({ say, turn, show, library, view }) {
+export function Turn({ say, turn, show, library, view, retry }) {
   const [copied, setCopied] = useState(false);
   const { answer, error, stopped } = turn;
   const copy = async () => {
@@ -32,19 +32,34 @@ export function Turn({ say, turn, show, library, view }) {
     ${answer && answer.citations.length > 0 && html`<ol class="sources" aria-label=${say("sources")}>
       ${answer.citations.map((one, number) => html`<li key=${one.marker + one.quote} class=${isOpen(number) ? "open" : ""}><button class="source" onClick=${() => open(number)}>
         <b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ol>`}
+    ${answer?.not_found.map((one) => html`<${NotFound} key=${one.question} say=${say} one=${one} part=${one.question !== answer.question}
+      show=${show} retry=${retry} />`)}
     ${answer && html`<div class="row under">
       <button class="quiet" onClick=${copy}>${say(copied ? "copied" : "copy")}</button>
       <span class="quiet">${say("seconds", { seconds: answer.seconds.toFixed(1) })}</span><span class="space"></span>
       ${marks.length > 0 && html`<span class="legend" aria-hidden="true">${marks.map((mark) => html`<span key=${mark}>
         <span class=${`sample ${mark}`}>${"\u00a0".repeat(5)}</span> ${say(mark)}</span>`)}</span>`}
     </div>`}
-    ${turn.passages && turn.passages.length > 0 && html`<details class="more" open=${!answer || !answer.grounded}>
+    ${turn.passages && turn.passages.length > 0 && html`<details class="more" open=${!answer || !(answer.grounded || answer.not_found.length)}>
       <summary>${say(answer && !answer.grounded ? "related" : "found")} (${turn.passages.length})</summary>
       ${turn.passages.map((one) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} />`)}</details>`}
     ${turn.steps.length > 0 && html`<details class="more"><summary>${say("steps")} (${turn.steps.length})</summary>
       <ol class="steps">${turn.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}
         <span class="quiet">${say("seconds", { seconds: one.seconds.toFixed(2) })}</span></li>`)}</ol></details>`}
   </article>`;
+}
+
+// How near the documents come, and what else could be asked.
+function NotFound({ say, one, part, show, retry }) {
+  const { closest, suggestions } = one;
+  return html`<div class="not-found">
+    ${part && html`<p><b>${say("notIn", one)}</b></p>`}
+    <p class="quiet">${one.looked_for}</p>
+    ${closest && html`<p>${say("closest")}${say("colon")}<button class="source" onClick=${() => show({ ...closest.view, quote: closest })}>${closest.cited}</button> <q>${closest.quote}</q></p>`}
+    <p>${one.reason}</p>
+    ${suggestions.length > 0 && html`<p>${say("askInstead")}</p><ul>${suggestions.map((each) => html`<li key=${each.question}>
+      <button disabled=${!retry} onClick=${() => retry(each.question)}>${each.question}</button> <span class="quiet">${each.why}</span></li>`)}</ul>`}
+  </div>`;
 }
 
 // What is being done while there is nothing to read yet; Self-RAG has a step for every passage.

@@ -1,0 +1,313 @@
+"""What to say where the documents do not answer: what was looked for, and how near they come.
+
+Says what can be known: which words of the question stand nowhere, and which other wordings find
+something. No language model is asked, and each wording was searched before it is offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
+
+from localrag.documents.chunking import passage_text
+from localrag.prompts import PromptLanguage, render
+from localrag.rag.base import Retrieve
+from localrag.rag.citations import Attributor
+from localrag.rag.question_words import Text, Tokenize, Word, question_words
+from localrag.rag.refusals import refuses
+from localrag.text.han import HAN
+from localrag.text.language import answer_language
+from localrag.text.normalize import fold
+from localrag.text.spelling import edits_between
+from localrag.text.tokenize import PIECE, STOP_WORDS
+from localrag.types import Answer, NotFound, ScoredChunk, Step, Suggestion
+
+MOST_SUGGESTIONS = 3
+MOST_TRIED = 4
+"""Wordings that are searched for."""
+LOOKED_THROUGH = 20
+"""Passages in which other spellings and headings are looked for."""
+BEST = 5
+"""Passages among which a wording must find what it is offered for."""
+MOST_WORDS = 2
+"""Words of a question whose spelling is looked for."""
+
+SHORTEST_LATIN = 4
+LONG_LATIN = 8
+"""Letters from which on two edits may lie between two spellings of a word."""
+SHORTEST_HAN = 3
+"""Of two characters, one that differs makes another word."""
+LONGEST_HEADING = 60
+MOST_OF_IT = 0.6
+"""Share of the words that a passage has from which on it may well answer without the number."""
+RARE = 0.02
+"""Share of the passages that have a word, up to which it tells what a question is about."""
+FEW = 3
+"""So many may have it in a small library, too."""
+
+_OTHER = frozenset("零〇一二三四五六七八九十百千万亿上下左右东西南北前后大小新旧") | STOP_WORDS
+"""What differs in one of these is not spelt otherwise: it is something else."""
+
+_GLOSS = rf"(?:^|[^{HAN}\w])([{HAN}]{{2,12}})\s*[（(]\s*WORD\s*[)）,，;；]"
+_BRACKET = r"WORD\s*[（(]\s*([A-Za-z][A-Za-z .'’-]{1,60}?)\s*[)）,，;；]"
+_BEFORE = re.compile(
+    r"(?:\b(?:as of|in|of|on|at|for|from|by|during|since|until)\s+(?:the\s+)?"
+    r"|[在于自从到至]|截至|截止)\Z",
+    re.IGNORECASE,
+)
+_GAP = re.compile(r"[\s,，、]+(?=[?？.。!！])|\s+(?=[,，])")
+_UNIT = re.compile(r"^\s*(?:年度?|月份?|日|号|%|％)")
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What else can be asked of the library that an answer came from.
+
+    `search` finds passages for a wording, `alike` those with a word that is spelt like one.
+    """
+
+    tokenize: Tokenize
+    attributor: Callable[[Sequence[ScoredChunk]], Attributor]
+    search: Retrieve
+    alike: Callable[[str, int, int], list[ScoredChunk]]
+    """A term of the index, how many edits away, and how many passages."""
+    frequencies: Callable[[Sequence[str]], tuple[int, list[int]]]
+    """How many passages there are, and how many of them have each term."""
+
+
+def with_not_found(answer: Answer, around: Around) -> Answer:
+    """The answer, with what there is to say of what the documents do not hold.
+
+    That is the whole question where nothing was answered from them, or the parts of it that a
+    pipeline has named in `Answer.not_found` by their question alone.
+    """
+    parts = answer.not_found
+    if not parts and _unanswered(answer):
+        parts = (NotFound(answer.question, probability=_probability(answer.trace)),)
+    if not parts:
+        return answer
+    return replace(answer, not_found=tuple(_filled(part, answer, around) for part in parts))
+
+
+def _unanswered(answer: Answer) -> bool:
+    """Whether the documents were read and do not hold the answer."""
+    language: PromptLanguage = "zh" if answer.language == "zh" else "en"
+    if answer.grounded or answer.text.startswith(render("out_of_time", language)):
+        return False
+    if answer.metrics is not None and not answer.metrics.used_retrieval:
+        return answer.metrics.retrieval_needed
+    return refuses(answer.text)
+
+
+def _probability(trace: Sequence[Step]) -> float | None:
+    """That the passages hold the answer, where that is why there is none: the highest grade."""
+    grades = [step for step in trace if step.kind in ("answerable", "relevance")]
+    said_yes = any(step.values.get("answer") for step in grades)
+    if said_yes or any(step.kind == "write" and step.values.get("passages") != 0 for step in trace):
+        return None  # it was thought to be there, and was not written
+    found = [step.values["probability"] for step in grades if "probability" in step.values]
+    return max((float(str(each)) for each in found), default=None)
+
+
+def _filled(part: NotFound, answer: Answer, around: Around) -> NotFound:
+    asked = Text(part.question, around.tokenize)
+    words = question_words(part.question, around.tokenize)
+    closest = around.attributor(answer.contexts).nearest(part.question)
+    texts = [Text(passage_text(each.chunk), around.tokenize) for each in answer.contexts]
+    missing: list[Word] = []
+    if closest is not None:
+        number = closest.marker - 1
+        heading = answer.contexts[number].chunk.heading
+        sentence = Text(f"{heading}\n{closest.quote}", around.tokenize)
+        for word in words:
+            # A sentence lives on what stands around it; only a number must stand in it itself.
+            near = sentence if word.kind == "number" else texts[number]
+            if texts[number].could_have(word, asked) and not near.has(word):
+                missing.append(word)
+    absent = [word for word in missing if not any(text.has(word) for text in texts)]
+    tried = _Tried(part.question, asked, words, absent, answer.contexts, around)
+    return replace(
+        part,
+        looked_for=tuple(word.text for word in words),
+        closest=closest,
+        missing=tuple(word.text for word in missing),
+        absent=tuple(word.text for word in absent),
+        suggestions=tuple(islice(tried.suggestions(), MOST_SUGGESTIONS)),
+    )
+
+
+class _Tried:
+    """Other wordings of one question, of which those are offered that find something."""
+
+    def __init__(
+        self,
+        question: str,
+        asked: Text,
+        words: Sequence[Word],
+        absent: Sequence[Word],
+        read: Sequence[ScoredChunk],
+        around: Around,
+    ) -> None:
+        self._question = question
+        self._asked = asked
+        self._words = words
+        self._absent = absent
+        self._read = {each.chunk.id for each in read}
+        self._texts = [passage_text(each.chunk) for each in read]
+        self._around = around
+
+    def suggestions(self) -> Iterator[Suggestion]:
+        """At most `MOST_TRIED` searches are made for them."""
+        met = {fold(self._question)}
+        tries = MOST_TRIED
+        for each, finds in self._candidates():
+            if fold(each.question) in met:
+                continue
+            met.add(fold(each.question))
+            if not tries:
+                return
+            tries -= 1
+            if finds(self._around.search(each.question, BEST)):
+                yield each
+
+    def _candidates(self) -> Iterator[tuple[Suggestion, Callable[[list[ScoredChunk]], bool]]]:
+        spelt: dict[Word, str] = {}
+        for word in [each for each in self._absent if each.kind != "number"][:MOST_WORDS]:
+            if other := self._spelt(word):
+                spelt[word] = other
+                yield self._instead(word, other, "spelling"), self._some_has(other)
+        for word in self._words:
+            if word not in spelt and (other := self._translated(word)):
+                yield self._instead(word, other, "translation"), self._some_has(other)
+        gone = [each for each in self._absent if each not in spelt]
+        left = [each for each in self._words if each not in gone]
+        if gone and all(each.kind == "number" for each in gone):
+            wording = Suggestion(self._without(gone), "without", _named(gone))
+            yield wording, self._one_has(left, MOST_OF_IT)
+        elif gone and 2 * _letters(left) >= _letters(gone) and any(map(self._is_rare, left)):
+            wording = Suggestion(self._about(_named(left)), "without", _named(gone))
+            yield wording, self._one_has(left, 1.0)
+        for heading in self._headings():
+            yield Suggestion(self._about(heading), "heading"), self._some_is_new
+
+    # -- what makes a wording worth offering -------------------------------------------
+
+    def _some_has(self, word: str) -> Callable[[list[ScoredChunk]], bool]:
+        folded = fold(word)
+        return lambda found: any(folded in fold(passage_text(each.chunk)) for each in found)
+
+    def _one_has(self, words: Sequence[Word], share: float) -> Callable[[list[ScoredChunk]], bool]:
+        def finds(found: list[ScoredChunk]) -> bool:
+            texts = (Text(passage_text(each.chunk), self._around.tokenize) for each in found)
+            return any(sum(map(text.has, words)) >= share * len(words) > 0 for text in texts)
+
+        return finds
+
+    def _some_is_new(self, found: list[ScoredChunk]) -> bool:
+        return any(each.chunk.id not in self._read for each in found)
+
+    # -- wordings ----------------------------------------------------------------------
+
+    def _instead(
+        self, word: Word, other: str, kind: Literal["spelling", "translation"]
+    ) -> Suggestion:
+        return Suggestion(self._question.replace(word.text, other), kind, word.text, other)
+
+    def _spelt(self, word: Word) -> str:
+        """How the documents spell what may be this word, or "" where they have nothing like it."""
+        if word.kind == "han":
+            if any(len(term) > 1 for term in word.terms):  # a word of the dictionary, no name
+                return ""
+            return _nearest_run(fold(word.text), map(fold, self._texts))
+        letters = fold(word.text)
+        if len(letters) < SHORTEST_LATIN or not letters.isalpha():
+            return ""
+        edits = 1 + (len(letters) >= LONG_LATIN)
+        alike = self._around.alike(word.terms[0], edits, LOOKED_THROUGH)
+        texts = [*self._texts, *(passage_text(each.chunk) for each in alike)]
+        return _nearest_word(letters, edits, texts)
+
+    def _translated(self, word: Word) -> str:
+        """The other language's name for a word that the passages have in brackets, or ""."""
+        if word.kind == "number":
+            return ""
+        pattern = _BRACKET if word.kind == "han" else _GLOSS
+        name = re.compile(pattern.replace("WORD", re.escape(word.text)), re.IGNORECASE)
+        found = (match[1] for text in self._texts for match in name.finditer(text))
+        return next(found, "")
+
+    def _without(self, numbers: Sequence[Word]) -> str:
+        """The question without numbers, the words that lead to them and their units."""
+        wording = self._question
+        for each in numbers:
+            head, _, tail = wording.partition(each.text)
+            wording = _BEFORE.sub("", head) + _UNIT.sub("", tail)
+        return _GAP.sub("", " ".join(wording.split())).strip(" ,，")
+
+    def _about(self, subject: str) -> str:
+        return render("about", answer_language(self._question), subject=subject)
+
+    def _is_rare(self, word: Word) -> bool:
+        """Whether so few passages have it that it tells what is asked about."""
+        total, counts = self._around.frequencies(word.terms)
+        return min(counts, default=0) <= max(FEW, RARE * total)
+
+    def _headings(self) -> Iterator[str]:
+        """Headings of passages that were not read, which say what is asked or a part of it."""
+        asked = {fold(word.text) for word in self._words}
+        for each in self._around.search(self._question, LOOKED_THROUGH):
+            heading = each.chunk.heading.rpartition(" > ")[2].strip()
+            if each.chunk.id in self._read or not 0 < len(heading) <= LONGEST_HEADING:
+                continue
+            text = Text(heading, self._around.tokenize)
+            shared = [word for word in self._words if text.has(word)]
+            own = {fold(word.text) for word in question_words(heading, self._around.tokenize)}
+            if len(shared) > 1 or (shared and own <= asked and any(map(self._is_rare, shared))):
+                yield heading
+
+
+def _named(words: Iterable[Word]) -> str:
+    return " ".join(each.text for each in words)
+
+
+def _letters(words: Iterable[Word]) -> int:
+    return sum(len(each.text) for each in words)
+
+
+def _nearest_word(letters: str, edits: int, texts: Iterable[str]) -> str:
+    """The word so few edits away; its first letter is seldom the one that is wrong."""
+    counts = Counter(
+        piece[0] for text in texts for piece in PIECE.finditer(text) if piece.lastgroup == "code"
+    )
+    near: dict[str, int] = {}
+    for word in counts:
+        folded = fold(word)
+        if word.isalpha() and folded[0] == letters[0] and folded != letters:
+            near[word] = edits_between(letters, folded, edits)
+    near = {word: distance for word, distance in near.items() if distance <= edits}
+    return min(near, key=lambda word: (near[word], -counts[word], word), default="")
+
+
+def _nearest_run(word: str, texts: Iterable[str]) -> str:
+    """A run of as many characters, or one more or fewer in a long one, of which one differs."""
+    if len(word) < SHORTEST_HAN:
+        return ""
+    lengths = (len(word),) if len(word) == SHORTEST_HAN else range(len(word) - 1, len(word) + 2)
+    letters = set(word)
+    found: Counter[str] = Counter()
+    for text in texts:
+        for run in re.findall(f"[{HAN}]+", text):
+            for length in lengths:
+                for start in range(len(run) - length + 1):
+                    window = run[start : start + length]
+                    if len(letters.difference(window)) > 1 or _OTHER.intersection(
+                        letters.symmetric_difference(window)
+                    ):
+                        continue
+                    if edits_between(word, window, 1) == 1:
+                        found[window] += 1
+    return min(found, key=lambda run: (abs(len(run) - len(word)), -found[run], run), default="")

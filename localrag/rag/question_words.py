@@ -1,0 +1,151 @@
+"""The words of a question that carry it, as its asker wrote them, and which texts have them.
+
+Terms of the keyword index are stems and parts of words: nothing to show to a person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from localrag.text.language import detect
+from localrag.text.normalize import fold
+from localrag.text.tokenize import PIECE, THOUSANDS
+
+Tokenize = Callable[[str], list[str]]
+
+# What asks, and what stands in most questions, beside the stop words of the index.
+_ASKING_WORDS = """
+    who whom it him them us me you tell give given say said says explain describe list name names
+    named call called kind kinds type types sort much many long often far old ago year years month
+    day date time times can could would will shall should may might must mean means about get got
+    happen happened tall high deep wide heavy big large fast use used happens not no any some
+    also more most other
+    请问 请 介绍 说明 解释 告诉 列出 一下 哪些 哪里 哪年 哪一年 一年 两个 哪位 哪一 何时 何地 何处
+    何人 何种 何年 时候 什么时候 多久 多大 多高 多长 多远 多少 几个 叫 叫做 称为 名字 属于
+    分别 是否 不是 该 各 需 需要 应 应该 想 要 做 当 使 更 最 很 同 向 以及 等 家 部 首 吗 么
+    呢 吧 啊 他 她 它 们 他们 它们 我 你 您 能 会 可以 不 没 没有 里 上 下 中 后 前 时 到 过 着
+    得 给 让 用 还 又 再 其中 一 两 个 一个 种 次 位 名 人 几 年 月 日 号
+"""
+_ASKING = frozenset(_ASKING_WORDS.split())
+
+
+_POSSESSIVE = re.compile(r"['’]s?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Code points `start:start + len(text)` of a question, and the terms that they give."""
+
+    text: str
+    start: int
+    terms: tuple[str, ...]
+    kind: Literal["number", "han", "other"]
+
+
+class Text:
+    """A text that may have words; what it is made of is found out when it is first asked."""
+
+    def __init__(self, text: str, tokenize: Tokenize) -> None:
+        self.text = text
+        self._tokenize = tokenize
+
+    @cached_property
+    def language(self) -> Literal["zh", "en", "mixed"]:
+        """Of its grammar."""
+        return detect(self.text)
+
+    @cached_property
+    def folded(self) -> str:
+        """As texts are compared."""
+        return fold(self.text)
+
+    @cached_property
+    def _terms(self) -> frozenset[str]:
+        return frozenset(self._tokenize(self.text))
+
+    def has(self, word: Word) -> bool:
+        """Whether the word stands in it, in whatever form the index takes for the same."""
+        if word.kind == "han":
+            return fold(word.text) in self.folded
+        whole, *parts = word.terms
+        return whole in self._terms or (bool(parts) and self._terms.issuperset(parts))
+
+    def could_have(self, word: Word, asked: Text) -> bool:
+        """Whether it says something that the word is not in the text: not across languages.
+
+        A number is the same in both, and so is a name in Latin letters in a Chinese question.
+        """
+        if word.kind == "number":
+            return True
+        if word.kind == "han":
+            return self.language != "en"
+        return asked.language != "en" or self.language != "zh"
+
+
+def question_words(question: str, tokenize: Tokenize) -> list[Word]:
+    """The words that carry a question, each once, in their order."""
+    question = THOUSANDS.sub("", question)
+    found: dict[str, Word] = {}
+    for piece in PIECE.finditer(question):
+        if piece.lastgroup == "han":
+            words = _han_words(piece[0], piece.start(), tokenize)
+        else:
+            words = _other_word(piece[0], piece.start(), tokenize)
+        for word in words:
+            found.setdefault(fold(word.text), word)
+    return list(found.values())
+
+
+def _other_word(text: str, start: int, tokenize: Tokenize) -> Iterator[Word]:
+    text = _POSSESSIVE.sub("", text)
+    if text.lower() not in _ASKING and (terms := tokenize(text)):
+        number = any(letter.isdigit() for letter in text)
+        yield Word(text, start, tuple(terms), "number" if number else "other")
+
+
+def _han_words(run: str, start: int, tokenize: Tokenize) -> Iterator[Word]:
+    """The longest words that the index knows of a run of characters.
+
+    A name is in no dictionary and is cut into characters: those that follow each other are one.
+    A character by itself says too little, unless nothing else is asked.
+    """
+    folded = fold(run)
+    if len(folded) != len(run):
+        run = folded
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for term in tokenize(run):
+        at = max(folded.find(term, at), folded.find(term))
+        if at >= 0 and term not in _ASKING:
+            spans.append((at, at + len(term)))
+        at = max(at, 0)
+    kept: list[tuple[int, int]] = []
+    for span in sorted(spans, key=lambda each: (each[0] - each[1], each[0])):
+        if all(span[1] <= first or end <= span[0] for first, end in kept):
+            kept.append(span)
+    joined = list(_joined(sorted(kept)))
+    for first, end in [span for span in joined if span[1] - span[0] > 1] or joined:
+        text = run[first:end]
+        yield Word(text, start + first, tuple(tokenize(text)), "han")
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    open_: tuple[int, int] | None = None
+    for first, end in spans:
+        single = end - first == 1
+        if open_ is not None and single and open_[1] == first:
+            open_ = (open_[0], end)
+            continue
+        if open_ is not None:
+            yield open_
+            open_ = None
+        if single:
+            open_ = (first, end)
+        else:
+            yield first, end
+    if open_ is not None:
+        yield open_

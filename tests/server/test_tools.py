@@ -1,0 +1,46 @@
+"""What assistants are told in answer to a question, without a protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+from server.conftest import Served
+
+from localrag.server.libraries import Libraries
+from localrag.server.pages import Pages
+from localrag.server.queue import ModelQueue
+from localrag.server.tool_records import Answered, AskFor
+from localrag.server.tools import Tools
+
+
+def ask(served: Served, question: str) -> Answered:
+    async def unheard(_: str) -> None: ...
+
+    async def asked() -> Answered:
+        libraries = Libraries([Path("garden")], lambda _: served.engine)
+        return await Tools(libraries, ModelQueue(), Pages()).ask(AskFor(question), unheard)
+
+    return anyio.run(asked)
+
+
+def test_a_refusal_says_how_near_the_documents_come(served: Served) -> None:
+    served.llm.pieces = ("The documents do not contain the answer to this question.",)
+    reply = ask(served, "When was the glass house opened, in 1850?")
+    assert not reply.grounded
+    (missing,) = reply.not_found
+    assert missing.closest is not None
+    assert missing.closest.quote == "The glass house was opened in 1907."
+    assert missing.suggestions == ["When was the glass house opened?"]
+    said = reply.said()
+    assert said.startswith(reply.answer)
+    assert "None of the passages found contains “1850”." in said
+    assert "You could ask instead:\n  When was the glass house opened?" in said
+
+
+def test_what_no_passage_supports_says_so_before_it(served: Served) -> None:
+    served.llm.pieces = ("Martians did it.",)
+    reply = ask(served, "When was the glass house opened?")
+    assert reply.said() == "No passage supports this:\n\nMartians did it."
+    served.llm.pieces = ("It was opened in 1907 [1].",)
+    assert ask(served, "When was the glass house opened?").said().startswith("It was opened")
