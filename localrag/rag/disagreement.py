@@ -26,7 +26,7 @@ AS_CLOSE = 0.8
 """Share of those that the closest statement has."""
 ALIKE = 0.4
 """Share of the shorter statement's terms, figures aside, that the other must have."""
-ALIKE_DENIAL = 0.6
+ALIKEDENIAL = 0.6
 """The same for statements that differ by a denial only."""
 
 SHORT_CLAUSE = 8
@@ -50,7 +50,7 @@ _WHETHER = re.compile(
     r"|吗[？?]?\s*$|是否|能否|可否|[能可]不[能可]|要不要|有没有|是不是",
     re.IGNORECASE,
 )
-_DENIAL = re.compile(
+DENIAL = re.compile(
     r"\b(?:not?|never|neither|nor|none|without|cannot|forbidden|prohibited)\b|n['’]t\b"
     r"|(?<![非而])(?:不(?![仅但同断过久止])|没有?|未(?!来)|无(?![论线])|并非|并未|禁止|严禁|切勿)",
     re.IGNORECASE,
@@ -63,7 +63,7 @@ _ASKING = re.compile(
     re.IGNORECASE,
 )
 """What of a question says no more than what kind of answer it wants."""
-_CLAUSE = re.compile(r"[,，;；、:：](?!\d)")
+CLAUSE_BREAK = re.compile(r"[,，;；、:：](?!\d)")
 _NAME = re.compile(r"(?<=[^\W\d_]\s)[A-Z][\w'’-]+|\b[A-Z]{2,}\b|\b[A-Z]\b(?=\W|$)")
 
 
@@ -143,7 +143,7 @@ def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) 
     passage = asked & (frozenset(terms(shown_text(found.chunk))) | heading)
     for start, end, text in _sentences(found.chunk):
         own = figures(text)
-        words = _bare_terms(text, own, 0, len(text), terms)
+        words = bare_terms(text, own, 0, len(text), terms)
         near = asked & (words | heading)
         if len(near) < len(asked) * COVERED:
             continue
@@ -157,7 +157,7 @@ def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) 
             tuple(own),
             close,
             passage,
-            bool(_DENIAL.search(text)),
+            bool(DENIAL.search(text)),
         )
 
 
@@ -182,7 +182,7 @@ def _differ(
                 if same and _other_value(a, b, one, other, known):
                     return kind, _with(one, a), _with(other, b)
     denied = _WHETHER.search(question) and one.denies != other.denies
-    if denied and _alike(one.terms, other.terms) >= ALIKE_DENIAL:
+    if denied and _alike(one.terms, other.terms) >= ALIKEDENIAL:
         return "denial", one.statement, other.statement
     return None
 
@@ -243,16 +243,16 @@ def _clause(
 
     With its neighbours' where it says no more than the figure: "In 1998, the hall was closed".
     """
-    ends = [0, *(m.end() for m in _CLAUSE.finditer(text)), len(text)]
+    ends = [0, *(m.end() for m in CLAUSE_BREAK.finditer(text)), len(text)]
     number = next(n for n, end in enumerate(ends[1:]) if figure.start < end)
-    clause = _bare_terms(text, found, ends[number], ends[number + 1], terms)
+    clause = bare_terms(text, found, ends[number], ends[number + 1], terms)
     if clause & asked or ends[number + 1] - ends[number] > figure.end - figure.start + SHORT_CLAUSE:
         return clause
     start, end = ends[max(0, number - 1)], ends[min(number + 2, len(ends) - 1)]
-    return _bare_terms(text, found, start, end, terms)
+    return bare_terms(text, found, start, end, terms)
 
 
-def _bare_terms(
+def bare_terms(
     text: str, found: Sequence[Figure], start: int, end: int, terms: Terms
 ) -> frozenset[str]:
     """Terms of `text[start:end]` without its figures."""
