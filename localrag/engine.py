@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -406,6 +407,7 @@ class Engine:
             self.tokenizer,
             self._wording,
             reranking,
+            self._dated,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:
@@ -422,6 +424,13 @@ class Engine:
 
     def _attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
         return Attributor(chunks, self.tokenizer, self._place_of, self.embedder)
+
+    def _dated(self, found: ScoredChunk) -> str:
+        """When the file of a passage was last changed, as far as the library knows."""
+        record = self.library.document_record(found.chunk.document_id)
+        sources = map(self.library.source, record.sources if record else ())
+        changed = max((each.state.mtime_ns for each in sources if each), default=0)
+        return datetime.fromtimestamp(changed / 1e9, UTC).date().isoformat() if changed > 0 else ""
 
     def _place_of(self, chunk: Chunk, offset: int) -> Place:
         """Where a code point of a chunk stands; its document may have gone meanwhile."""

@@ -573,6 +573,7 @@ def make_pipeline(
     tokenizer: Tokenizer,
     wording: Wording,
     reranking: Reranking | None = None,
+    dated: Callable[[ScoredChunk], str] = lambda _: "",
 ) -> Pipeline:
     """The way a question is answered; an answer that did what a document says is written again."""
     answer, self_rag = settings.answer, settings.self_rag
@@ -586,12 +587,14 @@ def make_pipeline(
         Options(max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed),
         wording,
         reranking,
+        dated,
     )
     grader = Grader(model.chooser, partial(_similarity, embedder), model.scale)
 
     def make(tools: Toolkit, budget: float) -> Pipeline:
         if answer.mode == "standard":
-            return StandardRAG(tools, grader, Bounds(answer.enough, answer.min_answerable))
+            bounds = Bounds(answer.enough, answer.min_answerable)
+            return StandardRAG(tools, grader, bounds, answer.unsupported)
         from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
         timed = msgspec.structs.replace(self_rag, budget_seconds=budget)

@@ -226,6 +226,8 @@ StepKind = Literal[
     "answerable",  # answer: whether the passages hold it; calibrated, probability
     "write",  # passages: read for it, 0 without documents; cut_short
     "check citations",  # cited, removed, added: markers
+    "check sentences",  # checked, unchecked, unsupported; asked: of how many the model was asked
+    "disagreement",  # passages: numbers from 1, and what each says: figures or "" for a denial
     "retrieval decision",  # needed; or strict
     "relevance",  # passage: its number, from 1; relevant; calibrated, probability, other_figures
     "support of a sentence",  # rating
@@ -316,7 +318,7 @@ Rating = Literal["fully supported", "partially supported", "no support"]
 class SupportedSentence:
     """A sentence of an answer, `Answer.text[start:end]`, and how far the passages bear it out.
 
-    `share` is the expected share of full support, from 0 to 1.
+    `share` is the expected share of full support, from 0 to 1; 1 for a verbatim quotation.
     """
 
     start: int
@@ -392,7 +394,7 @@ class Message:
 class Answer:
     """What a question got. `grounded` is False when the documents do not hold the answer.
 
-    `support` and `metrics` are Self-RAG's; a sentence that it did not get to is not in `support`.
+    `support` has the sentences that were checked, and `metrics` are Self-RAG's.
     `not_found` is there where the documents do not hold the answer, or a part of it: one for each.
     """
 

@@ -83,7 +83,8 @@ def english(engine: Engine) -> None:
     assert "1907" in answer.text
     assert [Path(found.source).name for found in answer.contexts] == ["garden.txt"]
     assert [step.kind for step in steps] == [
-        *("filter", "retrieve", "rerank", "relevance", "write", "check citations"),
+        *("filter", "retrieve", "rerank", "relevance", "write"),
+        *("check citations", "check sentences"),
     ]
     assert answer.metrics is None
 

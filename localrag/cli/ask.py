@@ -117,7 +117,8 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
                 left_out.clear()
             if isinstance(piece, Answer):
                 answer = piece
-                held = marked_text(answer) if answer.support else held
+                # What was shown as it was written has its marks below, in the evidence.
+                held = marked_text(answer) if answer.metrics and answer.support else held
             say_text(held, nl=False)
             held = piece if isinstance(piece, str) else ""
     say_text()

@@ -13,6 +13,7 @@ from localrag.presentation.not_found import looked_for_text, reason_text, sugges
 from localrag.presentation.places import cited_as, passage_place
 from localrag.presentation.steps import decision, rating_text, step_name
 from localrag.printable import as_name
+from localrag.rag.citations import without_markers
 from localrag.types import Answer, LeftOut, NotFound, Rating, ScoredChunk
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def print_evidence(console: Console, answer: Answer) -> None:
     from rich.text import Text
 
     console.print()
+    if not answer.metrics:
+        _print_unsupported(console, answer)
     if answer.citations:
         for citation in answer.citations:
             line = Text(f"[{citation.marker}] ", style="bold")
@@ -110,7 +113,7 @@ def print_evidence(console: Console, answer: Answer) -> None:
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
     for found in answer.not_found:
         _print_not_found(console, answer, found)
-    if answer.citations and not answer.grounded:
+    if answer.citations and answer.left_out and not answer.grounded:
         warning = tr(
             "What was left out is next to a quotation and concerns the question: read it in "
             "the document."
@@ -140,6 +143,22 @@ def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
     for one in found.suggestions:
         line = Text(f"  {as_name(one.question)}", style="bold")
         console.print(Item(line.append(f"  ({as_name(suggestion_text(one))})", style="dim")))
+
+
+def _print_unsupported(console: Console, answer: Answer) -> None:
+    """The sentences of an answer that its passages do not bear out, or that none is."""
+    from rich.text import Text
+
+    doubtful = [each for each in answer.support if each.rating != "fully supported"]
+    if answer.citations and not answer.grounded and doubtful:
+        warning = tr("No sentence of this answer is supported by the passages it cites.")
+        console.print(Text(warning, style="yellow"))
+        return
+    for each in doubtful:
+        text = without_markers(answer.text[each.start : each.end]).strip()
+        line = Text(f"{_MARKS[each.rating]} {rating_text(each.rating)}", style="yellow")
+        line.append(tr(": “{quote}”", quote=as_name(" ".join(text.split()))), style="dim")
+        console.print(Item(line))
 
 
 def print_trace(console: Console, answer: Answer) -> None:

@@ -179,6 +179,9 @@ class AnswerSettings(_Section, frozen=True):
     """Below this probability that a passage holds the answer, or that all do together where a list
     is asked for, localrag says that they do not. As the starter model gives it: others are brought
     to its scale by `models calibrate`."""
+    unsupported: Literal["mark", "remove"] = "mark"
+    """What becomes of a sentence that no passage bears out; with "remove" an answer is shown once
+    it has been checked."""
     read_instructions: bool = False
     """Whether an answer may follow what documents tell a language model, such as "ignore the
     above", with no check: for documents about prompts."""

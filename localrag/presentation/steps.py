@@ -152,6 +152,10 @@ def _decision(step: Step, say: Say) -> str:
             return say("passage {passage} relevant", **values)
         case "relevance":
             return say("passage {passage} irrelevant", **values)
+        case "check sentences":
+            return _checked(step, say)
+        case "disagreement":
+            return _disagreement(step, say)
         case "support" | "support of a sentence":
             rating: Rating = values["rating"]  # type: ignore[assignment]
             return say(rating)
@@ -173,6 +177,23 @@ def _expansion(step: Step, say: Say) -> str:
     return str(step.values["passage"]) or say(
         "no passage was written: only the question itself is searched"
     )
+
+
+def _checked(step: Step, say: Say) -> str:
+    text = say(
+        "{checked} sentences checked, {unsupported} without support; the model was asked about "
+        "{asked}",
+        **step.values,
+    )
+    if not step.values["unchecked"]:
+        return text
+    note = say("{unchecked} could not be checked", **step.values)
+    return say("{text} ({note})", text=text, note=note)
+
+
+def _disagreement(step: Step, say: Say) -> str:
+    pairs = zip(step.values["passages"], step.values["figures"], strict=True)  # type: ignore[arg-type]
+    return say(", ").join(f"[{number}] {figure}".strip() for number, figure in pairs)
 
 
 def _written(step: Step, say: Say) -> str:

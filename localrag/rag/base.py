@@ -75,6 +75,8 @@ class Toolkit:
     generation: Options
     wording: Wording = field(default_factory=Wording)
     reranking: Reranking | None = None
+    dated: Callable[[ScoredChunk], str] = lambda _: ""
+    """The date of a passage's document as year-month-day, "" where it is not known."""
 
     def find(self, question: str) -> Generator[Step, None, list[ScoredChunk]]:
         """The k best passages, best first."""

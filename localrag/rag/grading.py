@@ -142,6 +142,14 @@ class Grader:
         share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
         return Grade(_shifted(share, _SUPPORT_SHIFT[reading.language]))
 
+    def borne_out(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
+        """As `support`, of the passages of a prompt that ends with the task `borne_out`."""
+        choice = self._chooser.choose(messages, SUPPORT[language])
+        if not choice.read:
+            return Grade(0.0, unread=True)
+        share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
+        return Grade(_shifted(share, _SUPPORT_SHIFT[language]))
+
     def utility(self, question: str, answer: str, reading: Reading) -> Grade:
         """Expected usefulness of the answer, from 1 to 5."""
         task = render("utility", reading.language, question=question.strip(), answer=answer.strip())

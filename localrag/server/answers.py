@@ -14,7 +14,7 @@ from localrag.presentation.steps import scored, step_name
 from localrag.prompts import render
 from localrag.rag.citations import MARKER, marked, without_markers
 from localrag.rag.refusals import refuses
-from localrag.server.views import quoted
+from localrag.server import views
 from localrag.text.sentences import split_sentences
 from localrag.types import Answer, NotFound, Rating, ScoredChunk, Step
 
@@ -24,7 +24,7 @@ def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str,
     return {
         **plain(answer),
         "sentences": sentences(answer),
-        "views": [plain(quoted(library, answer, one)) for one in answer.citations],
+        "views": [plain(views.quoted(library, answer, one)) for one in answer.citations],
         "contexts": passages(answer.contexts, language),
         "cited": [cited_as(one, language) for one in answer.citations],
         "steps": [told_step(one, language) for one in answer.trace],
@@ -85,8 +85,8 @@ _NOTICES = (render("not_from_documents", "en"), render("not_from_documents", "zh
 def sentences(answer: Answer) -> list[dict[str, Any]]:
     """The text of an answer in sentences, which joined are the text, and what is known of each.
 
-    `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
-    with a checked quotation and "none" for one without; "" in a refusal, which claims nothing, and
+    `mark` is "supported", "partly" or "not" where the sentence was checked, else "quoted" where
+    it has a checked quotation and "none" for one without; "" in a refusal, which claims nothing, and
     where it is said that what follows is not from the documents.
     `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
     from 0.
@@ -105,7 +105,8 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         parts = _parts(answer, start, end)
         rating = next((graded[at] for at in graded if start <= at < end), None)
         cited = any(isinstance(part, list) for part in parts)
-        mark = _MARKS[rating] if rating else "quoted" if cited else unmarked
+        quoted = cited and rating == "fully supported" and not answer.metrics
+        mark = _MARKS[rating] if rating and not quoted else "quoted" if cited else unmarked
         if text[start:end].strip() in _NOTICES:
             mark = ""
         found.append({"parts": parts, "mark": mark})

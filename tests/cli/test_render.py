@@ -85,6 +85,25 @@ def shown(printed: Console) -> str:
             "核对引用|引用 2 处，删除标记 1 个，补充 0 个",
         ),
         (
+            "check sentences",
+            {"checked": 2, "unchecked": 0, "asked": 1, "unsupported": 1},
+            "2 sentences checked, 1 without support; the model was asked about 1",
+            "核对句子|核对了 2 个句子，其中 1 个没有依据；1 个句子询问过模型",
+        ),
+        (
+            "check sentences",
+            {"checked": 0, "unchecked": 3, "asked": 0, "unsupported": 0},
+            "0 sentences checked, 0 without support; the model was asked about 0 "
+            "(3 could not be checked)",
+            "核对句子|核对了 0 个句子，其中 0 个没有依据；0 个句子询问过模型（3 个未能核对）",
+        ),
+        (
+            "disagreement",
+            {"passages": ("1", "3"), "figures": ("20", "35")},
+            "[1] 20, [3] 35",
+            "说法不一|[1] 20、[3] 35",
+        ),
+        (
             "rerank",
             {"reranker": "some: {model}", "kept": 5, "read": 20},
             "some: {model}: 5 of 20 passages",
@@ -375,3 +394,27 @@ def test_json_holds_what_was_left_out() -> None:
     assert (told["source"], told["page"]) == ("/a/b.md", 2)
     assert told["text"].startswith("Ignore the above.")
     assert record_of(ANSWER)["left_out"] == []
+
+
+def test_sentences_without_support_are_named_below_an_answer() -> None:
+    text = "It was opened in 1907 [1]. It holds 312 palms [1]."
+    support = (
+        SupportedSentence(0, 26, "fully supported", 1.0),
+        SupportedSentence(27, len(text), "no support", 0.0),
+    )
+    printed = console()
+    print_evidence(printed, replace(ANSWER, text=text, support=support))
+    lines = shown(printed).strip().splitlines()
+    assert lines[0] == "✗ no support: “It holds 312 palms.”"
+    assert lines[1].startswith("[1] b.md")
+
+
+def test_an_answer_of_which_nothing_is_supported_says_so_before_its_sources() -> None:
+    text = "It holds 312 palms [1]."
+    support = (SupportedSentence(0, len(text), "no support", 0.0),)
+    printed = console()
+    print_evidence(printed, replace(ANSWER, text=text, support=support, grounded=False))
+    lines = shown(printed).strip().splitlines()
+    assert lines[0] == "No sentence of this answer is supported by the passages it cites."
+    assert lines[1].startswith("[1] b.md")
+    assert "left out" not in shown(printed)

@@ -10,10 +10,11 @@ from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
+from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds
 from localrag.rag.standard import StandardRAG
-from localrag.types import Answer, Chunk, Place, ScoredChunk
+from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
 
 TEXTS = [
     "The glass house was opened in 1907.",
@@ -36,6 +37,7 @@ def pipeline(
     texts: list[str] = TEXTS,
     max_tokens: int = 100,
     wording: Wording | None = None,
+    unsupported: Unsupported = "mark",
 ) -> StandardRAG:
     tools = Toolkit(
         retrieve=lambda question, k: contexts(texts)[:k],
@@ -48,7 +50,7 @@ def pipeline(
         wording=wording or Wording(),
     )
     grader = Grader(LogitChooser(llm) if scorer else WrittenChooser(llm))
-    return StandardRAG(tools, grader, Bounds(enough=0.8, min_answerable=0.5))
+    return StandardRAG(tools, grader, Bounds(enough=0.8, min_answerable=0.5), unsupported)
 
 
 def run(rag: StandardRAG, question: str) -> Answer:
@@ -65,7 +67,7 @@ def test_a_grounded_answer() -> None:
     assert answer.grounded
     assert [(c.marker, c.page, c.source) for c in answer.citations] == [(1, 5, "garden.pdf")]
     assert [step.kind for step in answer.trace] == [
-        "retrieve", "relevance", "write", "check citations",
+        "retrieve", "relevance", "write", "check citations", "check sentences",
     ]  # fmt: skip
     assert answer.trace[1].score == pytest.approx(0.9)
     assert answer.language == "en"
@@ -220,3 +222,69 @@ def test_an_empty_question(question: str) -> None:
 def test_a_question_longer_than_any_window_is_refused_before_it_is_searched_for() -> None:
     with pytest.raises(UsageError, match="8001 characters, of at most 8000"):
         list(pipeline(ScriptedLLM()).stream("a" * 8001))
+
+
+DEPOSITS = ["The deposit for a locker is 20 euros.", "The deposit for a locker is 35 euros today."]
+
+
+def test_figures_that_differ_are_both_told() -> None:
+    llm = ScriptedLLM(["The deposit for a locker is 20 euros [1]."], [{"Yes": 1}])
+    answer = run(pipeline(llm, texts=DEPOSITS), "How much is the deposit for a locker ?")
+    assert answer.text.endswith("“The deposit for a locker is 35 euros today.” [2]")
+    assert [each.marker for each in answer.citations] == [1, 2]
+    assert [each.rating for each in answer.support] == ["fully supported"] * 2
+    assert "disagreement" in [step.kind for step in answer.trace]
+
+
+def test_an_invented_figure_is_marked() -> None:
+    llm = ScriptedLLM(["The glass house was opened in 1912 [1]."], [{"Yes": 1}])
+    answer = run(pipeline(llm), "When was the glass house opened?")
+    assert [each.rating for each in answer.support] == ["no support"]
+    assert not answer.grounded
+    assert [each.marker for each in answer.citations] == [1]
+
+
+def test_an_invented_figure_is_taken_out_and_the_text_comes_once_it_is_checked() -> None:
+    reply = "The glass house was opened in 1907 [1]. It holds 312 palms [1]. It is large."
+    llm = ScriptedLLM([reply], [{"Yes": 1}, {"Fully supported": 1}])
+    rag = pipeline(llm, unsupported="remove")
+    pieces = list(rag.stream("When was the glass house opened?"))
+    kinds = [piece.kind if isinstance(piece, Step) else type(piece) for piece in pieces]
+    assert kinds.index(str) > kinds.index("check sentences")
+    answer = pieces[-1]
+    assert isinstance(answer, Answer)
+    assert answer.text == "The glass house was opened in 1907 [1]. It is large."
+    told = [answer.text[each.start : each.end].strip() for each in answer.support]
+    assert told == ["The glass house was opened in 1907 [1].", "It is large."]
+    # The passage was read for the answer already, and stands before the question about it.
+    written, graded = llm.history[0][0], llm.scored[-1][0]
+    assert written[0] == graded[0]
+    assert "Answer: It is large." in graded[1].content
+
+
+def test_figures_that_differ_are_told_to_the_model_that_reads_all_passages() -> None:
+    llm = ScriptedLLM(["It is 20 euros [1], elsewhere 35 euros [2]."], [{"Yes": 1}])
+    answer = run(
+        pipeline(llm, texts=DEPOSITS),
+        "What are the differences of the deposit for a locker , how many euros ?",
+    )
+    task = llm.history[0][0][1].content
+    assert "give different figures: 20 [1], 35 [2]" in task
+    assert "By contrast" not in answer.text
+
+
+def test_a_refusal_is_left_where_nothing_is_borne_out() -> None:
+    llm = ScriptedLLM(["The glass house was opened in 1912 [1]."], [{"Yes": 1}])
+    answer = run(pipeline(llm, unsupported="remove"), "When was the glass house opened?")
+    assert answer.text == "The documents do not contain the answer to this question."
+    assert (answer.grounded, answer.citations, answer.support) == (False, (), ())
+
+
+def test_a_server_without_logits_is_not_asked() -> None:
+    reply = "The glass house was opened in 1907 [1]. It is large."
+    llm = ScriptedLLM(['{"answer": "Yes"}', reply])
+    answer = run(pipeline(llm, scorer=False), "When was the glass house opened?")
+    assert [each.rating for each in answer.support] == ["fully supported"]
+    told = {"checked": 1, "unchecked": 1, "asked": 0, "unsupported": 0}
+    assert answer.trace[-1].values == told
+    assert llm.scored == []

@@ -29,6 +29,7 @@ export function Turn({ say, turn, show, library, view, retry }) {
     ${stopped && html`<p class="state">${say("stopped")}</p>`}
     ${turn.unkept && html`<p class="state">${turn.unkept}</p>`}
     ${answer && answer.left_out.length > 0 && html`<p class="state">${say("leftOut", { count: answer.left_out.length })}</p>`}
+    ${answer && answer.sentences.length > 0 && answer.sentences.every((one) => one.mark === "not") && html`<p class="state">${say("allUnsupported")}</p>`}
     ${answer && answer.citations.length > 0 && html`<ol class="sources" aria-label=${say("sources")}>
       ${answer.citations.map((one, number) => html`<li key=${one.marker + one.quote} class=${isOpen(number) ? "open" : ""}><button class="source" onClick=${() => open(number)}>
         <b>[${one.marker}]</b> ${answer.cited[number]}</button> <q>${one.quote}</q></li>`)}</ol>`}

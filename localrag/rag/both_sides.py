@@ -1,0 +1,113 @@
+"""Answers from passages that disagree: all that they say is told, each with its source.
+
+The model is asked to; where its text gives one figure only, the others follow as sentences of
+their own, in the words of their passages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+from localrag.documents.formats.table import shown_name
+from localrag.prompts import PromptLanguage, render
+from localrag.rag.base import Toolkit
+from localrag.rag.citations import hide_markers, without_markers
+from localrag.rag.disagreement import Disagreement, Statement, disagreement
+from localrag.rag.faithfulness import Checked
+from localrag.text.figures import figures
+from localrag.types import Citation, Message, Plain, ScoredChunk, Step, SupportedSentence
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Sees to it that an answer gives all that its passages differ in.
+
+    `dated` gives the date of a passage's document, "" where it is not known.
+    """
+
+    found: Disagreement | None
+    chunks: Sequence[ScoredChunk]
+    language: PromptLanguage
+    dated: Callable[[ScoredChunk], str]
+    numbered: bool = True
+    """Whether the prompt shows the passages with their numbers."""
+
+    @classmethod
+    def among(
+        cls,
+        question: str,
+        chunks: Sequence[ScoredChunk],
+        read: Sequence[int],
+        language: PromptLanguage,
+        tools: Toolkit,
+    ) -> Both:
+        """What differs between the passages that were `read`, numbers from 1, and any other."""
+        found = disagreement(question, chunks, tools.tokenize)
+        if found and not any(each.chunk + 1 in read for each in found.statements):
+            found = None
+        return cls(found, chunks, language, tools.dated, len(read) > 1)
+
+    @property
+    def steps(self) -> list[Step]:
+        """What was found, for the answer's trace."""
+        if self.found is None:
+            return []
+        values: dict[str, Plain] = {
+            "passages": tuple(str(each.chunk + 1) for each in self.found.statements),
+            "figures": tuple(each.figure for each in self.found.statements),
+        }
+        return [Step("disagreement", values, None, 0.0)]
+
+    def told(self, messages: list[Message]) -> list[Message]:
+        """The prompt for the answer, with a word of what its passages differ in."""
+        if self.found is None or not self.numbered:
+            return messages
+        numbers = dict.fromkeys(f"[{each.chunk + 1}]" for each in self.found.statements)
+        given = (f"{each.figure} [{each.chunk + 1}]" for each in self.found.statements)
+        between = "、" if self.language == "zh" else ", "
+        name = "disagreement_denial" if self.found.kind == "denial" else "disagreement"
+        told = render(
+            name, self.language, passages=between.join(numbers), figures=between.join(given)
+        )
+        last = messages[-1]
+        return [*messages[:-1], Message(last.role, f"{last.content}\n{told}")]
+
+    def completed(
+        self, answer: Checked, cite: Callable[[int, str], Citation]
+    ) -> Generator[str, None, Checked]:
+        """The answer with a sentence for each statement that it leaves out; yields what is new."""
+        for each in self._missing(answer.text):
+            marker, added = each.chunk + 1, self._sentence(each)
+            new = f"\n\n{added} [{marker}]"
+            yield new
+            start = len(answer.text) + 2
+            cited = replace(cite(marker, each.text), claims=(added,))
+            rated = SupportedSentence(start, start + len(added), "fully supported", 1.0)
+            answer = Checked(
+                answer.text + new, (*answer.citations, cited), (*answer.support, rated)
+            )
+        return answer
+
+    def _missing(self, text: str) -> list[Statement]:
+        """One statement of each figure that an answer lacks, where it gives another of them."""
+        said = figures(without_markers(text))
+        given, lacking = False, dict[str, Statement]()
+        for each in self.found.statements if self.found else ():
+            own = figures(each.figure)
+            if any(f.agrees(a) for f in own for a in said):
+                given = True
+            elif own:
+                lacking.setdefault(each.figure, each)
+        return list(lacking.values()) if given else []
+
+    def _sentence(self, statement: Statement) -> str:
+        found = self.chunks[statement.chunk]
+        date = self.dated(found)
+        name = hide_markers(shown_name(found.source))
+        return render(
+            "said_otherwise",
+            self.language,
+            source=f"{name} ({date})" if date else name,
+            quote=hide_markers(" ".join(statement.text.split())),
+        )

@@ -1,0 +1,264 @@
+"""Passages that say different things of the matter that a question asks about.
+
+Found without the model: two statements that answer the question with the same words, but with
+another figure, date or time, or of which one denies what the other says. What is told apart by a
+year, a number or a name of its own is another matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Literal
+
+from localrag.documents.tables import named_rows, shown_text
+from localrag.text.figures import Figure, Kind, figures
+from localrag.text.sentences import split_sentences
+from localrag.types import Chunk, ScoredChunk
+
+Terms = Callable[[str], Iterable[str]]
+
+COVERED = 0.25
+"""Share of the question's terms that a statement, with its heading, must have."""
+AS_CLOSE = 0.8
+"""Share of those that the closest statement has."""
+ALIKE = 0.4
+"""Share of the shorter statement's terms, figures aside, that the other must have."""
+ALIKEDENIAL = 0.6
+"""The same for statements that differ by a denial only."""
+
+SHORT_CLAUSE = 8
+"""Code points beside its figure of a clause that does not say what the figure is: ", 900 kg,"."""
+
+_WHEN = re.compile(
+    r"\bwhen\b|\b(?:what|which)\s+(?:year|month|date|day)\b|\bhow (?:soon|late|early)\b"
+    r"|何时|什么时[候间]|哪[一]?[年月天日]|几[年月号日]|哪个月|日期|年份|何年|什么年",
+    re.IGNORECASE,
+)
+_HOW_MUCH = re.compile(
+    r"\bhow\s+(?!did|do|does|is|are|was|were|can|could|has|have|to)\w+|\bwhat\s+(?:is|was|are|were)"
+    r"\s+the\s+(?:\w+\s+)?(?:number|percentage|share|amount|price|cost|fee|total|size|height|length"
+    r"|weight|area|age|rate|temperature|limit|maximum|minimum|depth|width|population|deposit)\b"
+    r"|\bwhat (?:percentage|number|amount|time)\b|多少|几(?!乎)"
+    r"|多[长高大远久重宽深快]|百分之几|占比",
+    re.IGNORECASE,
+)
+_WHETHER = re.compile(
+    r"^\W*(?:is|are|was|were|do|does|did|can|could|may|must|should|will|has|have)\b"
+    r"|吗[？?]?\s*$|是否|能否|可否|[能可]不[能可]|要不要|有没有|是不是",
+    re.IGNORECASE,
+)
+DENIAL = re.compile(
+    r"\b(?:not?|never|neither|nor|none|without|cannot|forbidden|prohibited)\b|n['’]t\b"
+    r"|(?<![非而])(?:不(?![仅但同断过久止])|没有?|未(?!来)|无(?![论线])|并非|并未|禁止|严禁|切勿)",
+    re.IGNORECASE,
+)
+_ASKING = re.compile(
+    r"\b(?:what|which)\s+(?:year|month|date|day|time)\b"
+    r"|\bhow\s+(?:many|much|long|old|often|far|high|tall|large|big|deep|wide|heavy|fast|soon)\b"
+    r"|\b(?:can|could|may|must|shall|should|will|would)\b|[必]?须|应该?|将|会|可以|能"
+    r"|[在于]?哪[一]?[年月天日]|第?几[年月号日个名人]|多少[名个位人种天年]?|什么时[候间]|多[长高大远久重宽深快]",
+    re.IGNORECASE,
+)
+"""What of a question says no more than what kind of answer it wants."""
+CLAUSE_BREAK = re.compile(r"[,，;；、:：](?!\d)")
+_NAME = re.compile(r"(?<=[^\W\d_]\s)[A-Z][\w'’-]+|\b[A-Z]{2,}\b|\b[A-Z]\b(?=\W|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What passage `chunk` (from 0) says of the matter: `chunk.text[start:end]`.
+
+    `figure` is what it gives, in its own words; empty where statements differ by a denial.
+    """
+
+    chunk: int
+    start: int
+    end: int
+    text: str
+    figure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Statements of at least two passages that differ about what was asked, by passage."""
+
+    kind: Kind | Literal["denial"]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A sentence or row, and what there is in it to compare."""
+
+    statement: Statement
+    terms: frozenset[str]
+    asked: frozenset[str]
+    names: frozenset[str]
+    figures: tuple[Figure, ...]
+    close: tuple[tuple[Figure, frozenset[str]], ...]
+    """Of the figures those whose clause has terms of the question, each with the clause's terms."""
+    passage: frozenset[str]
+    denies: bool
+
+
+def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> Disagreement | None:
+    """What the passages say differently of what is asked, or None."""
+    asked = frozenset(terms(_ASKING.sub(" ", question)))
+    said = _closest([each for n, c in enumerate(chunks) for each in _said(n, c, asked, terms)])
+    known = figures(question)
+    pairs = [
+        found
+        for one, other in combinations(said, 2)
+        if one.statement.chunk != other.statement.chunk
+        if (found := _differ(one, other, question, known))
+    ]
+    if not pairs:
+        return None
+    kind = pairs[0][0]
+    statements: dict[tuple[int, str], Statement] = {}
+    for each, *two in pairs:
+        if each == kind:
+            for statement in two:
+                statements.setdefault((statement.chunk, statement.figure), statement)
+    return Disagreement(kind, tuple(sorted(statements.values(), key=lambda s: (s.chunk, s.start))))
+
+
+def differing(
+    question: str, chunks: Sequence[ScoredChunk], read: int, terms: Terms
+) -> list[ScoredChunk]:
+    """Those behind the first `read` that say something else of it than those do."""
+    others = []
+    for chunk in chunks[read:]:
+        found = disagreement(question, [*chunks[:read], chunk], terms)
+        if found and any(each.chunk == read for each in found.statements):
+            others.append(chunk)
+    return others
+
+
+def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
+    heading = frozenset(terms(found.chunk.heading)) if found.chunk.heading else frozenset()
+    passage = asked & (frozenset(terms(shown_text(found.chunk))) | heading)
+    for start, end, text in _sentences(found.chunk):
+        own = figures(text)
+        words = bare_terms(text, own, 0, len(text), terms)
+        near = asked & (words | heading)
+        if len(near) < len(asked) * COVERED:
+            continue
+        clauses = ((each, _clause(text, own, each, asked, terms)) for each in own)
+        close = tuple((each, clause) for each, clause in clauses if asked & clause)
+        yield _Said(
+            Statement(number, start, end, text.strip(), ""),
+            words,
+            near,
+            frozenset(name.lower() for name in _NAME.findall(text)),
+            tuple(own),
+            close,
+            passage,
+            bool(DENIAL.search(text)),
+        )
+
+
+def _closest(said: list[_Said]) -> list[_Said]:
+    most = max((len(each.asked) for each in said), default=0)
+    return [each for each in said if len(each.asked) >= AS_CLOSE * most]
+
+
+def _differ(
+    one: _Said, other: _Said, question: str, known: Sequence[Figure]
+) -> tuple[Kind | Literal["denial"], Statement, Statement] | None:
+    if one.names - other.names and other.names - one.names:
+        return None
+    if not (one.asked <= other.passage and other.asked <= one.passage):
+        return None
+    for kind in _kinds(question):
+        if _told_apart(one, other, kind, known):
+            continue
+        for a, ours in one.close:
+            for b, theirs in other.close:
+                same = a.kind == kind and _alike(ours, theirs) >= ALIKE
+                if same and _other_value(a, b, one, other, known):
+                    return kind, _with(one, a), _with(other, b)
+    denied = _WHETHER.search(question) and one.denies != other.denies
+    if denied and _alike(one.terms, other.terms) >= ALIKEDENIAL:
+        return "denial", one.statement, other.statement
+    return None
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / max(1, min(len(one), len(other)))
+
+
+def _kinds(question: str) -> list[Kind]:
+    """What a question asks for: a date, a figure, a time of day, or none of these."""
+    kinds: list[Kind] = []
+    if _WHEN.search(question):
+        kinds += ["date", "time"]
+    if _HOW_MUCH.search(question):
+        kinds += ["number", "time"]
+    return kinds
+
+
+def _told_apart(one: _Said, other: _Said, kind: Kind, known: Sequence[Figure]) -> bool:
+    """Whether dates say that these are two matters, where something else than a date is asked."""
+    if kind == "date":
+        return False
+    ours, theirs = ([f for f in each.figures if f.kind == "date"] for each in (one, other))
+    if ours and theirs:
+        return not any(a.agrees(b) for a in ours for b in theirs)
+    if ours or theirs:
+        return not any(f.agrees(k) for f in [*ours, *theirs] for k in known)
+    return False
+
+
+def _other_value(a: Figure, b: Figure, one: _Said, other: _Said, known: Sequence[Figure]) -> bool:
+    if not a.comparable(b) or a.agrees(b):
+        return False
+    if any(a.agrees(k) or b.agrees(k) for k in known):
+        return False
+    # A statement that gives both values does not contradict the one that gives one of them.
+    return not any(a.agrees(f) for f in other.figures) and not any(b.agrees(f) for f in one.figures)
+
+
+def _with(said: _Said, figure: Figure) -> Statement:
+    text = said.statement.text
+    return replace(said.statement, figure=text[figure.start : figure.end])
+
+
+def _sentences(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
+    for span in split_sentences(chunk.text):
+        if not any(each.start <= span.start < each.end for each in chunk.columns):
+            text = chunk.text[span.start : span.end]
+            lead = len(text) - len(text.lstrip())
+            yield span.start + lead, span.start + len(text.rstrip()), text.strip()
+    yield from named_rows(chunk)
+
+
+def _clause(
+    text: str, found: Sequence[Figure], figure: Figure, asked: frozenset[str], terms: Terms
+) -> frozenset[str]:
+    """Terms of the clause with this figure, figures aside.
+
+    With its neighbours' where it says no more than the figure: "In 1998, the hall was closed".
+    """
+    ends = [0, *(m.end() for m in CLAUSE_BREAK.finditer(text)), len(text)]
+    number = next(n for n, end in enumerate(ends[1:]) if figure.start < end)
+    clause = bare_terms(text, found, ends[number], ends[number + 1], terms)
+    if clause & asked or ends[number + 1] - ends[number] > figure.end - figure.start + SHORT_CLAUSE:
+        return clause
+    start, end = ends[max(0, number - 1)], ends[min(number + 2, len(ends) - 1)]
+    return bare_terms(text, found, start, end, terms)
+
+
+def bare_terms(
+    text: str, found: Sequence[Figure], start: int, end: int, terms: Terms
+) -> frozenset[str]:
+    """Terms of `text[start:end]` without its figures."""
+    parts, done = [], start
+    for each in found:
+        if start <= each.start < end:
+            parts.append(text[done : each.start])
+            done = each.end
+    return frozenset(terms(" ".join([*parts, text[done:end]])))

@@ -1,0 +1,287 @@
+"""Whether the passages that a sentence cites bear it out.
+
+What needs no model comes first: a figure or a name that stands in no passage is invented, and a
+sentence whose words all stand in its quotation is borne out. What is left open the model is asked,
+right after the prompt that it has just read, so that a sentence costs some sixty tokens. A server
+without logits is not asked: sentences that are left open then have no rating.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from localrag.documents.chunking import passage_text
+from localrag.prompts import render
+from localrag.rag.base import Toolkit
+from localrag.rag.citations import marked, without_markers
+from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
+from localrag.rag.grading import Grade, Grader, Reading
+from localrag.rag.reading import Evidence, numbered_prompt
+from localrag.text.figures import Figure, figures
+from localrag.text.language import answer_language, detect
+from localrag.text.sentences import split_sentences
+from localrag.types import Citation, Plain, Rating, ScoredChunk, Step, SupportedSentence
+
+Terms = Callable[[str], Iterable[str]]
+Unsupported = Literal["mark", "remove"]
+"""What becomes of a sentence that no passage bears out."""
+
+Ask = Callable[[str], Grade | None]
+"""A statement -> how far the model says that the passages bear it out; None: it is not asked."""
+
+MOST_TIME = 0.15
+"""Share of an answer's time that asking the model may take."""
+READ_FASTER = 3
+"""How many times as fast as it writes a model reads, at least."""
+SUPPORTED, PARTLY = 0.5, 0.35
+"""From these expected shares of full support on, as the model gives them behind the answer's
+prompt, a sentence is supported fully and in part (`benchmarks/LOG.md`)."""
+LEAST = 3
+"""Terms and figures below which words prove nothing: "20 euros" may be said of something else."""
+COUNTED = 10
+"""A number word up to this may count what a passage lists: "three reasons"."""
+
+_LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}[.)、）]\s*)+")
+_NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
+_DIGITS = re.compile(r"\d+")
+_EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
+"""Terms that say nothing by themselves."""
+_BLANKS = re.compile(r"[ \t]*")
+_LETTER = re.compile(r"[^\W_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of a sentence."""
+
+    rating: Rating
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """The passages of one answer, as its sentences are held against them."""
+
+    question: str
+    chunks: Sequence[ScoredChunk]
+    terms: Terms
+
+    def finding(self, sentence: str, citations: Sequence[Citation]) -> Finding | None:
+        """What can be said of a sentence with its markers without a model, or None."""
+        statement = _statement(sentence)
+        markers = marked(sentence)
+        own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
+        every = [passage_text(each.chunk) for each in self.chunks]
+        if _strange(statement, [*every, self.question]):
+            return Finding("no support", 0.0)
+        if own and _strange(statement, [*own, self.question]):
+            return Finding("partially supported", 0.0)
+        quotes = [each for each in citations if each.marker in markers]
+        if any(self._quoted(statement, each) for each in quotes):
+            return Finding("fully supported", 1.0)
+        return None
+
+    def unknown_names(self, sentence: str) -> set[str]:
+        """Names and codes of an English sentence that stand in no passage of its language."""
+        statement = without_markers(sentence)
+        texts = [passage_text(each.chunk) for each in self.chunks]
+        if detect(statement) != "en" or all(detect(text) == "zh" for text in texts):
+            return set()
+        known = {term for text in [*texts, self.question] for term in self.terms(text)}
+        names = set(_NAME.findall(statement))
+        return {name for name in names if not known & set(self.terms(name))}
+
+    def _quoted(self, statement: str, citation: Citation) -> bool:
+        """Whether all that is said stands in the quotation, or in the heading above it.
+
+        Of what the question names it suffices that the passage does: "It was opened in 1907".
+        """
+        quote, chunk = citation.quote, self.chunks[citation.marker - 1].chunk
+        asked = frozenset(self.terms(self.question))
+        there = frozenset(self.terms(f"{quote}\n{chunk.heading}"))
+        own = figures(statement)
+        said = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
+        if len(said) + len(own) < LEAST or not (said - asked or own):
+            return False
+        known = there | asked & frozenset(self.terms(passage_text(chunk)))
+        if not said <= known or _strange(statement, [quote]):
+            return False
+        return bool(DENIAL.search(statement)) == self._denies(quote, said)
+
+    def _denies(self, quote: str, said: frozenset[str]) -> bool:
+        """Whether a clause of a quotation that speaks of the same denies something."""
+        for clause in CLAUSE_BREAK.split(quote):
+            terms = frozenset(self.terms(clause))
+            if DENIAL.search(clause) and 2 * len(terms & said) >= len(terms):
+                return True
+        return False
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of an answer stand in it that say something."""
+    return [
+        (span.start, span.end)
+        for span in split_sentences(text)
+        if _LETTER.search(without_markers(text[span.start : span.end]))
+    ]
+
+
+def _statement(sentence: str) -> str:
+    return _LIST_MARK.sub("", without_markers(sentence)).strip()
+
+
+def _strange(statement: str, texts: Sequence[str]) -> list[Figure]:
+    """The figures of a statement that stand in none of the texts."""
+    wanted = [f for f in figures(statement) if not _counted(f, statement[f.start : f.end])]
+    if not wanted:
+        return []
+    there = [each for text in texts for each in figures(text)]
+    digits = {d.lstrip("0") for text in texts for d in _DIGITS.findall(text.replace(",", ""))}
+    return [
+        f
+        for f in wanted
+        if not any(f.agrees(each) for each in there)
+        and not _spelled(statement[f.start : f.end], digits)
+    ]
+
+
+def _counted(figure: Figure, said: str) -> bool:
+    return figure.kind == "number" and not _DIGITS.search(said) and figure.value[0] <= COUNTED  # type: ignore[operator]
+
+
+def _spelled(said: str, digits: set[str]) -> bool:
+    """Whether all digits of a figure stand in the texts, in whatever kind of figure."""
+    own = [each.lstrip("0") for each in _DIGITS.findall(said.replace(",", ""))]
+    return bool(own) and all(each in digits for each in own)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A written answer with what was found of its sentences."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    support: tuple[SupportedSentence, ...] = ()
+
+    @property
+    def grounded(self) -> bool:
+        """Whether it cites passages, and they bear out some of it as far as was checked."""
+        unsupported = [each for each in self.support if each.rating == "no support"]
+        return bool(self.citations) and len(unsupported) < len(sentences(self.text))
+
+    def without_unsupported(self) -> Checked:
+        """The answer without the sentences that nothing bears out; no text where none is left."""
+        parts: list[str] = []
+        kept: list[SupportedSentence] = []
+        done = length = 0
+        for each in self.support:
+            if each.rating == "no support":
+                parts.append(self.text[done : each.start])
+                length += each.start - done
+                done = _BLANKS.match(self.text, each.end).end()  # type: ignore[union-attr]
+            else:
+                by = length - done
+                kept.append(replace(each, start=each.start + by, end=each.end + by))
+        text = "".join([*parts, self.text[done:]])
+        if not sentences(text):
+            return Checked("")
+        cited = tuple(each for each in self.citations if each.marker in marked(text))
+        return Checked(text, cited, tuple(kept))
+
+
+def checked(
+    text: str, citations: Sequence[Citation], passages: Passages, ask: Ask | None
+) -> Generator[Step, None, Checked]:
+    """The answer with its sentences rated as far as they can be, and a step that tells of it."""
+    started = time.perf_counter()
+    found: list[SupportedSentence] = []
+    asked = unchecked = 0
+    for start, end in sentences(text):
+        finding = passages.finding(text[start:end], citations)
+        if finding is None and ask and (grade := ask(_statement(text[start:end]))):
+            asked += 1
+            finding = None if grade.unread else Finding(rating_of(grade.value), grade.value)
+        if finding is None and passages.unknown_names(text[start:end]):
+            finding = Finding("partially supported", 0.0)
+        if finding is None:
+            unchecked += 1
+        else:
+            found.append(SupportedSentence(start, end, finding.rating, finding.share))
+    counts: dict[str, Plain] = {
+        "checked": len(found),
+        "unchecked": unchecked,
+        "asked": asked,
+        "unsupported": sum(each.rating == "no support" for each in found),
+    }
+    yield Step("check sentences", counts, None, time.perf_counter() - started)
+    return Checked(text, tuple(citations), tuple(found))
+
+
+class BoundedAsking:
+    """Asks the model as long as that takes no more than `MOST_TIME` of the answer's time.
+
+    Time is counted in tokens that are read, so that the same answer is always checked alike.
+    """
+
+    def __init__(
+        self, grade: Callable[[str], Grade], cost: Callable[[str], int], read: int, written: int
+    ) -> None:
+        """`cost`: tokens of the question about a statement, behind what was `read` already."""
+        self._grade = grade
+        self._cost = cost
+        self._left = MOST_TIME * (read + READ_FASTER * written)
+
+    def __call__(self, statement: str) -> Grade | None:
+        """The grade, or None where there is no time for it."""
+        cost = self._cost(statement)
+        if cost > self._left:
+            return None
+        self._left -= cost
+        return self._grade(statement)
+
+
+def asking(
+    question: str,
+    evidence: Evidence,
+    written: str,
+    chunks: Sequence[ScoredChunk],
+    tools: Toolkit,
+    grader: Grader,
+    *,
+    bounded: bool,
+) -> Ask | None:
+    """How the model is asked about a sentence, behind the passages that it has just read.
+
+    None where it shows no logits; `bounded` by the time that the answer took.
+    """
+    if not grader.reads_logits:
+        return None
+    llm, language = tools.llm, answer_language(question)
+    own = tuple(chunks[number - 1] for number in evidence.numbers)
+
+    def ask(statement: str) -> Grade:
+        if evidence.keep:
+            return grader.support(question, statement, Reading(language, own))
+        task = render("borne_out", language, statement=statement)
+        prompt = numbered_prompt(tools.wording, question, own, language, task)
+        return grader.borne_out(prompt, language)
+
+    def cost(statement: str) -> int:
+        task = render("support", language, question=question, statement=statement)
+        return llm.count_tokens(task)
+
+    if not bounded:
+        return ask
+    read = llm.count_prompt_tokens(evidence.messages)
+    return BoundedAsking(ask, cost, read, llm.count_tokens(written))
+
+
+def rating_of(share: float) -> Rating:
+    """What an expected share of full support comes to."""
+    if share >= SUPPORTED:
+        return "fully supported"
+    return "partially supported" if share >= PARTLY else "no support"

@@ -1,0 +1,281 @@
+"""Numbers, dates and times of a text, as values that can be compared.
+
+Digits, Chinese numerals and English number words; units and orders of magnitude (万, million).
+Rules, not a parser: what they do not know is no figure. Nothing is converted between units.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["number", "date", "time"]
+
+_MONTHS = "january february march april may june july august september october november december"
+_MONTH_NUMBER = {name[:3]: number for number, name in enumerate(_MONTHS.split(), start=1)}
+_MONTH = (
+    rf"(?P<month_name>{'|'.join(f'{m[:3]}(?:{m[3:]})?' for m in _MONTHS.split())})(?:\.(?=\s*\d))?"
+)
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_HAN_DIGITS = "〇零一二三四五六七八九"
+_HAN_NUMERAL = "[〇零一二两三四五六七八九十百千万亿]"
+_SMALL = rf"(?:\d{{1,2}}|[{_HAN_DIGITS}十]{{1,3}})"
+_DATES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"(?P<year>\d{{3,4}}|[{_HAN_DIGITS}]{{4}})\s*年"
+        rf"(?:\s*(?P<month>{_SMALL})\s*月(?:份|\s*(?P<day>{_SMALL})\s*[日号])?)?",
+        rf"(?P<month>{_SMALL})\s*月\s*(?P<day>{_SMALL})\s*[日号]",
+        rf"(?<![\d.])(?P<month>{_SMALL})\s*月(?:份|(?=[初中底末至到起]))",
+        rf"(?<![\d.])(?P<day>\d{{1,2}}|(?<=每月)[{_HAN_DIGITS}十]{{1,3}})\s*日",
+        r"(?<![\d.])(?P<year>[12]\d{3})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?![\d.])",
+        rf"\b(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?![a-z])(?:,?\s+(?P<year>\d{{4}})\b)?",
+        rf"\b{_MONTH}\s+{_DAY}\b(?!\s*[:%])(?:,?\s+(?P<year>\d{{4}})\b)?",
+        rf"\b{_MONTH}(?:\s+of)?,?\s+(?P<year>\d{{4}})\b",
+        # A year, and not 1250 plants; 1250 in a code or an amount is none either.
+        r"(?<![\w.,$€£¥/-])(?P<year>1\d{3}|20\d{2})(?![\w%€$°]|[.,/]\d|\s+(?:[a-z]+s|people|men|km|kg)\b"
+        r"|\s*[%€$°%\u4e00-\u9fff])",
+    )
+)
+_TIMES = (
+    re.compile(
+        r"(?<![\d.:])(?P<hour>\d{1,2})[:：](?P<minute>\d{2})(?!\d)(?:\s*(?P<half>[ap]\.?m\b))?"
+    ),
+    re.compile(r"\b(?P<hour>\d{1,2})(?P<minute>)\s*(?P<half>[ap]\.?m\b|o'clock)", re.IGNORECASE),
+    re.compile(
+        rf"(?P<half>上午|下午|晚上|晚|早上|中午)?(?P<hour>{_SMALL})[点时]"
+        rf"(?!间|候|代|期)(?P<minute>半|{_SMALL}(?=分))?(?![\d{_HAN_DIGITS}])"
+    ),
+)
+_TEENS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_WORDS = {word: value for value, word in enumerate(_TEENS.split())}
+_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
+_SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_HAN_SCALES = {"十": 1e1, "百": 1e2, "千": 1e3, "万": 1e4, "亿": 1e8}
+_WORD = "|".join(sorted({*_WORDS, *_SCALES}, key=len, reverse=True))
+_NUMBERS = re.compile(
+    r"(?P<digits>(?<![\w./])[-−]?\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+"
+    r"|(?<![A-Za-z\d./])\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+)"
+    rf"(?!s\b|/[A-Za-z])(?:st|nd|rd|th)?(?:\s*(?P<scale>{'|'.join(_SCALES)})\b|\s?(?P<han_scale>[百千万亿]+))?"
+    rf"|(?P<han>{_HAN_NUMERAL}+(?:点[{_HAN_DIGITS}]+)?)"
+    rf"|\b(?P<words>(?:{_WORD})(?:(?:-|\s+|\s+and\s+)(?:{_WORD}))*)\b",
+    re.IGNORECASE,
+)
+_MEASURES = (
+    "年月日号天周元岁名位人次米吨克层座间台辆件条只头棵株场届倍度分秒时卷页篇字家种亩里寸尺岛"
+)
+_SAME_MEASURE = {"名": "人", "位": "人", "号": "日", "块": "元"}
+_NOT_NUMERALS = frozenset({"万一", "一一", "千万", "一", "十", "百", "千", "万", "零", "两", "亿"})
+"""Parts of words as a rule; those of one sign count before a measure."""
+_CURRENCIES = {
+    "$": "$", "€": "€", "£": "£", "¥": "¥", "￥": "¥", "dollar": "$", "euro": "€", "eur": "€",
+    "pound": "£", "yuan": "¥", "rmb": "¥", "usd": "$", "cny": "¥", "元": "¥", "percent": "%",
+    "％": "%", "pct": "%", "percentage": "%", "°c": "°", "℃": "°", "degree": "°", "km": "kilometre",
+    "kilometer": "kilometre", "meter": "metre", "m": "metre", "公里": "千米",
+}  # fmt: skip
+_GRAMMAR = (
+    "a an the and or but of on onto to in into at as for from with than by is are was were be been "
+    "has had have it its that this which who when where while per each every"
+)
+_NO_UNIT = frozenset(_GRAMMAR.split())
+_BEFORE_UNIT = frozenset({"new", "more", "other", "different"})
+_NEAR = 0.02
+"""Numbers of which one says it is about so many agree within this share."""
+_ABOUT = re.compile(
+    r"(?:about|around|some|nearly|almost|over|approximately|roughly|more than|less than|at least"
+    r"|up to|约|近|大约|将近|超过|多达|至少|逾|余|多)\s*\W?$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`text[start:end]`: a number and its units, a date (year, month, day) or a time.
+
+    `value` has None for what a date or a time leaves open.
+    """
+
+    start: int
+    end: int
+    kind: Kind
+    value: tuple[float | None, ...]
+    units: frozenset[str] = frozenset()
+    about: bool = False
+
+    def agrees(self, other: Figure) -> bool:
+        """Whether both may mean the same value, whatever their units."""
+        if self.kind != other.kind:
+            return False
+        if self.kind == "number":
+            tolerance = _NEAR if self.about or other.about else 1e-9
+            return math.isclose(self._number, other._number, rel_tol=tolerance)
+        return all(
+            a == b for a, b in zip(self.value, other.value, strict=True) if None not in (a, b)
+        ) and any(None not in pair for pair in zip(self.value, other.value, strict=True))
+
+    def comparable(self, other: Figure) -> bool:
+        """Whether both measure the same: numbers of one unit, dates that say the same parts."""
+        if self.kind != other.kind:
+            return False
+        if self.kind == "number":
+            return bool(self.units & other.units) or not (self.units or other.units)
+        return any(None not in pair for pair in zip(self.value, other.value, strict=True))
+
+    @property
+    def _number(self) -> float:
+        return self.value[0] or 0.0
+
+
+def figures(text: str) -> list[Figure]:
+    """The figures of a text, in their order."""
+    found: list[Figure] = []
+    taken = [False] * (len(text) + 1)
+
+    def take(figure: Figure | None) -> None:
+        if figure and not any(taken[figure.start : figure.end]):
+            taken[figure.start : figure.end] = [True] * (figure.end - figure.start)
+            found.append(figure)
+
+    for pattern in _DATES:
+        for match in pattern.finditer(text):
+            take(_date(match))
+    for pattern in _TIMES:
+        for match in pattern.finditer(text):
+            take(_time(match))
+    for match in _NUMBERS.finditer(text):
+        take(_number_of(match, text))
+    return sorted(found, key=lambda each: each.start)
+
+
+def _date(match: re.Match[str]) -> Figure | None:
+    parts = match.groupdict()
+    month = parts.get("month")
+    if name := parts.get("month_name"):
+        number: float | None = float(_MONTH_NUMBER[name[:3].lower()])
+    else:
+        number = _whole(month)
+    value = (_whole(parts.get("year")), number, _whole(parts.get("day")))
+    if not (1 <= (value[1] or 1) <= 12 and 1 <= (value[2] or 1) <= 31):
+        return None
+    return Figure(match.start(), match.end(), "date", value)
+
+
+def _time(match: re.Match[str]) -> Figure | None:
+    half = (match["half"] or "").lower()
+    hour, minute = _whole(match["hour"]), match["minute"]
+    if hour is None or hour > 24:
+        return None
+    if hour < 12 and (half.startswith("p") or half in ("下午", "晚上", "晚")):
+        hour += 12
+    minutes = 30.0 if minute == "半" else _whole(minute) or 0.0
+    return Figure(match.start(), match.end(), "time", (hour, minutes))
+
+
+def _number_of(match: re.Match[str], text: str) -> Figure | None:
+    start, end = match.span()
+    if digits := match["digits"]:
+        value = float(digits.replace(",", "").replace("−", "-"))
+        value *= _SCALES.get((match["scale"] or "").lower(), 1.0)
+        value *= math.prod(_HAN_SCALES[sign] for sign in match["han_scale"] or "")
+        if digits[0] in "-−" and start and text[start - 1].isalnum():
+            value = abs(value)
+    elif han := match["han"]:
+        following = text[end : end + 1]
+        measured = following != "" and following in _MEASURES and f"{han}{following}" != "十分"
+        percent = text[max(0, start - 3) : start] == "百分之"
+        if text.startswith("百分之", end - 1):
+            return None
+        if (len(han) == 1 and not (measured or percent)) or han == "一":
+            return None
+        if han in _NOT_NUMERALS and not (measured or percent):
+            return None
+        value = han_value(han)
+    else:
+        words = match["words"].lower()
+        if words in ("one", "hundred", "thousand", "million", "billion", "trillion"):
+            return None  # "one of them", "a million": a word, or said elsewhere
+        value = _words_value(words)
+    units = _units(text, start, end)
+    about = bool(_ABOUT.search(text[max(0, start - 14) : start])) or text[end : end + 1] in (
+        *"多余",
+    )
+    return Figure(start, end, "number", (value,), units, about)
+
+
+def _units(text: str, start: int, end: int) -> frozenset[str]:
+    before = text[max(0, start - 3) : start].rstrip()
+    if before[-1:] in _CURRENCIES:
+        return frozenset({_CURRENCIES[before[-1]]})
+    if before.endswith("百分之"):
+        return frozenset({"%"})
+    after = text[end : end + 48].lstrip(" -")
+    after = after[1:] if after[:1] in ("多", "余", "来") else after
+    if after[:1] and "\u4e00" <= after[0] <= "\u9fff":
+        after = after[1:] if after[0] == "个" and len(after) > 1 else after
+        if after[:2] in _CURRENCIES or after[:1] in _CURRENCIES:
+            return frozenset({_CURRENCIES.get(after[:2]) or _CURRENCIES[after[0]]})
+        if after[0] in _MEASURES or after[0] in _SAME_MEASURE:
+            return frozenset({_SAME_MEASURE.get(after[0], after[0])})
+        return frozenset(re.findall("[\u4e00-\u9fff]{1,2}", after[:2])[:1])
+    units: set[str] = set()
+    for word in re.findall(r"\A[%％℃°]C?|[^\W\d_]+|[^\w\s]", after)[:3]:
+        lower = word.lower()
+        if lower in _BEFORE_UNIT:
+            continue
+        if lower in _NO_UNIT or not (lower[0].isalpha() or lower[0] in "%％℃°"):
+            break
+        single = lower[:-1] if len(lower) > 3 and lower.endswith("s") else lower
+        units.add(_CURRENCIES.get(single, single))
+    return frozenset(units)
+
+
+def _whole(text: str | None) -> float | None:
+    if not text:
+        return None
+    return float(text) if text.isdecimal() else han_value(text)
+
+
+def han_value(numeral: str) -> float:
+    """The value of a Chinese numeral: 三百二十 is 320, 一九九八 is 1998, 二点五 is 2.5."""
+    whole, _, fraction = numeral.partition("点")
+    digits = {sign: value for value, sign in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
+    if len(whole) > 1 and not any(sign in _HAN_SCALES for sign in whole):
+        value = float("".join(str(digits[sign]) for sign in whole))
+    else:
+        value = section = current = 0.0
+        for sign in whole:
+            scale = _HAN_SCALES.get(sign)
+            if scale is None:
+                current = float(digits[sign])
+            elif scale < 1e4:
+                section += (current or 1.0) * scale
+                current = 0.0
+            else:
+                below = section + current
+                if scale > 1e4:  # 亿 counts what stands before 万, too
+                    below, value = value + below, 0.0
+                value += (below or 1.0) * scale
+                section = current = 0.0
+        value += section + current
+    if fraction:
+        value += float("0." + "".join(str(digits[sign]) for sign in fraction))
+    return value
+
+
+def _words_value(words: str) -> float:
+    value = section = 0.0
+    for word in re.split(r"[\s-]+", words):
+        if word == "hundred":
+            section = (section or 1.0) * 100
+        elif word in _SCALES:
+            value += (section or 1.0) * _SCALES[word]
+            section = 0.0
+        else:
+            section += _WORDS.get(word, 0)
+    return value + section

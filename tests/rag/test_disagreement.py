@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localrag.rag.disagreement import differing, disagreement
+from localrag.text.tokenize import Tokenizer
+from localrag.types import Chunk, Columns, ScoredChunk
+
+PAIRS = Path(__file__).resolve().parents[2] / "benchmarks" / "contradictions.json"
+TERMS = Tokenizer()
+
+
+def chunks(*texts: str, heading: str = "") -> list[ScoredChunk]:
+    return [
+        ScoredChunk(Chunk(n, f"d{n}", 0, text, heading, 1, 1, 0, len(text)), 1.0 / n, f"{n}.txt")
+        for n, text in enumerate(texts, start=1)
+    ]
+
+
+def items(kind: str) -> list[Any]:
+    if not PAIRS.is_file():
+        return [pytest.param({}, marks=pytest.mark.skip("benchmarks/ is not here"))]
+    return [pytest.param(i, id=i["question"]) for i in json.loads(PAIRS.read_bytes()) if kind in i]
+
+
+@pytest.mark.parametrize("item", items("differ"))
+def test_passages_that_contradict_each_other(item: dict[str, Any]) -> None:
+    passages = chunks(*item["differ"])
+    found = disagreement(item["question"], passages, TERMS)
+    assert found is not None
+    assert [each.figure for each in found.statements] == item["figures"]
+    for each in found.statements:
+        assert passages[each.chunk].chunk.text[each.start : each.end] == each.text
+        assert each.figure in each.text
+    assert (found.kind == "denial") == (item["figures"] == ["", ""])
+
+
+@pytest.mark.parametrize("item", items("agree"))
+def test_passages_about_another_matter_do_not(item: dict[str, Any]) -> None:
+    assert disagreement(item["question"], chunks(*item["agree"]), TERMS) is None
+
+
+def test_only_what_is_asked_is_compared() -> None:
+    passages = chunks(
+        "The hall was opened in 1907 and seats 300.", "The hall, opened in 1909, seats 300."
+    )
+    assert disagreement("How many people does the hall seat?", passages, TERMS) is None
+    assert disagreement("Who opened the hall?", passages, TERMS) is None
+    assert disagreement("When was the hall opened?", passages, TERMS) is not None
+
+
+def test_one_passage_alone_does_not_contradict_itself() -> None:
+    text = "The deposit for a locker is 20 euros. The deposit for a locker is 35 euros."
+    assert disagreement("How much is the deposit for a locker?", chunks(text), TERMS) is None
+
+
+def test_a_passage_that_gives_both_values_contradicts_neither() -> None:
+    passages = chunks(
+        "The deposit for a locker is 20 euros.",
+        "The deposit for a locker rose from 20 euros to 35 euros.",
+    )
+    assert disagreement("How much is the deposit for a locker?", passages, TERMS) is None
+
+
+def test_the_year_of_a_question_is_no_answer_to_it() -> None:
+    passages = chunks("In 2019 the hall had 300 guests.", "In 2019 the hall had 450 guests.")
+    found = disagreement("How many guests did the hall have in 2019?", passages, TERMS)
+    assert found is not None
+    assert [each.figure for each in found.statements] == ["300", "450"]
+
+
+def test_rows_of_tables_say_something_too() -> None:
+    row = "Small locker | 20 euros"
+    names = ("Item", "Deposit")
+    table = Chunk(1, "a", 0, row, "", 1, 1, 0, len(row), (Columns(0, len(row), names),))
+    other = chunks("The deposit for a small locker is 35 euros.")[0]
+    found = disagreement(
+        "How much is the deposit for a small locker?",
+        [ScoredChunk(table, 1.0, "a"), other],
+        TERMS,
+    )
+    assert found is not None
+    assert [each.figure for each in found.statements] == ["20", "35"]
+
+
+def test_the_unread_that_say_something_else() -> None:
+    passages = chunks(
+        "The Marlow Bridge was opened in 1894.",
+        "The bridge over the Tarn was opened in 1911.",
+        "The Marlow Bridge was opened in 1894 by the mayor.",
+        "The Marlow Bridge, opened in 1897, is 210 metres long.",
+    )
+    question = "When was the Marlow Bridge opened?"
+    assert differing(question, passages, 1, TERMS) == [passages[3]]
+    assert differing(question, passages, 4, TERMS) == []
+    assert differing("Who built the Marlow Bridge?", passages, 1, TERMS) == []

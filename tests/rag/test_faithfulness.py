@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import pytest
+
+from localrag.rag.faithfulness import BoundedAsking, Checked, Passages, checked, rating_of
+from localrag.rag.grading import Grade
+from localrag.text.tokenize import Tokenizer
+from localrag.types import Chunk, Citation, ScoredChunk, SupportedSentence
+
+TEXTS = [
+    "The garden was founded in 1931 by the orchid collector Ottilie Varga. It covers 48 hectares.",
+    "花园由兰花收藏家于1931年建立，占地四十八公顷。花园冬天不开放。",
+    "The tea room closes at six. Visitors must not feed the birds.",
+]
+QUOTES = [
+    "The garden was founded in 1931 by the orchid collector Ottilie Varga.",
+    "花园由兰花收藏家于1931年建立，占地四十八公顷。",
+    "Visitors must not feed the birds.",
+]
+TERMS = Tokenizer()
+
+
+def evidence(question: str = "When was the garden founded?") -> Passages:
+    chunks = [
+        ScoredChunk(Chunk(n, "d", n, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
+        for n, text in enumerate(TEXTS, start=1)
+    ]
+    return Passages(question, chunks, TERMS)
+
+
+CITED = tuple(Citation(n, n, "g.pdf", 1, quote) for n, quote in enumerate(QUOTES, start=1))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "rating"),
+    [
+        ("The garden was founded in 1931 by Ottilie Varga [1].", "fully supported"),
+        ("The garden was founded in 1934 by Ottilie Varga [1].", "no support"),
+        ("The garden covers 52 hectares [1].", "no support"),
+        ("The garden was founded in 1931 [3].", "partially supported"),  # by another passage
+        ("花园于一九三一年由兰花收藏家建立 [2]。", "fully supported"),
+        ("花园占地五十二公顷 [2]。", "no support"),
+        ("花园占地48公顷 [2]。", "fully supported"),
+        ("1. The garden was founded in 1931 by Ottilie Varga [1].", "fully supported"),
+        ("Visitors must not feed the birds [3].", "fully supported"),
+    ],
+)
+def test_what_needs_no_model(sentence: str, rating: str) -> None:
+    finding = evidence().finding(sentence, CITED)
+    assert finding is not None
+    assert finding.rating == rating
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Visitors must feed the birds [3].",  # a negation flipped
+        "An admirer of flowers created it [1].",  # in other words
+        "There are three reasons for that [1].",  # counted, not quoted
+        "花园冬天开放 [2]。",
+    ],
+)
+def test_what_is_left_open(sentence: str) -> None:
+    assert evidence().finding(sentence, CITED) is None
+
+
+def test_names_that_stand_nowhere() -> None:
+    found = evidence().unknown_names
+    assert found("It was founded by Ottilie Harper [1].") == {"Harper"}
+    assert found("It was founded by Ottilie Varga [1].") == set()
+    assert found("It uses the BX200 pump.") == {"BX200"}
+    assert found("花园由 Harper 建立。") == set()  # names are written otherwise across languages
+
+
+def rated(text: str, *grades: float) -> tuple[Checked, dict[str, object], list[str]]:
+    asked: list[str] = []
+    left = list(grades)
+
+    def ask(statement: str) -> Grade | None:
+        asked.append(statement)
+        return Grade(left.pop(0)) if left else None
+
+    run = checked(text, CITED, evidence(), ask)
+    step = next(run)
+    try:
+        next(run)
+    except StopIteration as done:
+        return done.value, dict(step.values), asked
+    raise AssertionError("one step")
+
+
+def test_only_what_is_open_costs_a_question_to_the_model() -> None:
+    text = (
+        "The garden was founded in 1931 by Ottilie Varga [1]. It covers 52 hectares [1].\n"
+        "Visitors may feed the birds [3]. Dogs stay outside."
+    )
+    found, counts, asked = rated(text, 0.1)
+    assert asked == ["Visitors may feed the birds.", "Dogs stay outside."]
+    ratings = [(text[s.start : s.end].strip(), s.rating) for s in found.support]
+    assert ratings == [
+        ("The garden was founded in 1931 by Ottilie Varga [1].", "fully supported"),
+        ("It covers 52 hectares [1].", "no support"),
+        ("Visitors may feed the birds [3].", "no support"),
+    ]
+    assert counts == {"checked": 3, "unchecked": 1, "asked": 1, "unsupported": 2}
+    assert found.grounded
+
+
+def test_an_answer_without_what_nothing_bears_out() -> None:
+    text = "The garden covers 52 hectares [1]. It was founded in 1931 by Ottilie Varga [1]."
+    found, _, _ = rated(text)
+    left = found.without_unsupported()
+    assert left.text == "It was founded in 1931 by Ottilie Varga [1]."
+    assert [left.text[s.start : s.end] for s in left.support] == [left.text]
+    assert [each.marker for each in left.citations] == [1]
+
+
+def test_an_answer_of_which_nothing_is_left() -> None:
+    found, _, _ = rated("The garden covers 52 hectares [1].")
+    assert not found.grounded
+    assert found.without_unsupported() == Checked("")
+
+
+def test_an_answer_is_not_grounded_without_citations() -> None:
+    assert not Checked("It covers 48 hectares.").grounded
+    supported = SupportedSentence(0, 22, "fully supported", 1.0)
+    assert Checked("It covers 48 hectares.", CITED[:1], (supported,)).grounded
+
+
+def test_asking_ends_where_the_time_does() -> None:
+    asked: list[str] = []
+
+    def grade(statement: str) -> Grade:
+        asked.append(statement)
+        return Grade(0.9)
+
+    ask = BoundedAsking(grade, lambda _: 60, read=800, written=40)  # .15 x 920 = 138
+    assert [ask(each) is None for each in "abc"] == [False, False, True]
+    assert asked == ["a", "b"]
+
+
+def test_shares_and_ratings() -> None:
+    ratings = [rating_of(share) for share in (1.0, 0.0)]
+    assert ratings == ["fully supported", "no support"]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from localrag.text.figures import Figure, figures, han_value
+
+
+def one(text: str) -> Figure:
+    (figure,) = figures(text)
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "value", "units"),
+    [
+        ("It holds 6,240 species.", "6,240", 6240, {"specie"}),
+        ("It cost $3.5 million.", "3.5 million", 3_500_000, {"$"}),
+        ("nearly 2.5 billion euros", "2.5 billion", 2.5e9, {"€"}),
+        ("75 percent of them", "75", 75, {"%"}),
+        ("75% of them", "75", 75, {"%"}),
+        ("twenty-five plants", "twenty-five", 25, {"plant"}),
+        ("two hundred and ten people", "two hundred and ten", 210, {"people"}),
+        ("the 3rd edition", "3rd", 3, {"edition"}),
+        ("共有三百二十名", "三百二十", 320, {"人"}),
+        ("约2.5万元", "2.5万", 25_000, {"¥"}),
+        ("一千元", "一千", 1000, {"¥"}),
+        ("百分之十五", "十五", 15, {"%"}),
+        ("1.2亿册", "1.2亿", 120_000_000, {"册"}),
+        ("二点五米", "二点五", 2.5, {"米"}),
+    ],
+)
+def test_numbers_with_their_units(text: str, said: str, value: float, units: set[str]) -> None:
+    figure = one(text)
+    assert text[figure.start : figure.end] == said
+    assert (figure.kind, figure.value, figure.units) == ("number", (value,), units)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("in 1907", (1907, None, None)),
+        ("opened on 3 May 1907", (1907, 5, 3)),
+        ("opened on May 3rd, 1907", (1907, 5, 3)),
+        ("since June 1999", (1999, 6, None)),
+        ("1998年5月3日", (1998, 5, 3)),
+        ("一九九八年", (1998, None, None)),
+        ("5月3日", (None, 5, 3)),
+        ("每月25日", (None, None, 25)),
+        ("2024-03-01", (2024, 3, 1)),
+    ],
+)
+def test_dates(text: str, value: tuple[int | None, ...]) -> None:
+    assert (one(text).kind, one(text).value) == ("date", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("at 8:30", (8, 30)), ("at 6 pm", (18, 0)), ("下午三点半", (15, 30)), ("上午十点", (10, 0))],
+)
+def test_times(text: str, value: tuple[int, int]) -> None:
+    assert (one(text).kind, one(text).value) == ("time", value)
+
+
+@pytest.mark.parametrize(
+    "text", ["十分好", "万一下雨", "统一", "一个", "GB/T3620.1", "one of them", "the 1990s", "v2"]
+)
+def test_what_is_no_figure(text: str) -> None:
+    assert figures(text) == []
+
+
+@pytest.mark.parametrize(
+    ("one_text", "other", "agrees"),
+    [
+        ("about 12,000 people", "12,084 people", True),
+        ("12,000 people", "12,084 people", False),
+        ("320 people", "三百二十人", True),
+        ("3 May 1907", "in 1907", True),
+        ("3 May 1907", "in May 1908", False),
+        ("1968年", "1968年6月", True),
+        ("8:30", "8:00", False),
+        ("in 1907", "1907 people", False),
+    ],
+)
+def test_agreement(one_text: str, other: str, agrees: bool) -> None:
+    assert one(one_text).agrees(one(other)) is agrees
+    assert one(other).agrees(one(one_text)) is agrees
+
+
+@pytest.mark.parametrize(
+    ("one_text", "other", "comparable"),
+    [
+        ("48 hectares", "52 hectares", True),
+        ("48 hectares", "48 species", False),
+        ("120名", "95位", True),
+        ("$5", "5 euros", False),
+        ("in 1907", "5 May", False),
+    ],
+)
+def test_what_can_be_compared(one_text: str, other: str, comparable: bool) -> None:
+    assert one(one_text).comparable(one(other)) is comparable
+
+
+@pytest.mark.parametrize(
+    ("numeral", "value"),
+    [
+        ("三百二十", 320),
+        ("一万零五", 10_005),
+        ("两亿三千万", 230_000_000),
+        ("一九九八", 1998),
+        ("十五", 15),
+    ],
+)
+def test_chinese_numerals(numeral: str, value: float) -> None:
+    assert han_value(numeral) == value
+
+
+def test_a_long_line_of_figures_takes_no_long_time() -> None:
+    text = "In 1907 there were 3,000 people and 二百 more, 5% of them; " * 2000
+    assert len(figures(text)) == 8000
