@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from localrag.prompts import render
+from localrag.prompts import PromptLanguage, render
+from localrag.rag import parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.citations import CitedStream
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.text.language import answer_language
-from localrag.types import Citation, Step
+from localrag.text.questions import parts_of
+from localrag.types import Citation, ScoredChunk, Step
 
 
 class StandardRAG(Pipeline):
@@ -28,10 +31,18 @@ class StandardRAG(Pipeline):
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
         refusal = render("refusal", language)
-        found = yield from self._tools.find(question)
-        chunks = self._tools.fitting(found, self._tools.room(question), passage_of)
+        asked = parts_of(question)
+        found = yield from parts.find(self._tools, question, asked)
+        passages = [each.passage for each in found]
+        chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         cited: tuple[Citation, ...] = ()
-        evidence = yield from self._reader.read(question, chunks, language)
+        holding = partial(self._holding, language)
+        answered = yield from parts.held(asked, found[: len(chunks)], holding)
+        if answered:
+            text = parts.to_answer(question, asked, tuple(answered))
+            evidence: Evidence | None = self._reader.several(text, answered, chunks, language)
+        else:
+            evidence = yield from self._reader.read(question, chunks, language)
         if evidence:
             attributor = self._tools.attributor(chunks).only(evidence.numbers)
             citations = CitedStream(attributor, question, refusal)
@@ -41,9 +52,17 @@ class StandardRAG(Pipeline):
                 yield piece
             if not text.strip(" \n。.").startswith(refusal.strip(" \n。.")):
                 cited = citations.citations
+                yield from parts.lacking(asked, answered, language)
         else:
             yield refusal
         yield finished(question, chunks, cited, grounded=bool(cited))
+
+    def _holding(
+        self, language: PromptLanguage, question: str, chunks: Sequence[ScoredChunk]
+    ) -> Generator[Step, None, tuple[int, ...]]:
+        """The numbers of the passages that hold the answer, from 1."""
+        evidence = yield from self._reader.read(question, chunks, language)
+        return evidence.numbers if evidence else ()
 
     def _written(self, evidence: Evidence, citations: CitedStream) -> Iterator[str | Step]:
         started = time.perf_counter()

@@ -11,7 +11,7 @@ from localrag.presentation.places import cited_as
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.rag.citations import MARKER, marked, without_markers
-from localrag.rag.refusals import refuses
+from localrag.rag.refusals import refuses, tells_missing
 from localrag.server.views import quoted
 from localrag.text.sentences import split_sentences
 from localrag.types import Answer, Rating, ScoredChunk, Step
@@ -58,7 +58,8 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
     """The text of an answer in sentences, which joined are the text, and what is known of each.
 
     `mark` is "supported", "partly" or "not" as Self-RAG graded it, else "quoted" for a sentence
-    with a checked quotation and "none" for one without; "" in a refusal, which claims nothing.
+    with a checked quotation and "none" for one without; "" in a refusal, and where only is said
+    what the documents lack: these claim nothing.
     `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
     from 0.
     """
@@ -76,7 +77,8 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         parts = _parts(answer, start, end)
         rating = next((graded[at] for at in graded if start <= at < end), None)
         cited = any(isinstance(part, list) for part in parts)
-        mark = _MARKS[rating] if rating else "quoted" if cited else unmarked
+        bare = "" if tells_missing(text[start:end]) else unmarked
+        mark = _MARKS[rating] if rating else "quoted" if cited else bare
         found.append({"parts": parts, "mark": mark})
     return found
 
