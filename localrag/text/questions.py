@@ -193,6 +193,9 @@ def _en_compared(text: str) -> Parts:
     text = text.rstrip("? .")
     if found := _OR.fullmatch(text):
         verb, more = found["verb"].lower(), found["more"].lower()
+        if _MEASURE[more] == "old":  # what is a thing has no age in documents, but a year
+            verb, rest, more = "was", "built or opened", "first"
+            return _each((found["a"], found["b"]), verb, rest, more, "")
         return _each(
             (found["a"], found["b"]), verb, found["rest"].strip(), more, found["of"].strip()
         )

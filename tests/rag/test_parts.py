@@ -155,7 +155,8 @@ def test_in_chinese() -> None:
 
 def test_a_comparison_is_answered_as_one_question() -> None:
     question = "Which is older, Lorne Castle or the Oda Solberg?"
-    parts = ("How old is Lorne Castle?", "How old is the Oda Solberg?")
+    ask = "When was {} built or opened?".format
+    parts = (ask("Lorne Castle"), ask("the Oda Solberg"))
     FOUND.update({parts[0]: (BOUGHT,), parts[1]: (SHIP,), question: (BOUGHT, SHIP)})
     llm = ScriptedLLM(["Lorne Castle is older."], [yes(0.9), yes(0.9)])
     answer = run(standard(llm, []), question)

@@ -81,7 +81,10 @@ from localrag.text.questions import LONGEST_APART, MOST_PARTS, parts_of
         # comparisons
         (
             "Which is older, the Harrow Bridge or the Pellan Bridge?",
-            ("How old is the Harrow Bridge?", "How old is the Pellan Bridge?"),
+            (
+                "When was the Harrow Bridge built or opened?",
+                "When was the Pellan Bridge built or opened?",
+            ),
         ),
         (
             "Which telescope has the larger mirror, the Corvid 3 or the Sorrel?",
