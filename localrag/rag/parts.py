@@ -6,14 +6,15 @@ looks like a whole one. `text.questions` takes the questions apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from localrag.prompts import PromptLanguage, render
 from localrag.rag.base import Toolkit
+from localrag.rag.citations import Attributor
 from localrag.text.questions import Parts, compares
-from localrag.types import Plain, ScoredChunk, Step
+from localrag.types import Citation, Plain, ScoredChunk, Step
 
 Read = Callable[[str, Sequence[ScoredChunk]], Generator[Step, None, tuple[int, ...]]]
 """A question and passages, best first -> the numbers of those that hold its answer, from 1."""
@@ -129,6 +130,17 @@ def naming(task: str, question: str, answered: Parts, language: PromptLanguage) 
         return task
     listed = "\n".join(f"{number}. {part}" for number, part in enumerate(answered, start=1))
     return f"{task}\n{render('answer_parts', language, parts=listed)}"
+
+
+def resting_on(
+    attributor: Attributor, answered: Mapping[str, tuple[int, ...]]
+) -> tuple[Citation, ...]:
+    """For each part that is held, the sentence that holds it: what "A is older" rests on."""
+    cited = {
+        attributor.cite(attributor.closest(numbers, part), part)
+        for part, numbers in answered.items()
+    }
+    return tuple(sorted(cited, key=lambda one: (one.marker, one.quote)))
 
 
 def lacking(parts: Parts, answered: Collection[str], language: PromptLanguage) -> Iterator[str]:

@@ -52,6 +52,9 @@ class StandardRAG(Pipeline):
                 yield piece
             if not text.strip(" \n。.").startswith(refusal.strip(" \n。.")):
                 cited = citations.citations
+                if answered and text.strip() and not cited:
+                    cited = parts.resting_on(attributor, answered)
+                    yield " " + "".join(f"[{one.marker}]" for one in cited)
                 yield from parts.lacking(asked, answered, language)
         else:
             yield refusal

@@ -162,6 +162,9 @@ def test_a_comparison_is_answered_as_one_question() -> None:
     answer = run(standard(llm, []), question)
     assert steps(answer, "parts") == [{"parts": parts}]
     assert "each of these" not in llm.history[0][0][1].content
+    assert answer.text == "Lorne Castle is older. [1][2]"
+    assert [one.quote for one in answer.citations] == [BOUGHT, SHIP], "what it rests on"
+    assert answer.grounded
     llm = ScriptedLLM([BOUGHT], [yes(0.9), yes(0.1), yes(0.1)])
     answer = run(standard(llm, []), question)
     assert f"Question: {parts[0]}\n" in llm.history[0][0][1].content, "nothing to compare with"
