@@ -158,11 +158,11 @@ def test_a_comparison_is_answered_as_one_question() -> None:
     ask = "When was {} built or opened?".format
     parts = (ask("Lorne Castle"), ask("the Oda Solberg"))
     FOUND.update({parts[0]: (BOUGHT,), parts[1]: (SHIP,), question: (BOUGHT, SHIP)})
-    llm = ScriptedLLM(["Lorne Castle is older."], [yes(0.9), yes(0.9)])
+    llm = ScriptedLLM(["The castle surely predates it."], [yes(0.9), yes(0.9)])
     answer = run(standard(llm, []), question)
     assert steps(answer, "parts") == [{"parts": parts}]
     assert "each of these" not in llm.history[0][0][1].content
-    assert answer.text == "Lorne Castle is older. [1][2]"
+    assert answer.text == "The castle surely predates it. [1][2]"
     assert [one.quote for one in answer.citations] == [BOUGHT, SHIP], "what it rests on"
     assert answer.grounded
     llm = ScriptedLLM([BOUGHT], [yes(0.9), yes(0.1), yes(0.1)])
