@@ -221,15 +221,16 @@ StepKind = Literal[
     "filter",  # allowed, total: passages
     "private",  # left_out: passages that a hosted model may not read
     "expand",  # queries, or passage (HyDE), or failed: why there are none
+    "parts",  # parts: of the question; or missing: those that the documents do not hold
     "retrieve",  # passages; or too_long: passages longer than the window
     "rerank",  # reranker, kept, read
-    "answerable",  # answer: whether the passages hold it; calibrated, probability
+    "answerable",  # answer: whether the passages hold it; calibrated, probability; part, from 1
     "write",  # passages: read for it, 0 without documents; cut_short
     "check citations",  # cited, removed, added: markers
     "check sentences",  # checked, unchecked, unsupported; asked: of how many the model was asked
     "disagreement",  # passages: numbers from 1, and what each says: figures or "" for a denial
     "retrieval decision",  # needed; or strict
-    "relevance",  # passage: its number, from 1; relevant; calibrated, probability, other_figures
+    "relevance",  # passage, from 1; relevant; calibrated, probability, other_figures; part
     "support of a sentence",  # rating
     "support",  # rating
     "utility",

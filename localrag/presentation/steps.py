@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from localrag.messages import InterfaceLanguage, Say, phrase, speaker
-from localrag.types import Note, Rating, Step, StepKind
+from localrag.types import Note, Plain, Rating, Step, StepKind
 
 _NOTES = {
     "grades unread": "The model gave no grade for {unread} of {total} passages; "
@@ -64,6 +64,8 @@ def decision(step: Step, language: InterfaceLanguage | None = None) -> str:
     """What a step decided, without its score; `language` None is the reader's."""
     say = speaker(language)
     text = _decision(step, say)
+    if "part" in step.values:
+        text = say("part {number}: {text}", number=step.values["part"], text=text)
     if step.values.get("unread"):
         text = say("{text} ({note})", text=text, note=say(_UNREAD[step.kind]))
     elif "calibrated" in step.values:
@@ -139,6 +141,10 @@ def _decision(step: Step, say: Say) -> str:
             return say("{too_long} passages are longer than the window", **values)
         case "expand":
             return _expansion(step, say)
+        case "parts" if "missing" in values:
+            return say("not in the documents: {missing}", missing=_joined(values["missing"]))
+        case "parts":
+            return _joined(values["parts"])
         case "answerable":
             return say("yes") if values["answer"] else say("no")
         case "write":
@@ -162,6 +168,11 @@ def _decision(step: Step, say: Say) -> str:
         case "budget":
             return say(_SKIPPED[str(values["skipped"])], **values)
     return say(_DECISIONS[step.kind], **values)
+
+
+def _joined(texts: Plain) -> str:
+    assert isinstance(texts, tuple), "parts are listed"  # noqa: S101
+    return " | ".join(texts)
 
 
 def _expansion(step: Step, say: Say) -> str:

@@ -9,9 +9,10 @@ answer (`benchmarks/self_rag.md`).
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from localrag.documents.tables import shown_text
 from localrag.prompts import PromptLanguage, render
@@ -19,6 +20,7 @@ from localrag.prompts.own import Wording
 from localrag.rag.base import timed
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.rag.grading import Grader, Reading
+from localrag.rag.parts import naming
 from localrag.rag.relevance import graded
 from localrag.types import Message, ScoredChunk, Step
 
@@ -88,6 +90,33 @@ class PassageReader:
             return None
         return self._alone(question, best + 1, Reading(language, (chunks[best],)))
 
+    def several(
+        self,
+        question: str,
+        answered: Mapping[str, tuple[int, ...]],
+        chunks: Sequence[ScoredChunk],
+        language: PromptLanguage,
+    ) -> Evidence:
+        """What answers parts of a question together: the passages that hold one of them."""
+        wording, asked = self._wording, tuple(answered)
+        numbers = tuple(sorted(set(chain.from_iterable(answered.values()))))
+        own = {("system", language), ("answer", language)} & wording.own.keys()
+        if own or not self._grader.reads_logits:
+            task = naming(self._task(language), question, asked, language)
+            messages = numbered_prompt(wording, question, chunks, language, task)
+            return Evidence(tuple(range(1, len(chunks) + 1)), messages)
+        task = wording.render("write_from_passages", language, question=question.strip())
+        reading = Reading(language, tuple(chunks[number - 1] for number in numbers))
+        return Evidence(numbers, reading.messages(naming(task, question, asked, language)), keep=1)
+
+    def _task(self, language: PromptLanguage) -> str:
+        # A small model that is told how to refuse does so when it need not, and copies whatever
+        # example of a marker it is shown; where the logits have decided, neither is asked of it.
+        if self._grader.reads_logits:
+            return self._wording.render("answer", language)
+        refusal = render("refusal", language)
+        return self._wording.render("answer_or_refuse", language, refusal=refusal)
+
     def _alone(self, question: str, number: int, reading: Reading) -> Evidence:
         language, wording = reading.language, self._wording
         if {("system", language), ("answer", language)} & wording.own.keys():
@@ -108,13 +137,7 @@ class PassageReader:
         yield Step("answerable", {"answer": held, **grade.told()}, score, seconds)
         if not held:
             return None
-        # A small model that is told how to refuse does so when it need not, and copies whatever
-        # example of a marker it is shown; where the logits have decided, neither is asked of it.
-        if self._grader.reads_logits:
-            task = wording.render("answer", language)
-        else:
-            task = wording.render("answer_or_refuse", language, refusal=render("refusal", language))
-        messages = numbered_prompt(wording, question, chunks, language, task)
+        messages = numbered_prompt(wording, question, chunks, language, self._task(language))
         return Evidence(tuple(range(1, len(chunks) + 1)), messages)
 
 

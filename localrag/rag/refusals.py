@@ -23,6 +23,12 @@ _LONGEST_REFUSAL = 160
 """Characters; a longer text that speaks of missing information says something besides."""
 
 
+def tells_missing(sentence: str) -> bool:
+    """Whether a sentence says which part of a question the documents do not answer."""
+    said = (render("missing_part", language, part="").strip() for language in ("en", "zh"))
+    return any(sentence.strip().startswith(beginning) for beginning in said)
+
+
 def refuses(answer: str) -> bool:
     """Whether the answer says that the documents do not hold it, and nothing besides."""
     text = without_markers(answer).strip()

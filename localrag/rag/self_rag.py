@@ -17,6 +17,7 @@ from functools import partial
 from localrag.documents.chunking import passage_text
 from localrag.models.llms.base import Options
 from localrag.prompts import PromptLanguage, render
+from localrag.rag import parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
@@ -25,6 +26,7 @@ from localrag.rag.reading import asks_for_several
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
+from localrag.text.questions import Parts, parts_of
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
@@ -100,7 +102,10 @@ class _State:
     language: PromptLanguage
     budget: Budget
     needed: bool = True
-    found: Sequence[ScoredChunk] = ()
+    asked: Parts = ()
+    answered: Parts = ()
+    """The parts of the question, and those that some passage holds."""
+    found: Sequence[parts.Found] = ()
     read: int = 0
     """How many of the passages found are graded, or will not be."""
     best: float = 0.0
@@ -112,7 +117,7 @@ class _State:
     @property
     def ungraded(self) -> Sequence[ScoredChunk]:
         """Passages found that are still to be graded."""
-        return self.found[self.read :]
+        return [each.passage for each in self.found[self.read :]]
 
     def step(
         self, kind: StepKind, score: float | None = None, seconds: float = 0.0, **values: Plain
@@ -150,7 +155,9 @@ class SelfRAG(Pipeline):
         yield from self._decide(state)
         if state.needed:
             yield from self._find(state)
-            yield from self._grade_passages(state)
+            yield from self._grade_parts(state)
+            if not state.answered:
+                yield from self._grade_passages(state)
             yield from self._drafts(state)
         # The first of equals: it has the more relevant passages.
         best = max(state.drafts, key=lambda each: (each.score, each.support), default=None)
@@ -161,6 +168,7 @@ class SelfRAG(Pipeline):
             if len(state.drafts) > 1:
                 yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
             yield best.text
+            yield from parts.lacking(state.asked, state.answered, state.language)
         yield self._answer(state, best)
 
     # -- before an answer -----------------------------------------------------------
@@ -175,9 +183,10 @@ class SelfRAG(Pipeline):
         yield state.graded("retrieval decision", grade, seconds, needed=state.needed)
 
     def _find(self, state: _State) -> Steps:
-        found = yield from self._tools.find(state.question)
+        state.asked = parts_of(state.question)
+        found = yield from parts.find(self._tools, state.question, state.asked)
         room = self._tools.room(state.question)
-        state.found = [each for each in found if self._tools.fitting([each], room, _text)]
+        state.found = [one for one in found if self._tools.fitting([one.passage], room, _text)]
         if too_long := len(found) - len(state.found):
             yield state.step("retrieve", too_long=too_long)
 
@@ -196,12 +205,9 @@ class SelfRAG(Pipeline):
                 break
             chunk = state.ungraded[0]
             state.read += 1
-            reading = Reading(state.language, (chunk,))
-            grade, seconds = timed(partial(graded, self._grader, state.question, reading))
-            relevant = grade.value >= options.min_relevance
-            yield state.graded("relevance", grade, seconds, passage=state.read, relevant=relevant)
-            found.append((grade.value, chunk))
-            if stop and grade.value > options.enough:
+            value = yield from self._relevance(state, state.read, state.question)
+            found.append((value, chunk))
+            if stop and value > options.enough:
                 break
         found.sort(key=lambda each: -each[0])
         if found:
@@ -211,10 +217,38 @@ class SelfRAG(Pipeline):
         if state.relevant and not self._answerable(state):
             yield state.step("answerable", state.best, answer=False)
 
+    def _grade_parts(self, state: _State) -> Steps:
+        """Grade passages for each part of a question; where none is held, it is taken as one."""
+        in_time = partial(state.budget.allows, "relevance", reserve=FOR_THE_ANSWER)
+        grade = partial(self._relevance, state)
+        grades = yield from parts.grades(state.asked, state.found, grade, self._least, in_time)
+        state.answered, best, left = grades
+        if not state.answered:
+            return
+        if left:  # what was not looked for is not missing
+            yield state.step("budget", skipped="passages", count=left)
+            state.asked = state.answered
+        state.read, state.best = len(state.found), max(best.values())
+        ranked = sorted(best, key=lambda at: -best[at])
+        relevant = (at for at in ranked if best[at] >= self._options.min_relevance)
+        state.relevant = [state.found[at - 1].passage for at in relevant]
+
+    def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
+        """How far a passage, from 1, alone holds what is asked."""
+        reading = Reading(state.language, (state.found[number - 1].passage,))
+        grade, seconds = timed(partial(graded, self._grader, asked, reading))
+        relevant = grade.value >= self._options.min_relevance
+        yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
+        return grade.value
+
     def _answerable(self, state: _State) -> bool:
+        return state.best >= self._least
+
+    @property
+    def _least(self) -> float:
+        """What the most relevant passage must come to."""
         options = self._options
-        least = options.min_best_relevance_strict if options.strict else options.min_best_relevance
-        return state.best >= least
+        return options.min_best_relevance_strict if options.strict else options.min_best_relevance
 
     # -- answers --------------------------------------------------------------------
 
@@ -246,6 +280,8 @@ class SelfRAG(Pipeline):
             return singles[:1]
         together = self._tools.fitting(state.relevant, self._tools.room(state.question), _text)
         joint = [Reading(state.language, tuple(together))] if len(together) > 1 else []
+        if state.answered and joint:
+            return joint
         # The first has been tried where it was enough to stop at.
         return [*([] if state.drafts else singles[:1]), *joint, *singles[1:]]
 
@@ -286,7 +322,10 @@ class SelfRAG(Pipeline):
 
     def _write(self, state: _State, reading: Reading) -> Generator[Step, None, str]:
         wording, question = self._tools.wording, state.question.strip()
+        if state.answered:
+            question = parts.to_answer(question, state.asked, state.answered)
         task = wording.render("write_from_passages", state.language, question=question)
+        task = parts.naming(task, question, state.answered, state.language)
         options = replace(self._tools.generation, keep=1)
         pieces = self._writing(state, reading.messages(task), options, FOR_THE_CHECKS)
         written, seconds = timed(partial("".join, pieces))
@@ -367,7 +406,7 @@ class SelfRAG(Pipeline):
     def _answer(self, state: _State, best: Draft | None) -> Answer:
         return finished(
             state.question,
-            state.relevant if best else state.found[: self._tools.k],
+            state.relevant if best else [one.passage for one in state.found[: self._tools.k]],
             best.citations if best else (),
             grounded=best is not None,
             support=best.sentences if best else (),

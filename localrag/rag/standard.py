@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from localrag.prompts import render
+from localrag.prompts import PromptLanguage, render
+from localrag.rag import parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.both_sides import Both
 from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, asking, checked
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
+from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
-from localrag.types import Step
+from localrag.text.questions import parts_of
+from localrag.types import ScoredChunk, Step
 
 
 class StandardRAG(Pipeline):
@@ -33,46 +37,72 @@ class StandardRAG(Pipeline):
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
-        refusal = render("refusal", language)
-        found = yield from self._tools.find(question)
-        chunks = self._tools.fitting(found, self._tools.room(question), passage_of)
-        answer = Checked("")
-        evidence = yield from self._reader.read(question, chunks, language)
-        if evidence:
-            both = Both.among(question, chunks, evidence.numbers, language, self._tools)
-            yield from both.steps
-            evidence = replace(evidence, messages=both.told(evidence.messages))
-            attributor = self._tools.attributor(chunks)
-            citations = CitedStream(attributor.only(evidence.numbers), question, refusal)
-            text = ""
-            for piece in self._written(evidence, citations):
-                if isinstance(piece, Step):
-                    yield piece
-                    continue
-                piece = piece if text else piece.lstrip()
-                text += piece
-                if self._unsupported == "mark":
-                    yield piece
-            if text and not text.strip(" \n。.").startswith(refusal.strip(" \n。.")):
-                passages = Passages(question, chunks, self._tools.tokenize)
-                bounded = self._unsupported == "mark"
-                ask = asking(
-                    question, evidence, text, chunks, self._tools, self._grader, bounded=bounded
-                )
-                answer = yield from checked(text, citations.citations, passages, ask)
-                if self._unsupported == "remove":
-                    answer = answer.without_unsupported()
-                    text = answer.text
-                    yield text
-                answer = yield from both.completed(answer, attributor.cite)
-            elif text and self._unsupported == "remove":
-                yield text
-            if not text:
-                yield refusal
+        asked = parts_of(question)
+        found = yield from parts.find(self._tools, question, asked)
+        passages = [each.passage for each in found]
+        chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
+        holding = partial(self._holding, language)
+        answered = yield from parts.held(asked, found[: len(chunks)], holding)
+        if answered:
+            text = parts.to_answer(question, asked, tuple(answered))
+            evidence: Evidence | None = self._reader.several(text, answered, chunks, language)
         else:
-            yield refusal
+            evidence = yield from self._reader.read(question, chunks, language)
+        answer = Checked("")
+        if evidence:
+            answer = yield from self._answered(question, evidence, chunks, language)
+        if not answer.text:
+            yield render("refusal", language)
+        elif not refuses(answer.text):
+            if answered and not answer.citations:
+                cited = parts.resting_on(self._tools.attributor(chunks), answered)
+                yield " " + "".join(f"[{one.marker}]" for one in cited)
+                answer = replace(answer, citations=cited)
+            yield from parts.lacking(asked, answered, language)
         grounded, support = answer.grounded, answer.support
         yield finished(question, chunks, answer.citations, grounded=grounded, support=support)
+
+    def _answered(
+        self,
+        question: str,
+        evidence: Evidence,
+        chunks: Sequence[ScoredChunk],
+        language: PromptLanguage,
+    ) -> Generator[str | Step, None, Checked]:
+        """Write an answer and check it; without text where nothing in it is borne out."""
+        both = Both.among(question, chunks, evidence.numbers, language, self._tools)
+        yield from both.steps
+        evidence = replace(evidence, messages=both.told(evidence.messages))
+        attributor = self._tools.attributor(chunks)
+        refusal = render("refusal", language)
+        citations = CitedStream(attributor.only(evidence.numbers), question, refusal)
+        shown, text = self._unsupported == "mark", ""
+        for piece in self._written(evidence, citations):
+            if isinstance(piece, Step):
+                yield piece
+                continue
+            piece = piece if text else piece.lstrip()
+            text += piece
+            if shown:
+                yield piece
+        if refuses(text) or not text:
+            if not shown:
+                yield text
+            return Checked(text)
+        passages = Passages(question, chunks, self._tools.tokenize)
+        ask = asking(question, evidence, text, chunks, self._tools, self._grader, bounded=shown)
+        answer = yield from checked(text, citations.citations, passages, ask)
+        if not shown:
+            answer = answer.without_unsupported()
+            yield answer.text
+        return (yield from both.completed(answer, attributor.cite))
+
+    def _holding(
+        self, language: PromptLanguage, question: str, chunks: Sequence[ScoredChunk]
+    ) -> Generator[Step, None, tuple[int, ...]]:
+        """The numbers of the passages that hold the answer, from 1."""
+        evidence = yield from self._reader.read(question, chunks, language)
+        return evidence.numbers if evidence else ()
 
     def _written(self, evidence: Evidence, citations: CitedStream) -> Iterator[str | Step]:
         started = time.perf_counter()

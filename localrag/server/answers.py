@@ -13,7 +13,7 @@ from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
 from localrag.prompts import render
 from localrag.rag.citations import MARKER, marked, without_markers
-from localrag.rag.refusals import refuses
+from localrag.rag.refusals import refuses, tells_missing
 from localrag.server import views
 from localrag.text.sentences import split_sentences
 from localrag.types import Answer, NotFound, Rating, ScoredChunk, Step
@@ -45,7 +45,7 @@ def told_not_found(
         and {
             **picked(closest, "source", "page", "quote"),
             "cited": cited_as(closest, language),
-            "view": plain(quoted(library, answer, closest)),
+            "view": plain(views.quoted(library, answer, closest)),
         },
         "suggestions": [
             {"question": one.question, "why": suggestion_text(one, language)}
@@ -86,8 +86,8 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
     """The text of an answer in sentences, which joined are the text, and what is known of each.
 
     `mark` is "supported", "partly" or "not" where the sentence was checked, else "quoted" where
-    it has a checked quotation and "none" for one without; "" in a refusal, which claims nothing, and
-    where it is said that what follows is not from the documents.
+    it has a checked quotation and "none" for one without; "" in a refusal, and where only is said
+    what the documents lack or that it is not from them: these claim nothing.
     `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
     from 0.
     """
@@ -106,9 +106,9 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         rating = next((graded[at] for at in graded if start <= at < end), None)
         cited = any(isinstance(part, list) for part in parts)
         quoted = cited and rating == "fully supported" and not answer.metrics
+        claims = text[start:end].strip() not in _NOTICES and not tells_missing(text[start:end])
         mark = _MARKS[rating] if rating and not quoted else "quoted" if cited else unmarked
-        if text[start:end].strip() in _NOTICES:
-            mark = ""
+        mark = mark if cited or claims else ""
         found.append({"parts": parts, "mark": mark})
     return found
 

@@ -77,6 +77,19 @@ def shown(printed: Console) -> str:
             "yes (calibrated: 87%)",
             "能否回答|是（校准概率 87%）",
         ),
+        (
+            "answerable",
+            {"answer": False, "part": 2},
+            "part 2: no",
+            "能否回答|第 2 问：否",
+        ),
+        ("parts", {"parts": ("Who?", "When?")}, "Who? | When?", "拆分问题|Who? | When?"),
+        (
+            "parts",
+            {"missing": ("When?",)},
+            "not in the documents: When?",
+            "拆分问题|文档中查不到：When?",
+        ),
         ("write", {}, "done", "撰写|完成"),
         (
             "check citations",

@@ -335,7 +335,7 @@ def test_a_joint_answer_names_both_passages() -> None:
     joint = f"{SAID_OPENED} {SAID_ORCHIDS}"
     scores = [NEEDED, yes(0.8), yes(0.7), yes(0.1), NONE, useful(1), FULL, FULL, useful(5)]
     llm = ScriptedLLM(["Both.", joint], scores)
-    answer = run(pipeline(llm), "When was it opened and what grows there?")
+    answer = run(pipeline(llm), "What is known about the glass house?")
     assert answer.text == f"{SAID_OPENED[:-1]} [1]. {SAID_ORCHIDS[:-1]} [2]."
     assert [(c.marker, c.chunk_id) for c in answer.citations] == [(1, 1), (2, 2)]
 
