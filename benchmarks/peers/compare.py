@@ -6,7 +6,7 @@
 
 DATA holds cmrc2018 and xquad_en, WORK is a folder for indexes and `results.jsonl`. A round is one
 library in one language: ingest, a cold search and warm ones, and answers, each in a process of its
-own. The order of the libraries turns from run to run and is reversed in every other one. A round is
+own. The order of the libraries is reversed from run to run, and turned. A round is
 a line of the results as soon as it is done; a run that was stopped goes on where it was.
 README.md has the choices.
 """
@@ -162,16 +162,15 @@ def measure(
         except WorkerFailedError as error:
             line["error"] = str(error)
             said = "FAILED: " + (str(error).splitlines() or [""])[-1]
-        with results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        append(results, line)
         print(f"{said} ({time.perf_counter() - began:.0f} s)", flush=True)
 
 
 def rounds(runs: int, libraries: Sequence[str], languages: Sequence[str]) -> Iterator[Round]:
-    """Every library begins a run once in as many runs, and stands behind each other one as often
-    as before it."""
+    """Every second run is the reverse of the one before, so that each library stands as often
+    before another as behind it; each pair of runs begins two further on."""
     for run in range(runs):
-        turn = run % len(libraries)
+        turn = run // 2 * 2 % len(libraries)
         order = [*libraries[turn:], *libraries[:turn]]
         for language in languages:
             for library in order if run % 2 == 0 else reversed(order):
@@ -422,6 +421,13 @@ def read_results(file: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             continue
     return found
+
+
+def append(file: Path, line: Mapping[str, Any]) -> None:
+    """A further line, on one of its own even where the last was cut off."""
+    whole = not file.exists() or file.read_bytes().endswith(b"\n")
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(("" if whole else "\n") + json.dumps(line, ensure_ascii=False) + "\n")
 
 
 Line = Mapping[str, Any]

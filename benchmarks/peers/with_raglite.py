@@ -6,7 +6,7 @@ cannot be had offline or from its settings, and are replaced here:
 
 - sentences are found by a model from a hub (wtpsplit's SaT): here by punctuation. Its chunklets,
   one vector each, and chunks stand as they are;
-- `llama-cpp-python/...` names a repository of a hub: `Llama.from_pretrained` opens the file instead;
+- `llama-cpp-python/...` names a repository of a hub: `Llama.from_pretrained` opens a file instead;
 - it passes neither threads, temperature nor a limit of the answer to llama.cpp: they are set on the
   model that it opened (by itself it would decode on half of the cores, at a temperature of 0.2);
 - DuckDB downloads its extensions `fts` and `vss` at the first start: they are installed from
