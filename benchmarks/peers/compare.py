@@ -106,7 +106,10 @@ def _run(arguments: argparse.Namespace) -> None:
         )
         for language, (_, folder) in tasks.items()
     }
+    from localrag import __version__
+
     about = {
+        "localrag": __version__,
         "documents": arguments.documents,
         "questions": arguments.questions,
         "searches": arguments.searches,

@@ -7,7 +7,7 @@ Chinese has no tokeniser in its BM25 retriever (the `tokenizer` argument is depr
 so single characters by `token_pattern`: its default pattern makes one term of everything between
 two punctuation marks. `LlamaCPP` knows no chat template of the GGUF: ChatML is given by the
 two functions that it asks for. `n_batch` is 512, llama.cpp's own default. The response mode is
-`compact`, its default: one call with all passages.
+`compact`, its default: one call with all passages, which it joins without numbers.
 """
 
 from __future__ import annotations

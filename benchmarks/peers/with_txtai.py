@@ -41,12 +41,11 @@ class Txtai:
         embeddings = self._embeddings()
         passages = read_passages(self._task)
         embeddings.index((each["id"], each["text"]) for each in passages)
-        embeddings.config["transform"] = None  # a function cannot be saved
         embeddings.save(self._task.store)
         return int(embeddings.count())
 
     def open(self) -> None:
-        fresh = self._embeddings()
+        fresh = self._embeddings()  # what is saved of a function is its name only
         fresh.load(self._task.store, config={"transform": fresh.config["transform"]})
         self._index = fresh
 
