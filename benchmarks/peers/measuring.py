@@ -16,6 +16,8 @@ import psutil
 
 INTERVAL = 0.05
 """Seconds between two looks at the memory."""
+LIMIT = 3600.0
+"""Seconds after which a process is taken to hang, and killed."""
 
 
 class WorkerFailedError(Exception):
@@ -46,6 +48,9 @@ class Worker:
                 text=True,
                 encoding="utf-8",
             )
+        self._alarm = threading.Timer(LIMIT, self._process.kill)
+        self._alarm.daemon = True
+        self._alarm.start()
         self._watch = threading.Thread(target=self._look, daemon=True)
         self._watch.start()
 
@@ -60,7 +65,9 @@ class Worker:
     ) -> None:
         if kind is not None:
             self._process.kill()
-        self.finish()
+        code = self._finish()
+        if kind is None and code:
+            raise WorkerFailedError(self._said() or f"exit code {code}")
 
     def ask(self, **asked: Any) -> float:
         """Send a line; when that was."""
@@ -83,11 +90,13 @@ class Worker:
                 return event, now
             self.network.append(event["address"])
         self._process.wait()
-        said = self._errors.read_text("utf-8", "replace").strip()
-        raise WorkerFailedError(said[-2000:] or f"exit code {self._process.returncode}")
+        raise WorkerFailedError(self._said() or f"exit code {self._process.returncode}")
 
-    def finish(self) -> None:
-        """Wait for its end; raises WorkerFailedError where that is a failure."""
+    def _said(self) -> str:
+        return self._errors.read_text("utf-8", "replace").strip()[-2000:]
+
+    def _finish(self) -> int:
+        """Wait for its end; the exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -98,10 +107,9 @@ class Worker:
         code = self._process.wait()
         self._process.stdout.close()
         self._ended.set()
+        self._alarm.cancel()
         self._watch.join()
-        if code not in (0, -9):
-            said = self._errors.read_text("utf-8", "replace").strip()
-            raise WorkerFailedError(said[-2000:] or f"exit code {code}")
+        return code
 
     def _look(self) -> None:
         try:

@@ -175,6 +175,17 @@ def test_rounds_are_measured_and_gone_on_with(
     assert "one tried to reach models.invalid" in table
 
 
+def test_a_library_that_hangs_is_a_failure(
+    compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import measuring
+
+    monkeypatch.setattr(measuring, "LIMIT", 1.0)
+    hanging = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with pytest.raises(compare.WorkerFailedError, match="exit code"):
+        compare.Runner(hanging, task(compare, tmp_path), tmp_path).versions()
+
+
 def test_a_cell_is_the_median_with_the_ends(compare: ModuleType) -> None:
     assert compare._cell("time", [3.0, 1.0, 2.0]) == "2.00 (1.00 to 3.00)"
     assert compare._cell("mean", [1.0, 0.0]) == "0.50"
