@@ -6,8 +6,8 @@
 The sources are those inside llama-cpp-python's package, of the version that localrag runs with;
 they are compiled as it compiles them (Release, for this processor; minutes), with cmake and ninja
 from the package index. Then `llama-bench` and `benchmarks/llm_speed.py` take turns: the same
-model, threads, batch and length of prompt, decoding behind the prompt. FOLDER holds `runs.jsonl`;
-a run that was stopped goes on.
+model, threads, batch and length of prompt, decoding behind the prompt. What was
+measured stands in FOLDER; a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main() -> None:
     if arguments.what == "build":
         _build(arguments.folder, arguments.jobs)
         return
-    results = arguments.folder / "runs.jsonl"
+    name = f"{arguments.model.stem}-{arguments.tokens}-{arguments.threads}.jsonl"
+    results = arguments.folder / name
     _run(arguments, results)
     for line in table(read_results(results)):
         print(line)
