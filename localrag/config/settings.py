@@ -173,7 +173,7 @@ class AnswerSettings(_Section, frozen=True):
     max_tokens: Positive = 400
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     seed: Count = 0
-    enough: Probability = 0.88
+    enough: Probability = 0.85
     """A passage of this relevance is answered from without reading others; 1 reads all of them."""
     min_answerable: Probability = 0.8
     """Below this probability that a passage holds the answer, or that all do together where a list
