@@ -130,7 +130,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
 
     with monkeypatch.context() as patch:
         if moment == "vectors":
-            patch.setattr("localrag.library.indexes.faiss.FaissVectors.save", killed)
+            patch.setattr("localrag.library.indexes.faiss._save", killed)
         elif moment == "keywords":
             patch.setattr("localrag.library.indexes.tantivy._point", killed)
         elif moment == "sweep":
@@ -140,7 +140,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
         with pytest.raises(KilledError):
             library.remove(sources=[secret.source])
     if moment == "part":
-        (tmp_path / "vectors.faiss.99.part").write_bytes(b"bodySECRETx")
+        (tmp_path / "vectors" / "index.json.99.part").write_bytes(b"bodySECRETx")
     library.close()
     if moment != "vacuum":  # by chance, as rows have not moved
         assert left(tmp_path, secret, "SECRET") != []
