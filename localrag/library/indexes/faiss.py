@@ -48,10 +48,10 @@ CAPACITY = 1 << 16
 """Vectors of a full segment: of 512 dimensions, 70 MB."""
 
 EXACT = 1 << 16
-"""Up to so many vectors all are compared: 512 dimensions take 7 ms, their codes 1 to 2."""
+"""Up to so many vectors all are compared: 512 dimensions take 3 to 4 ms, the other way 2 to 3."""
 
-RESCORED = 500
-"""Candidates that are compared as they are."""
+RESCORED = 1000
+"""Candidates that are compared as they are: of the 100 nearest of 100,000, 98% are among them."""
 
 _SMALL = 1 << 12
 """Segments of up to so many are written anew with whatever is changed."""
