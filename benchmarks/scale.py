@@ -1,6 +1,7 @@
 """What a library costs as it grows: building, opening, searching, one change, memory, disk.
 
     python benchmarks/scale.py --passages 100000 [--set DATA/cmrc2018 ...] [--against CHECKOUT]
+    python benchmarks/scale.py --passages 100000 --alone     the vector index without a library
 
 Vectors are those of the passages of the retrieval sets (embedded once, then kept in localrag's
 cache), each repeated with jitter until there are enough; without sets they are random. Texts are
@@ -25,6 +26,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+
+ALONE = "alone"
+"""In the name of a folder that holds an index only."""
 
 DIMENSION, PER_FILE, WORDS, QUERIES = 512, 5, 95, 200
 JITTER = 0.35
@@ -68,8 +72,7 @@ def documents(folder: Path, start: int, passages: int) -> Iterator:
         name = hashlib.sha256(text.encode()).hexdigest()
         chunks, end = [], 0
         for position, one in enumerate(texts):
-            number = int.from_bytes(hashlib.sha256(one.encode()).digest()[:8], "big") >> 1
-            chunks.append(Chunk(number, name, position, one, "", 1, 1, end, end + len(one)))
+            chunks.append(Chunk(hash_of(one), name, position, one, "", 1, 1, end, end + len(one)))
             end += len(one) + 1
         yield NewDocument(
             document=Document(name, f"/files/{first}.txt", f"{first}", (Page(1, text),)),
@@ -82,7 +85,47 @@ def documents(folder: Path, start: int, passages: int) -> Iterator:
         )
 
 
+class Alone:
+    """A vector index in its folder, without a library around it."""
+
+    def __init__(self, folder: Path, rescored: int | None) -> None:
+        from localrag.library.folder.gate import VECTORS
+        from localrag.library.indexes.base import Storage
+        from localrag.library.indexes.faiss import FaissVectors
+        from localrag.system.seals import own_seal
+
+        (folder / "library").mkdir(exist_ok=True)
+        self.index = FaissVectors() if rescored is None else FaissVectors(rescored)
+        self.at = Storage(folder / "library" / VECTORS, own_seal())
+        self.search, self.vectors = self.index.search, self
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def current(self) -> None:
+        self.index.open(self.at)
+
+    def changed(self, removed: Sequence[int], added: Iterator) -> None:
+        self.index.apply(removed, added, ("scale", self.index.stamp[1] + 1), self.at)
+
+
+def numbered(folder: Path, start: int, count: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Ids, as good as random, and vectors."""
+    for first in range(start, start + count, PER_FILE):
+        for place, vector in enumerate(passages_of(folder, first, PER_FILE), first):
+            yield hash_of(f"{place}"), vector
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
 def opened(folder: Path, rescored: int | None = None):
+    if ALONE in folder.parts[-1]:
+        return Alone(folder, rescored)
     from localrag import factory
     from localrag.config.settings import Settings
     from localrag.library.derived import Indexes
@@ -101,6 +144,14 @@ def opened(folder: Path, rescored: int | None = None):
 
 
 def build(folder: Path, passages: int) -> dict[str, float]:
+    if ALONE in folder.parts[-1]:
+        started, used = time.perf_counter(), time.process_time()
+        opened(folder).changed((), numbered(folder, 0, passages))
+        return {
+            "build: vectors s": time.perf_counter() - started,
+            "build: vectors CPU s": time.process_time() - used,
+            "disk: vectors MB": size_of(folder),
+        }
     started, used = time.perf_counter(), time.process_time()
     with opened(folder) as library:
         for start in range(0, passages, 1000):
@@ -110,19 +161,24 @@ def build(folder: Path, passages: int) -> dict[str, float]:
         vectors, vectors_used = time.perf_counter(), time.process_time() - added_used
         library.sync()
     done = time.perf_counter()
-    from localrag.library.folder.gate import VECTORS, folder_size
+    from localrag.library.folder.gate import folder_size
 
-    place = folder / "library" / VECTORS
-    size = folder_size(place) if place.is_dir() else place.stat().st_size
     return {
         "build: catalogue s": added - started,
         "build: catalogue CPU s": added_used - used,
         "build: vectors s": vectors - added,
         "build: vectors CPU s": vectors_used,
         "build: keywords s": done - vectors,
-        "disk: vectors MB": size / 1e6,
+        "disk: vectors MB": size_of(folder),
         "disk: all MB": folder_size(folder / "library") / 1e6,
     }
+
+
+def size_of(folder: Path) -> float:
+    from localrag.library.folder.gate import VECTORS, folder_size
+
+    place = folder / "library" / VECTORS
+    return (folder_size(place) if place.is_dir() else place.stat().st_size) / 1e6
 
 
 def cold(folder: Path, passages: int) -> dict[str, float]:
@@ -146,6 +202,7 @@ def cold(folder: Path, passages: int) -> dict[str, float]:
 def warm(folder: Path, passages: int) -> dict[str, float]:
     queries, seconds = queries_of(folder, passages), []
     with opened(folder) as library:
+        library.vectors.current()
         library.vectors.search(queries[0], 100)
         for query in queries:
             started = time.perf_counter()
@@ -164,6 +221,7 @@ def recall(folder: Path, passages: int) -> dict[str, float]:
 
     def nearest(rescored: int) -> list[list[int]]:
         with opened(folder, rescored) as library:
+            library.vectors.current()
             return [[hit.chunk_id for hit in library.vectors.search(one, 100)] for one in queries]
 
     wanted = nearest(0)
@@ -187,6 +245,15 @@ def change(folder: Path, passages: int) -> dict[str, float]:
 
     with opened(folder) as library:
         library.vectors.current()
+        if ALONE in folder.parts[-1]:
+            for turn in range(5):
+                new = numbered(folder, passages + turn * PER_FILE, PER_FILE)
+                old = [number for number, _ in numbered(folder, turn * PER_FILE, PER_FILE)]
+                timed("change: vectors, add", partial(library.changed, (), new))
+                timed("change: vectors, remove", partial(library.changed, old, ()))
+                erase = partial(library.index.erase, library.at, library.index.stamp)
+                timed("change: vectors, purge", erase)
+            return {name: float(np.median(values)) for name, values in times.items()}
         for turn in range(5):
             place = f"/files/{turn * PER_FILE}.txt"
             (new,) = documents(folder, passages + turn * PER_FILE, PER_FILE)
@@ -247,6 +314,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--passages", type=int, required=True)
     parser.add_argument("--set", dest="sets", type=Path, action="append", default=[])
+    parser.add_argument("--alone", action="store_true", help="the vector index without a library")
     parser.add_argument("--against", type=Path, help="another checkout of localrag")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -262,7 +330,9 @@ def main() -> None:
     print(f"{chosen.passages} passages, load {os.getloadavg()[0]:.1f}", flush=True)
     base = base_vectors(chosen.sets)
     with tempfile.TemporaryDirectory() as place:
-        folders = {name: Path(place, name) for name in checkouts}
+        folders = {
+            name: Path(place, f"{name}-{ALONE}" if chosen.alone else name) for name in checkouts
+        }
         for folder in folders.values():
             folder.mkdir()
             np.save(folder / "base.npy", base)
