@@ -42,7 +42,7 @@ from localrag.library.indexes.base import (
     TermStatistics,
     VectorSearch,
 )
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import EXACT, RESCORED, FaissVectors
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
@@ -92,6 +92,9 @@ if TYPE_CHECKING:
 
 SAMPLED = 300
 """Passages whose language is looked at, to tell that of a library."""
+
+EXACT_UP_TO = EXACT
+"""Passages of which the dense search compares all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +148,15 @@ def make_tokenizer(settings: Settings) -> Tokenizer:
 
 def make_indexes(settings: Settings) -> Indexes:
     """What a library is searched with, as yet empty."""
-    return indexes_of(make_tokenizer(settings), settings.keywords.engine)
+    return indexes_of(
+        make_tokenizer(settings), settings.keywords.engine, settings.retrieval.rescored
+    )
 
 
 def indexes_of(
-    tokenizer: Tokenizer, engine: Literal["tantivy", "rank-bm25"] = "tantivy"
+    tokenizer: Tokenizer,
+    engine: Literal["tantivy", "rank-bm25"] = "tantivy",
+    rescored: int = RESCORED,
 ) -> Indexes:
     """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
     keywords: Callable[[], KeywordIndex]
@@ -160,7 +167,7 @@ def indexes_of(
             keywords = RankBm25Keywords
         case _:
             assert_never(engine)
-    return Indexes(FaissVectors, keywords, tokenizer, passage_text)
+    return Indexes(partial(FaissVectors, rescored), keywords, tokenizer, passage_text)
 
 
 def make_wording(settings: Settings) -> Wording:

@@ -25,7 +25,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from durability import EMBEDDING, SlowEmbedder, make_indexer
 from fuzz_catalogue import (
@@ -101,6 +100,7 @@ class Scene:
         names = [path.relative_to(self.library) for path in self.library.rglob("*")]
         names += [Path(f"catalogue.sqlite-{kind}") for kind in ("wal", "shm", "journal")]
         names += [Path("write.lock.json"), Path("keywords/index.json"), Path("vectors.faiss")]
+        names += [Path("vectors/index.json"), Path(f"vectors/{'0' * 16}.segment")]
         return self.library / self.draw.choice(sorted(set(names)))
 
 
@@ -219,7 +219,13 @@ def make_canary(folder: Path) -> None:
     names = (
         *("letter.txt", "index.json", "secret/key.pem", "old/thesis/a.txt", "old/x.kv"),
         *("bm25-00000000/meta.json", "reader-11111111/a.store", "a.kv", f"{'0' * 40}.kv"),
-        *("vectors.faiss.1.part", "write.lock.json", "seal.key", "catalogue.sqlite"),
+        *(
+            "vectors.faiss.1.part",
+            f"{'0' * 16}.segment",
+            "write.lock.json",
+            "seal.key",
+            "catalogue.sqlite",
+        ),
     )
     for name in names:
         path = folder / name
@@ -303,6 +309,7 @@ def link_part(scene: Scene) -> None:
     """A link where a process writes before it renames."""
     names = [f"vectors.faiss.{os.getpid()}.part", f"write.lock.json.{os.getpid()}.part"]
     names += [f"catalogue.sqlite.import.{os.getpid()}.part", "keywords/reader-00000000"]
+    names += [f"vectors/index.json.{os.getpid()}.part", f"vectors/{'0' * 16}.segment"]
     names += [f"keywords/index.json.{os.getpid()}.part", "keywords/bm25-ffffffff"]
     names += ["kv/a.kv", f"kv/{'0' * 40}.kv", "x.part", "keywords/old"]
     path = scene.library / scene.draw.choice(names)
@@ -397,7 +404,7 @@ def odd_names(scene: Scene) -> None:
 
 def swap(scene: Scene) -> None:
     """Something of another library of the same user."""
-    name = scene.draw.choice(("vectors.faiss", "keywords", "kv", "catalogue.sqlite"))
+    name = scene.draw.choice(("vectors", "keywords", "kv", "catalogue.sqlite"))
     source, path = scene.other / "library" / name, _cleared(scene.library / name)
     if source.is_dir():
         shutil.copytree(source, path)
@@ -406,40 +413,14 @@ def swap(scene: Scene) -> None:
 
 
 def foreign_vectors(scene: Scene) -> None:
-    """FAISS files of other kinds, with the end that localrag writes."""
-    import faiss
-
-    path = scene.library / "vectors.faiss"
-    wrapped: Any = faiss  # the stubs show the C++ signatures
-    dimension = scene.draw.choice((EMBEDDING.dimension, 1, 4096))
-    made: Callable[[], Any] = scene.draw.choice(
-        (
-            lambda: wrapped.IndexFlatL2(dimension),
-            lambda: wrapped.IndexFlatIP(dimension),
-            lambda: wrapped.IndexHNSWFlat(dimension, 4),
-            lambda: wrapped.IndexIDMap(wrapped.IndexFlatIP(dimension)),
-            lambda: wrapped.IndexIDMap(wrapped.IndexHNSWFlat(dimension, 4)),
-            lambda: wrapped.IndexIDMap2(wrapped.IndexLSH(dimension, 8)),
-            lambda: wrapped.IndexBinaryFlat(8 * dimension),
-        )
-    )
-    index, end = made(), path.read_bytes()[-128:] if _is_plain(path) else bytes(128)
-    write = wrapped.serialize_index
-    if isinstance(index, wrapped.IndexBinary):
-        write = wrapped.serialize_index_binary
-    _cleared(path).write_bytes(_with_checksum(write(index).tobytes(), end))
-
-
-def _with_checksum(payload: bytes, end: bytes) -> bytes:
-    """The payload and the old end, with a checksum that fits where there is one."""
-    import json
-    import zlib
-
-    try:
-        said = json.loads(end) | {"crc32": zlib.crc32(payload)}
-    except (ValueError, TypeError):
-        return payload + end
-    return payload + json.dumps(said, separators=(",", ":")).encode().ljust(128)
+    """Other bytes in the place of a segment, as many or not, with the times of the old ones."""
+    for path in sorted(scene.library.glob("vectors/*.segment")):
+        if not _is_plain(path):
+            continue
+        found = path.stat()
+        size = scene.draw.choice((found.st_size, 0, 1, found.st_size + 1, 1 << 20))
+        _cleared(path).write_bytes(scene.draw.randbytes(size))
+        os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def foreign_keywords(scene: Scene) -> None:

@@ -12,12 +12,14 @@ from localrag.cli.output import (
     emit_json,
     file_option,
     json_option,
+    library_option,
     note,
     stdout_console,
     table,
     write_report,
 )
 from localrag.cli.progress import TimedBar
+from localrag.errors import UsageError
 from localrag.messages import tr
 from localrag.presentation.steps import note_text
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 RUNS = ("keyword", "dense", "rrf", "linear", "default")
 """Those of `evaluator.retrieval`; repeated here because that module is heavier."""
+
+
+_QUESTIONS = 200
+"""Passages of one's own library that `--exact` asks for."""
 
 
 @click.group(
@@ -43,7 +49,7 @@ def bench() -> None:
         "recall with 95% intervals, and milliseconds a question, for each leg and each fusion."
     )
 )
-@click.argument("folder", metavar=tr("DIR"), type=click.Path(path_type=Path))
+@click.argument("folder", metavar=tr("[DIR]"), required=False, type=click.Path(path_type=Path))
 @click.option(
     "--queries-from",
     metavar=tr("DIR"),
@@ -70,18 +76,37 @@ def bench() -> None:
     type=click.IntRange(1),
     help=tr("Use only this many questions, spread evenly over all."),
 )
+@click.option(
+    "--exact",
+    is_flag=True,
+    help=tr(
+        "Measure your own library instead: how much of what comparing all passages finds the "
+        "dense search finds, and how fast, by retrieval.rescored."
+    ),
+)
+@library_option
 @file_option("--plot", text=tr("Save a chart of the results (SVG)."))
 @json_option
 def retrieval(
-    folder: Path,
+    folder: Path | None,
     queries_from: Path | None,
     names: tuple[str, ...],
     rerankers: tuple[str, ...],
     queries: int | None,
+    exact: bool,
+    library: Path,
     plot: Path | None,
     as_json: bool,
 ) -> None:
     """Measure, then print."""
+    if exact != (folder is None):
+        raise UsageError(
+            "Name a folder with a retrieval set, or give --exact for your own library.",
+            hint="localrag bench retrieval DIR, or: localrag bench retrieval --exact",
+        )
+    if folder is None:
+        _exact(library, queries or _QUESTIONS, as_json=as_json)
+        return
     from localrag.config.settings import load_settings
     from localrag.evaluation.retrieval.beir import read_retrieval_set
     from localrag.evaluator.retrieval import measure_retrieval
@@ -126,6 +151,40 @@ def retrieval(
         )
     else:
         _print(dataset, settings.embedding.name, runs)
+
+
+def _exact(library: Path, queries: int, *, as_json: bool) -> None:
+    from localrag.config.settings import load_settings
+    from localrag.evaluator.retrieval import measure_approximation
+
+    with TimedBar() as bar:
+        found = measure_approximation(load_settings(), library, queries, bar.show)
+    rows = [
+        {
+            "rescored": run.rescored,
+            "R@10": run.recall_10,
+            "R@100": run.recall_100,
+            **{f"p{percent}_ms": run.milliseconds(percent) for percent in (50, 95)},
+        }
+        for run in found.runs
+    ]
+    if as_json:
+        emit_json({"passages": found.passages, "exact": found.exact, "runs": rows})
+        return
+    if found.exact:
+        note(
+            tr("{count} passages: all are compared, nothing is approximated", count=found.passages)
+        )
+    shown = [
+        (
+            str(row["rescored"] or tr("all")),
+            *(f"{row[name]:.4f}" for name in ("R@10", "R@100")),
+            *(f"{row[name]:.1f}" for name in ("p50_ms", "p95_ms")),
+        )
+        for row in rows
+    ]
+    heads = "retrieval.rescored", "R@10", "R@100", "p50 ms", "p95 ms"
+    stdout_console().print(table(heads, shown, numbers=range(1, len(heads))))
 
 
 def _run_json(run: RetrievalRun) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _overview(
             dimension=found.embedding.dimension,
         ),
     }
-    names = {"vectors.faiss": tr("vectors"), "keywords": tr("keywords")}
+    names = {"vectors": tr("vectors"), "keywords": tr("keywords")}
     for index in found.derived:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")
         rows[tr("Index {name}", name=names.get(index.name, index.name))] = state

@@ -132,6 +132,9 @@ class RetrievalSettings(_Section, frozen=True):
     (reciprocal rank fusion), or by scores with the fixed `dense_weight`."""
     dense_weight: Probability = 0.6
     """For the fusion "linear": 0 is keyword only, 1 is dense only."""
+    rescored: Count = 1000
+    """Candidates that the dense search of more than 65,536 passages compares exactly. More finds
+    more and takes longer (`bench retrieval --exact` measures it); 0 compares all passages."""
 
 
 class NoReranking(_Section, frozen=True, tag_field="kind", tag="none"):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace as with_values
+from numpy.typing import NDArray
 
 from localrag import factory
 from localrag.config.settings import Settings, with_reranker
+from localrag.evaluation.dataset import evenly
 from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.benchmark import (
     CachedQueries,
@@ -17,7 +25,10 @@ from localrag.evaluation.retrieval.benchmark import (
     document_vectors,
     run_retriever,
 )
+from localrag.library.catalogue.filters import Filter
+from localrag.library.library import Library
 from localrag.retrieval.base import Retriever
+from localrag.text.sentences import split_sentences
 from localrag.types import Note
 
 RUNS = ("keyword", "dense", "rrf", "linear", "default")
@@ -73,3 +84,99 @@ def measure_retrieval(
             reranked = RerankedRetriever(retrievers["default"], reranking, passages.scored)
             runs.append(measured(f"default+{kind}", reranked))
     return runs
+
+
+RESCORED = (100, 200, 500, 1000, 2000)
+"""What `retrieval.rescored` is tried with, beside its own value and 0."""
+
+_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """The dense search with one value of `retrieval.rescored`, 0 comparing all passages.
+
+    `recall_10` and `recall_100` are shares of the passages that comparing all finds; `seconds` has
+    shape (questions,).
+    """
+
+    rescored: int
+    recall_10: float
+    recall_100: float
+    seconds: NDArray[np.float64]
+
+    def milliseconds(self, percentile: float) -> float:
+        """Milliseconds a question at that percentile; of no question, 0."""
+        return float(np.percentile(self.seconds, percentile)) * 1000 if len(self.seconds) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Approximation:
+    """What the dense search of a library loses, and the time it takes.
+
+    `exact` says that all passages are compared anyway, as there are few.
+    """
+
+    passages: int
+    exact: bool
+    runs: Sequence[Rescored]
+
+
+def measure_approximation(
+    settings: Settings,
+    directory: Path,
+    count: int,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> Approximation:
+    """Search a library for the first sentences of `count` of its passages, in each way.
+
+    Of a library that compares all passages anyway only that is measured.
+    """
+    embedder = factory.make_embedder(settings, factory.make_models())
+
+    def opened(rescored: int) -> Library:
+        retrieval = with_values(settings.retrieval, rescored=rescored)
+        return Library.open(
+            directory.expanduser(),
+            create=False,
+            embedding=factory.identity_of(embedder, settings),
+            indexes=factory.make_indexes(with_values(settings, retrieval=retrieval)),
+        )
+
+    with opened(0) as library:
+        ids = library.chunk_ids(Filter())
+        chosen = evenly(ids.tolist(), min(count, len(ids)))
+        texts = [chunk.text for chunk in library.chunks(chosen).values()]
+    sentences = [text[slice(*next(iter(split_sentences(text)), (0, None)))] for text in texts]
+    queries = embedder.embed_queries(sentences) if sentences else np.empty((0, 1), np.float32)
+    own = settings.retrieval.rescored
+    exact = not own or len(ids) <= max(factory.EXACT_UP_TO, own)
+    runs: list[Rescored] = []
+    wanted: list[list[int]] = []
+    for rescored in (0,) if exact else (0, *sorted({*RESCORED, own})):
+        found, seconds = [], []
+        with opened(rescored) as library:
+            library.vectors.current()
+            for number, query in enumerate(queries):
+                progress(str(rescored), number, len(queries))
+                started = time.perf_counter()
+                found.append([hit.chunk_id for hit in library.vectors.search(query, _DEPTH)])
+                seconds.append(time.perf_counter() - started)
+        wanted = wanted or found
+        runs.append(
+            Rescored(
+                rescored,
+                _recall(found, wanted, 10),
+                _recall(found, wanted, _DEPTH),
+                np.array(seconds),
+            )
+        )
+    return Approximation(len(ids), exact, runs)
+
+
+def _recall(found: Sequence[list[int]], wanted: Sequence[list[int]], k: int) -> float:
+    shares = [
+        len({*one[:k]} & {*all_of[:k]}) / len(all_of[:k])
+        for one, all_of in zip(found, wanted, strict=True)
+    ]
+    return float(np.mean(shares)) if shares else 1.0

@@ -71,7 +71,7 @@ def finding_text(finding: Finding, language: InterfaceLanguage | None = None) ->
     if isinstance(error := values.get("error"), LocalragError):
         return phrase(error.message, language, **error.values)
     if finding.part == "vectors":
-        values["name"] = phrase("the vector index (vectors.faiss)", language)
+        values["name"] = phrase("the vector index (vectors)", language)
     elif finding.part == "keywords":
         values["name"] = phrase("the keyword index (keywords)", language)
     if name := str(values.get("name", "")):

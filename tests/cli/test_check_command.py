@@ -38,10 +38,10 @@ def test_a_sound_library(folder: Path) -> None:
 
 
 def test_damage_is_named_with_its_repair(folder: Path) -> None:
-    (folder / "vectors.faiss").write_bytes(b"\x1b[2Jrubbish")
+    (folder / "vectors" / "index.json").write_bytes(b"\x1b[2Jrubbish")
     code, output = run("check", "--library", str(folder))
     assert code == 1
-    assert "vectors.faiss" in output
+    assert "vector index (vectors)" in output
     assert "localrag rebuild" in output
     assert "\x1b" not in output
     code, output = run("check", "--library", str(folder), "--json")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from fakes import HashEmbedder
+from library.library_fixtures import add, document, open_library
 
 from localrag import factory
 from localrag.cli.group import cli
+from localrag.config.settings import Settings
+from localrag.errors import UsageError
+from localrag.library.indexes.faiss import FaissVectors
 
 METRICS = ["nDCG@10", "MRR@10", "R@1", "R@5", "R@10", "R@100"]
 
@@ -92,3 +97,44 @@ def test_the_second_time_passages_are_not_embedded(
     first, second = (json.loads(run(sea, "--json").stdout)["runs"] for _ in range(2))
     assert len(embedder.calls) == 1
     assert [r["nDCG@10"] for r in first] == [r["nDCG@10"] for r in second]
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(factory, "make_embedder", lambda settings, models: HashEmbedder())
+    folder = tmp_path / "own"
+    embedding = factory.identity_of(HashEmbedder(), Settings())
+    with open_library(folder, embedding=embedding) as library:
+        text = " ".join(f"{number:03} word{number * number % 97:03}" for number in range(400))
+        add(library, document(text), size=24)
+        library.sync()
+    return folder
+
+
+def test_a_small_library_is_exact(own: Path) -> None:
+    report = json.loads(run("--exact", "--library", own, "--json").stdout)
+    assert (report["passages"], report["exact"]) == (200, True)
+    (only,) = report["runs"]
+    assert (only["rescored"], only["R@10"], only["R@100"]) == (0, 1, 1)
+    assert "200 passages: all are compared" in run("--exact", "--library", own).output
+
+
+def test_what_a_large_library_loses_is_shown(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "EXACT_UP_TO", 10)
+    monkeypatch.setattr(factory, "FaissVectors", partial(FaissVectors, exact=10))
+    monkeypatch.setenv("LOCALRAG_RETRIEVAL_RESCORED", "100")
+    monkeypatch.setattr("localrag.evaluator.retrieval.RESCORED", (150, 250))
+    report = json.loads(run("--exact", "--library", own, "--queries", 20, "--json").stdout)
+    assert not report["exact"]
+    assert [each["rescored"] for each in report["runs"]] == [0, 100, 150, 250]
+    shares = [each["R@100"] for each in report["runs"]]
+    assert shares[0] == shares[3] == 1
+    assert 0 < shares[1] < 1
+    assert all(0 < each["p50_ms"] <= each["p95_ms"] for each in report["runs"])
+    assert "retrieval.rescored" in run("--exact", "--library", own, "--queries", 5).output
+
+
+def test_exact_is_of_ones_own_library(sea: Path) -> None:
+    for arguments in ((), (sea, "--exact")):
+        with pytest.raises(UsageError, match="for your own library"):
+            run(*arguments)

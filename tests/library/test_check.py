@@ -182,8 +182,8 @@ def test_an_index_of_sqlite_itself_is_mended(folder: Path) -> None:
 
 
 def test_each_damage_of_the_vector_file_is_named(folder: Path) -> None:
-    at = storage(folder / "vectors.faiss")
-    whole, (text, other) = at.path.read_bytes(), HashEmbedder().embed_queries(["text", "other"])
+    at = storage(folder / "vectors")
+    text, other = HashEmbedder().embed_queries(["text", "other"])
     store = FaissVectors()
     store.open(at)
     stamp, ids = store.stamp, sorted(store.verify([]).ids)
@@ -198,9 +198,12 @@ def test_each_damage_of_the_vector_file_is_named(folder: Path) -> None:
     short = FaissVectors()
     short.apply((), [(number, text[:8]) for number in ids], stamp, at)
     assert codes(check(folder)) == ["vectors:values"]
-    at.path.write_bytes(whole[:-20])
-    assert codes(check(folder)) == ["vectors:unreadable"]
-    at.path.unlink()
+    (segment,) = at.path.glob("*.segment")
+    whole = segment.read_bytes()
+    for altered in (whole[:-20], whole[:-1] + bytes([whole[-1] ^ 1])):
+        segment.write_bytes(altered)
+        assert codes(check(folder)) == ["vectors:unreadable"]
+    shutil.rmtree(at.path)
     assert codes(check(folder)) == ["vectors:missing"]
     rebuild(folder)
     assert check(folder).findings == []

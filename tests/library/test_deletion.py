@@ -16,6 +16,7 @@ from library_fixtures import EMBEDDER, add, bytes_on_disk, found, open_library
 
 from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.errors import LibraryError, ParsingError
+from localrag.library.indexes.rabitq import one_bit_codes
 from localrag.library.library import Library
 from localrag.library.records import FileState, UnreadFile
 from localrag.types import Document, Heading, Page
@@ -44,9 +45,12 @@ def traces(document: Document, tag: str) -> dict[str, bytes]:
     chunks = WindowChunker(40, 0).chunk(document)
     vectors = EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks])
     for number, vector in enumerate(vectors):
+        rounded = vector.astype("<f2").astype(np.float32)
         found[f"float16 vector {number}"] = vector.astype("<f2").tobytes()[:32]
         found[f"float32 vector {number}"] = vector.tobytes()[:32]
-        found[f"rounded vector {number}"] = vector.astype("<f2").astype(np.float32).tobytes()[:32]
+        found[f"rounded vector {number}"] = rounded.tobytes()[:32]
+        code = one_bit_codes(len(vector)).encode(rounded[None])
+        found[f"one-bit code {number}"] = code.tobytes()
     for chunk in chunks:
         found[f"id of passage {chunk.position}"] = chunk.id.to_bytes(8, "little")
         found[f"id of passage {chunk.position} in SQLite"] = chunk.id.to_bytes(8, "big")
@@ -67,7 +71,7 @@ def test_every_trace_is_there_before_and_none_after(tmp_path: Path) -> None:
         before = left(tmp_path, secret, "SECRET")
         for name in ("body", "正文", "title", "标题", "path", "page", "heading", "author", "id"):
             assert name in before
-        assert "float16 vector 0" in before
+        assert {"float16 vector 0", "one-bit code 0"} <= {*before}
         assert "id of passage 0 in SQLite" in before
         assert library.remove(sources=[secret.source]).purged
         assert left(tmp_path, secret, "SECRET") == []
@@ -130,7 +134,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
 
     with monkeypatch.context() as patch:
         if moment == "vectors":
-            patch.setattr("localrag.library.indexes.faiss.FaissVectors.save", killed)
+            patch.setattr("localrag.library.indexes.faiss._save", killed)
         elif moment == "keywords":
             patch.setattr("localrag.library.indexes.tantivy._point", killed)
         elif moment == "sweep":
@@ -140,7 +144,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
         with pytest.raises(KilledError):
             library.remove(sources=[secret.source])
     if moment == "part":
-        (tmp_path / "vectors.faiss.99.part").write_bytes(b"bodySECRETx")
+        (tmp_path / "vectors" / "index.json.99.part").write_bytes(b"bodySECRETx")
     library.close()
     if moment != "vacuum":  # by chance, as rows have not moved
         assert left(tmp_path, secret, "SECRET") != []

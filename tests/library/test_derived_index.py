@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def terms(number: int) -> list[str]:
 
 KINDS = {
     "faiss": Kind(FaissVectors, VECTORS, vector),
+    "faiss, many segments": Kind(partial(FaissVectors, capacity=4), VECTORS, vector),
     "tantivy": Kind(TantivyKeywords, KEYWORDS, terms),
     "rank-bm25": Kind(RankBm25Keywords, KEYWORDS, terms),
     "new": Kind(SharedWords, KEYWORDS, terms),

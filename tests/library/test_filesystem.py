@@ -16,8 +16,8 @@ from read_only_medium import on_read_only_medium
 from localrag.errors import LibraryError
 from localrag.library.check import check_library
 from localrag.library.folder import filesystem
+from localrag.library.indexes import faiss as vectors
 from localrag.library.indexes import tantivy
-from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
 from localrag.presentation.check import finding_text
@@ -148,7 +148,7 @@ def test_a_search_goes_on_where_the_disk_is_full(
         raise LibraryError("full")
 
     with open_library(shelf) as library, monkeypatch.context() as disk:
-        disk.setattr(FaissVectors, "save", full)
+        disk.setattr(vectors, "_save", full)
         disk.setattr(tantivy, "make_folder", full)
         disk.setattr(tantivy, "_share", full_too)
         assert found(library, "river")[0] == ["a river"]

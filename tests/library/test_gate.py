@@ -48,7 +48,7 @@ def canary(tmp_path: Path) -> Path:
         (home / name).mkdir(parents=True)
         (home / name / f"{'1' * 40}.kv").write_text("mine")
         (home / name / "meta.json").write_text("mine")
-    for name in ("index.json", "precious", "tmpabc.new", "vectors.faiss.1.part"):
+    for name in ("index.json", "precious", "tmpabc.new", f"{'0' * 16}.segment"):
         (home / name).write_text("mine")
     shutil.copyfile(Path(__file__), home / "catalogue.sqlite")
     for path in (*home.rglob("*"), home):
@@ -87,12 +87,13 @@ def journal_that_deletes(path: Path, victim: Path) -> None:
 
 
 LINKS = (
-    *("keywords", "kv", "vectors.faiss", "write.lock", "write.lock.json", "seal.key"),
+    *("keywords", "kv", "vectors", "vectors.faiss", "write.lock", "write.lock.json", "seal.key"),
     *("catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"),
     *("catalogue.sqlite-journal", "keywords/index.json", "keywords/bm25-01234567"),
     *("keywords/reader-01234567", f"kv/{'2' * 40}.kv", "kv/tmpx.new", "holidays", "kv/holidays"),
     *(f"vectors.faiss.{os.getpid()}.part", f"write.lock.json.{os.getpid()}.part"),
     *(f"catalogue.sqlite.import.{os.getpid()}.part", "vectors.faiss.0a1b2c3d.part"),
+    *("vectors/index.json", f"vectors/{'4' * 16}.segment", "vectors/index.json.0a1b2c3d.part"),
 )
 
 OPERATIONS: dict[str, Callable[[Path, Path], object]] = {
@@ -226,7 +227,14 @@ def test_what_is_written_in_place_has_no_other_name(
         refused(library, canary, tmp_path, operation, "hard link")
 
 
-HARD = ("vectors.faiss", "keywords/index.json", "write.lock.json", "seal.key", f"kv/{'3' * 40}.kv")
+HARD = (
+    "vectors.faiss",
+    "vectors/index.json",
+    "keywords/index.json",
+    "write.lock.json",
+    "seal.key",
+    f"kv/{'3' * 40}.kv",
+)
 
 
 @pytest.mark.parametrize("name", HARD)
@@ -250,7 +258,7 @@ def test_what_is_replaced_whole_leaves_its_other_name_alone(
 def test_a_folder_is_no_file_and_a_file_no_folder(
     library: Path, canary: Path, tmp_path: Path
 ) -> None:
-    for name, make in (("vectors.faiss", Path.mkdir), ("keywords", Path.touch)):
+    for name, make in (("keywords", Path.touch), ("vectors", Path.touch)):
         kept = tmp_path / "kept"
         (library / name).rename(kept)
         make(library / name)

@@ -236,19 +236,19 @@ def test_damaged_index_is_built_anew_from_the_catalogue(tmp_path: Path, damage: 
         before = found(library, "green tea")
     noted: list[Path] = []
     if damage == "vectors":
-        path = tmp_path / "vectors.faiss"
+        (path,) = tmp_path.glob("vectors/*.segment")
         path.write_bytes(path.read_bytes()[:-300] + bytes(300))
     elif damage == "meta":
         next((tmp_path / "keywords").glob("bm25-*/meta.json")).write_text("")
     elif damage == "pointer":
         (tmp_path / "keywords" / "index.json").write_text("[]")
     else:
-        (tmp_path / "vectors.faiss").unlink()
+        keywords_module.shutil.rmtree(tmp_path / "vectors")
         keywords_module.shutil.rmtree(tmp_path / "keywords")
     with opened(tmp_path, create=False, note=noted.append) as library:
         assert found(library, "green tea") == before
     assert [path.name for path in noted] == {
-        "vectors": ["vectors.faiss"],
+        "vectors": ["vectors"],
         "meta": ["keywords"],
         "pointer": ["keywords"],
         "gone": [],
@@ -302,7 +302,7 @@ def test_status_opens_no_index(tmp_path: Path) -> None:
         status = library.status()
         assert (status.counts.documents, status.counts.sources) == (4, 4)
         assert [(d.name, d.present, d.behind) for d in status.derived] == [
-            ("vectors.faiss", False, 4),
+            ("vectors", False, 4),
             ("keywords", False, 4),
         ]
         assert status.chunkings == {"window 40": 4}

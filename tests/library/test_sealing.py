@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import stat
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,16 +71,22 @@ def codes(directory: Path) -> list[str]:
 
 
 FOREIGN = ["vectors:foreign", "keywords:foreign"]
-BOTH = ["keywords", "vectors.faiss"]
+BOTH = ["keywords", "vectors"]
 
 
-def unopened(monkeypatch: pytest.MonkeyPatch) -> None:
+def unopened(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing reach FAISS or tantivy from disk but what this process has made."""
+    there = {path.stat().st_ino for path in library.rglob("*.segment")}
+    mapped = mmap.mmap
 
     def refused(*_: object) -> None:
         raise AssertionError("a foreign index was opened")
 
-    monkeypatch.setattr("faiss.deserialize_index", refused)
+    def only_new(descriptor: int, *arguments: Any, **more: Any) -> mmap.mmap:
+        assert os.fstat(descriptor).st_ino not in there
+        return mapped(descriptor, *arguments, **more)
+
+    monkeypatch.setattr("mmap.mmap", only_new)
     monkeypatch.setattr("localrag.library.indexes.tantivy._opened", refused)
 
 
@@ -91,13 +97,12 @@ def test_an_index_that_somebody_else_made_is_never_opened(
     assert noted == []
     with somebody_else(tmp_path):
         forged = filled(tmp_path / "forged", FORGED)
-    for name in ("vectors.faiss", "keywords"):
-        there = library / name
-        shutil.rmtree(there) if there.is_dir() else there.unlink()
-        (forged / name).rename(there)
+    for name in ("vectors", "keywords"):
+        shutil.rmtree(library / name)
+        (forged / name).rename(library / name)
     assert codes(library) == FOREIGN
     with monkeypatch.context() as patch:
-        unopened(patch)
+        unopened(library, patch)
         assert search(library) == (wanted, BOTH)
     assert search(library) == (wanted, []), "made anew once"
     assert codes(library) == []
@@ -106,10 +111,9 @@ def test_an_index_that_somebody_else_made_is_never_opened(
 def test_one_key_for_two_libraries_does_not_mix_them(library: Path, tmp_path: Path) -> None:
     wanted, _ = search(library)
     other = filled(tmp_path / "other", FORGED)
-    for name in ("vectors.faiss", "keywords"):
-        there = library / name
-        shutil.rmtree(there) if there.is_dir() else there.unlink()
-        (other / name).rename(there)
+    for name in ("vectors", "keywords"):
+        shutil.rmtree(library / name)
+        (other / name).rename(library / name)
     assert search(library)[0] == wanted
 
 
@@ -117,7 +121,7 @@ def test_an_altered_index_is_damaged_and_not_opened(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, _ = search(library)
-    vectors = library / "vectors.faiss"
+    (vectors,) = library.glob("vectors/*.segment")
     content = bytearray(vectors.read_bytes())
     content[30] ^= 1
     vectors.write_bytes(content)
@@ -126,7 +130,7 @@ def test_an_altered_index_is_damaged_and_not_opened(
     inspection = check_library(library, indexes())
     assert not inspection.ok
     assert [one.code for one in inspection.findings] == ["unreadable", "unreadable"]
-    unopened(monkeypatch)
+    unopened(library, monkeypatch)
     assert search(library) == (wanted, BOTH)
 
 
@@ -164,24 +168,17 @@ def test_where_no_key_can_be_kept_all_works(
 
 def test_indexes_of_0_1_are_made_anew_once(library: Path) -> None:
     wanted, _ = search(library)
-    payload = (library / "vectors.faiss").read_bytes()[:-512]
+    shutil.rmtree(library / "vectors")
     with open_library(library) as opened, opened._catalogue.read() as snapshot:
         epoch, generation = snapshot.stamp()
-    trailer = {
-        "format": "localrag-vectors-1",
-        "epoch": epoch,
-        "generation": generation,
-        "dimension": 64,
-        "crc32": zlib.crc32(payload),
-    }
-    old = json.dumps(trailer, separators=(",", ":")).encode().ljust(128)
-    (library / "vectors.faiss").write_bytes(payload + old)
+    (library / "vectors.faiss").write_bytes(b"IxMp and what else FAISS wrote")
     folder = next((library / "keywords").glob("bm25-*")).name
     pointer = {"folder": folder, "epoch": epoch, "generation": generation, "terms": "words"}
     (library / "keywords" / "index.json").write_text(json.dumps(pointer))
     assert codes(library) == FOREIGN
     assert search(library) == (wanted, BOTH)
     assert search(library) == (wanted, [])
+    assert not (library / "vectors.faiss").exists()
 
 
 def test_a_read_only_library_of_somebody_else_is_quick_the_second_time(
@@ -194,7 +191,7 @@ def test_a_read_only_library_of_somebody_else_is_quick_the_second_time(
         assert search(library) == (wanted, [])
         assert {path: path.lstat().st_mtime_ns for path in library.rglob("*")} == before
         (kept,) = (tmp_path / "mallory" / "cache" / "derived").iterdir()
-        assert {"vectors.faiss", "keywords"} <= {path.name for path in kept.iterdir()}
+        assert {"vectors", "keywords"} <= {path.name for path in kept.iterdir()}
         if os.name != "nt":
             assert stat.S_IMODE(kept.stat().st_mode) == 0o700
         with monkeypatch.context() as patch:
@@ -219,7 +216,7 @@ def test_the_owners_indexes_are_left_alone_by_others(
         account.setattr("localrag.library.folder.places._is_ours", lambda _: False)
         with open_library(library) as opened:
             opened.remove(sources=["contract.txt"])
-    assert not (library / "vectors.faiss").exists(), "what was removed is in no file"
+    assert not (library / "vectors").exists(), "what was removed is in no file"
     assert not (library / "keywords").exists()
     assert len(search(library)[0][0]) == 2
 
@@ -261,7 +258,13 @@ def test_states_delete_nothing_but_states(tmp_path: Path) -> None:
 def test_files_that_claim_a_terabyte_are_not_read(library: Path) -> None:
     wanted, _ = search(library)
     StateFiles(library / KV_FOLDER, 10_000, "weights").put(b"mine", b"500 euros")
-    names = ("vectors.faiss", "keywords/index.json", "keywords/bm25-*/*.term", "kv/*.kv")
+    names = (
+        "vectors/index.json",
+        "vectors/*.segment",
+        "keywords/index.json",
+        "keywords/bm25-*/*.term",
+        "kv/*.kv",
+    )
     for name in names:
         (path,) = library.glob(name)
         os.truncate(path, 1 << 40)
@@ -313,10 +316,9 @@ def test_a_key_that_comes_with_a_library_is_not_taken(library: Path, tmp_path: P
         forged = filled(tmp_path / "forged", FORGED)
         sharing.share(forged, group())
         search(forged)
-    for name in ("vectors.faiss", "keywords"):
-        there = library / name
-        shutil.rmtree(there) if there.is_dir() else there.unlink()
-        (forged / name).rename(there)
+    for name in ("vectors", "keywords"):
+        shutil.rmtree(library / name)
+        (forged / name).rename(library / name)
     (forged / "seal.key").rename(library / "seal.key")
     assert search(library) == (wanted, BOTH)
     with open_library(library) as opened:
@@ -375,7 +377,7 @@ def test_a_seal_is_over_parts_and_not_over_their_sum() -> None:
 def test_both_indexes_are_kept_where_both_are_made_at_once(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (library / "vectors.faiss").unlink()
+    shutil.rmtree(library / "vectors")
     (library / "keywords" / "index.json").unlink()
     filling, go_on = threading.Event(), threading.Event()
     fill = keywords._fill
@@ -396,7 +398,7 @@ def test_both_indexes_are_kept_where_both_are_made_at_once(
         go_on.set()
         first.join()
         second.join()
-    assert (library / "vectors.faiss").exists()
+    assert (library / "vectors" / "index.json").exists()
     assert codes(library) == []
 
 

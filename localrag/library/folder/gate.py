@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,10 +23,14 @@ from localrag.errors import (
 from localrag.library.folder.filesystem import CATALOGUE, in_our_words
 from localrag.system import files
 
-VECTORS = "vectors.faiss"
+VECTORS = "vectors"
 KEYWORDS = "keywords"
 POINTER = "index.json"
-"""In the folder of the keyword index: names the folder in use and the state it was built to."""
+"""In the folder of an index: names the files or the folder in use, and the state they were built
+to."""
+
+EARLIER_VECTORS = "vectors.faiss"
+"""The vector index of versions before 0.2: never read, and gone once there is one of ours."""
 
 KV_FOLDER = "kv"
 """What a language model made of passages; derived, and gone when a document goes."""
@@ -43,6 +47,9 @@ KEY = "seal.key"
 INDEX_FOLDER = re.compile(r"bm25-[0-9a-f]{8}|reader-[0-9a-f]{8}")
 """Folders of the keyword index: those in use and older ones, and readers' of localrag 0.1."""
 
+SEGMENT = re.compile(r"[0-9a-f]{16}\.segment")
+"""Files of the vector index."""
+
 _IN_PLACE = (CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", JOURNAL, LOCK)
 """Files that are written where they lie, so that another name of them would change too."""
 
@@ -50,12 +57,14 @@ _PARTS = re.compile(
     r"(?:vectors\.faiss|write\.lock\.json|seal\.key|catalogue\.sqlite\.import)\.[0-9a-f]{1,16}\.part"
 )
 _POINTER_PARTS = re.compile(r"index\.json\.[0-9a-f]{1,16}\.part")
+_VECTOR_PARTS = re.compile(rf"(?:index\.json|{SEGMENT.pattern})\.[0-9a-f]{{1,16}}\.part")
 _STATES = re.compile(r"[0-9a-f]{40}\.kv|[0-9a-f]{40}\.kv\.[0-9a-f]{8}\.part|tmp[0-9a-z_]+\.new")
 _POINTER = re.compile(re.escape(POINTER))
-_PLAIN = (*_IN_PLACE, VECTORS, HOLDER, KEY)
-_NAMES = (*_PLAIN, KEYWORDS, KV_FOLDER, UPLOADS)
+_SEGMENTS = re.compile(rf"{re.escape(POINTER)}|{SEGMENT.pattern}|{_VECTOR_PARTS.pattern}")
+_PLAIN = (*_IN_PLACE, EARLIER_VECTORS, HOLDER, KEY)
+_NAMES = (*_PLAIN, VECTORS, KEYWORDS, KV_FOLDER, UPLOADS)
 _FILES = re.compile(rf"{'|'.join(map(re.escape, _PLAIN))}|{_PARTS.pattern}")
-_FOLDERS = re.compile(f"{KEYWORDS}|{KV_FOLDER}|{UPLOADS}")
+_FOLDERS = re.compile(f"{VECTORS}|{KEYWORDS}|{KV_FOLDER}|{UPLOADS}")
 _ALL, _NONE = re.compile(".*", re.DOTALL), re.compile("(?!)")
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
@@ -74,7 +83,8 @@ def enter_library(directory: Path, *, create: bool = False) -> Path:
     there = path.is_file()
     if there and path.stat().st_size:
         return directory
-    if any((directory / name).is_file() for name in (VECTORS, f"{KEYWORDS}/{POINTER}")):
+    derived = (f"{VECTORS}/{POINTER}", EARLIER_VECTORS, f"{KEYWORDS}/{POINTER}")
+    if any((directory / name).is_file() for name in derived):
         raise LibraryDamagedError(
             "{path} is missing or empty; it held all of the library's text.",
             hint="Restore the folder from a backup, or delete it and add the documents again.",
@@ -132,6 +142,7 @@ def _looked_at(directory: Path) -> Path:
 def _expect_our_own(directory: Path) -> None:
     _look(directory, "", _FILES, _FOLDERS)
     for name, known, folders in (
+        (VECTORS, _SEGMENTS, _NONE),
         (KEYWORDS, _POINTER, INDEX_FOLDER),
         (KV_FOLDER, _STATES, _NONE),
     ):
@@ -151,8 +162,9 @@ def _expect_our_own(directory: Path) -> None:
 def parts(directory: Path) -> list[Path]:
     """What processes left that were ended while they wrote a file of the library."""
     found = list(_plain(directory, _PARTS))
-    if files.is_real_folder(directory / KEYWORDS):
-        found += _plain(directory / KEYWORDS, _POINTER_PARTS)
+    for name, known in ((VECTORS, _VECTOR_PARTS), (KEYWORDS, _POINTER_PARTS)):
+        if files.is_real_folder(directory / name):
+            found += _plain(directory / name, known)
     return found
 
 
@@ -162,10 +174,30 @@ def sweep_parts(directory: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def clear_vectors(vectors: Path) -> None:
-    """Delete the vector index; it follows from the catalogue."""
-    if files.is_plain_file(vectors):
-        vectors.unlink(missing_ok=True)
+def clear_vectors(vectors: Path) -> bool:
+    """Delete the vector index, and nothing else that may lie in its folder.
+
+    False where some of it is still in use.
+    """
+    if not files.is_real_folder(vectors):
+        return clear_segments(vectors)
+    (vectors / POINTER).unlink(missing_ok=True)
+    gone = clear_segments(vectors)
+    _remove_if_empty(vectors)
+    return gone
+
+
+def clear_segments(vectors: Path, keep: Collection[str] = ()) -> bool:
+    """Delete files of the vector index but `keep`, those of earlier versions and parts too.
+
+    False where one is still in use: Windows lets nobody delete what a reader has mapped.
+    """
+    found = [vectors.parent / EARLIER_VECTORS]
+    if files.is_real_folder(vectors):
+        found += [*_plain(vectors, SEGMENT), *_plain(vectors, _VECTOR_PARTS)]
+    return _all_deleted(
+        path for path in found if path.name not in keep and files.is_plain_file(path)
+    )
 
 
 def clear_keywords(keywords: Path) -> bool:
@@ -217,7 +249,12 @@ def all_of_ours(directory: Path) -> Iterator[Path]:
     """
     yield directory
     yield from _of_one_name(directory, _FILES)
-    for name, known in ((KEYWORDS, _POINTER), (KV_FOLDER, _STATES), (UPLOADS, _ALL)):
+    for name, known in (
+        (VECTORS, _SEGMENTS),
+        (KEYWORDS, _POINTER),
+        (KV_FOLDER, _STATES),
+        (UPLOADS, _ALL),
+    ):
         folder = directory / name
         if not files.is_real_folder(folder):
             continue

@@ -125,7 +125,10 @@ class DerivedIndex(Protocol[_Asked]):
         ...
 
     def erase(self, at: Storage, but: Stamp | None = None) -> bool:
-        """Delete what lies there and is not of the state `but`; False where some is in use."""
+        """Delete what lies there and is not of the state `but`; False where some is in use.
+
+        What `apply` has removed may lie there until then, and is in no file afterwards.
+        """
         ...
 
 
