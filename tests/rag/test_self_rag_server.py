@@ -179,7 +179,7 @@ def test_unreadable_grades_have_their_fallbacks(server: Server, text: str) -> No
     assert answer.trace[2].score == 0.9
     assert answer.trace[3].score == pytest.approx(0.45)
     assert not answer.grounded
-    assert answer.text == WRITTEN
+    assert answer.text == f"Not from your documents:\n\n{WRITTEN}"
     assert answer.metrics is not None
     assert answer.metrics.utility_ratings == (3.0,)
 

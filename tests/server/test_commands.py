@@ -175,7 +175,7 @@ def test_a_follow_up_is_understood_by_the_server(
     printed = run("chat", "--json")
     assert home.opened == []
     assert not home.served.llm.replies
-    assert printed.count('"asked"') == 2
+    assert printed.count('\n  "asked"') == 2
 
 
 def why_not(run: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -76,7 +76,7 @@ def test_markers_count_sources_as_clients_do(client: openai.OpenAI, served: Serv
     served.llm.pieces = (
         "春茶在三月采摘 [2]。It was opened in 1907 [1]. 茶园有四个山坡 [2]。\n```\na[2] = 1\n```",
     )
-    asked = [{"role": "user", "content": "When was the glass house 茶园 opened and 采摘?"}]
+    asked = [{"role": "user", "content": "Compare when the glass house 茶园 opened and 采摘."}]
     message = ask(client, messages=asked).choices[0].message
     stream = ask(client, messages=asked, stream=True)
     deltas = [chunk.choices[0].delta for chunk in stream if chunk.choices]
