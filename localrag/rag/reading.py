@@ -76,9 +76,9 @@ class PassageReader:
             return (yield from self._together(question, chunks, language))
         grades: list[float] = []
         least = self._bounds.min_answerable
-        for number, chunk in enumerate(chunks, start=1):
-            reading = Reading(language, (chunk,))
-            grade, seconds = timed(partial(graded, self._grader, question, reading))
+        for number in range(1, len(chunks) + 1):
+            ask = partial(graded, self._grader, question, language, chunks, number)
+            grade, seconds = timed(ask)
             told = {"passage": number, "relevant": grade.value >= least, **grade.told()}
             yield Step("relevance", told, grade.value, seconds)
             grades.append(grade.value)

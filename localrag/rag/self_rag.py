@@ -235,8 +235,9 @@ class SelfRAG(Pipeline):
 
     def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""
-        reading = Reading(state.language, (state.found[number - 1].passage,))
-        grade, seconds = timed(partial(graded, self._grader, asked, reading))
+        passages = [each.passage for each in state.found]
+        ask = partial(graded, self._grader, asked, state.language, passages, number)
+        grade, seconds = timed(ask)
         relevant = grade.value >= self._options.min_relevance
         yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value

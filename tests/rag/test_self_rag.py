@@ -78,7 +78,7 @@ OPTIONS = SelfRAGOptions(
 
 def passages(texts: Sequence[str]) -> list[ScoredChunk]:
     return [
-        ScoredChunk(Chunk(n, "d", n, text, "", 1, 1, 0, len(text)), 1.0 / n, "garden.pdf")
+        ScoredChunk(Chunk(n, "d", n, text, "", 1, 1, 0, len(text)), 1.0 - n / 100, "garden.pdf")
         for n, text in enumerate(texts, start=1)
     ]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
@@ -25,7 +27,9 @@ TEXTS = [
 
 def contexts(texts: list[str]) -> list[ScoredChunk]:
     return [
-        ScoredChunk(Chunk(n, "d", n, text, "Garden", 1, 1, 0, len(text)), 1.0 / n, "garden.pdf")
+        ScoredChunk(
+            Chunk(n, "d", n, text, "Garden", 1, 1, 0, len(text)), 1.0 - n / 100, "garden.pdf"
+        )
         for n, text in enumerate(texts, start=1)
     ]
 
@@ -38,9 +42,10 @@ def pipeline(
     max_tokens: int = 100,
     wording: Wording | None = None,
     unsupported: Unsupported = "mark",
+    found: list[ScoredChunk] | None = None,
 ) -> StandardRAG:
     tools = Toolkit(
-        retrieve=lambda question, k: contexts(texts)[:k],
+        retrieve=lambda question, k: (found or contexts(texts))[:k],
         llm=llm,
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
@@ -288,3 +293,13 @@ def test_a_server_without_logits_is_not_asked() -> None:
     told = {"checked": 1, "unchecked": 1, "asked": 0, "unsupported": 0}
     assert answer.trace[-1].values == told
     assert llm.scored == []
+
+
+def test_a_first_hit_that_stands_out_is_more_relevant() -> None:
+    grades = [{"Yes": 45, "No": 55}, {"Yes": 1, "No": 9}, {"Yes": 1, "No": 9}]
+    for ahead, held in ((1.4, False), (1.6, True)):
+        found = contexts(TEXTS)
+        found = [replace(found[0], score=ahead * found[1].score), *found[1:]]
+        llm = ScriptedLLM(["The glass house was opened in 1907."], grades)
+        answer = run(pipeline(llm, found=found), "When was the glass house opened?")
+        assert answer.grounded == held

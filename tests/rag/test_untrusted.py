@@ -32,7 +32,7 @@ def passages(
                 *(n, "d", n, text, heading, 3, 4, 0, len(text)),
                 columns=(Columns(0, len(text), names),) if names else (),
             ),
-            1.0 / n,
+            1.0 - n / 100,
             "garden.pdf",
         )
         for n, text in enumerate(texts, start=1)
