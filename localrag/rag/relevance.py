@@ -1,6 +1,5 @@
 """How relevant a passage is: the grade of the model, the figures of the question, the search.
 
-
 A small model takes what is said of another year or model for the answer. A passage without a
 figure of the question, neither in its text nor above it, is about another one as a rule: of 640
 questions of cmrc2018 and xquad_en that name a figure, 4% lack it in the passage that answers
