@@ -27,8 +27,9 @@ from localrag.types import Message, ScoredChunk, Step
 _SEVERAL = re.compile(
     r"\b(?:list|name|give)\b.{0,20}\b(?:all|every|each|some|\w+s)\b|\bsummar|\bcompar"
     r"|\b(?:overview|outline|differences?|advantages|benefits|reasons)\b"
-    r"|\b(?:which|what)(?: \w+){0,5} (?:are|were)\b"
-    r"|哪些|哪几|列出|列举|总结|概[述括]|介绍|比较|区别|不同|分别|各自",
+    r"|\bwhat (?:are|were) (?:the|some|all|its|their)\b"
+    r"|\b(?:which|what) \w+s(?: \w+){0,4} (?:are|were)\b"
+    r"|哪些|哪几|列出|列举|总结|概[述括]|介绍|比较|区别|[什何]么?不同|异同|分别|各自",
     re.IGNORECASE,
 )
 """Questions whose answer one passage rarely holds whole."""
