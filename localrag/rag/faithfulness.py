@@ -8,10 +8,12 @@ without logits is not asked: sentences that are left open then have no rating.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
 from localrag.documents.chunking import passage_text
@@ -23,6 +25,7 @@ from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
 from localrag.text.figures import Figure, figures
 from localrag.text.language import answer_language, detect
+from localrag.text.questions import compares
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, Plain, Rating, ScoredChunk, Step, SupportedSentence
 
@@ -76,7 +79,9 @@ class Passages:
         markers = marked(sentence)
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
         every = [passage_text(each.chunk) for each in self.chunks]
-        if _strange(statement, [*every, self.question]):
+        if strange := _strange(statement, [*every, self.question]):
+            if compares(self.question) and all(_reckoned(one, own) for one in strange):
+                return None  # "330 more": the passages have both numbers, and neither says so
             return Finding("no support", 0.0)
         if own and _strange(statement, [*own, self.question]):
             return Finding("partially supported", 0.0)
@@ -147,6 +152,19 @@ def _strange(statement: str, texts: Sequence[str]) -> list[Figure]:
         if not any(f.agrees(each) for each in there)
         and not _spelled(statement[f.start : f.end], digits)
     ]
+
+
+def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
+    """Whether a number is the sum or the difference of two that stand in the texts."""
+    if figure.kind != "number":
+        return False
+    there = {each.value[0] or 0.0 for t in texts for each in figures(t) if each.kind == "number"}
+    wanted = abs(figure.value[0] or 0.0)
+    return any(
+        math.isclose(wanted, reckoned, rel_tol=1e-9)
+        for one, other in combinations(there, 2)
+        for reckoned in (one + other, abs(one - other))
+    )
 
 
 def _counted(figure: Figure, said: str) -> bool:

@@ -142,3 +142,17 @@ def test_asking_ends_where_the_time_does() -> None:
 def test_shares_and_ratings() -> None:
     ratings = [rating_of(share) for share in (1.0, 0.0)]
     assert ratings == ["fully supported", "no support"]
+
+
+def test_a_difference_that_was_asked_for_is_not_invented() -> None:
+    question = "How many more hectares does the garden of Varga cover than the garden of Holm?"
+    texts = ["The garden of Varga covers 48 hectares.", "The garden of Holm covers 17 hectares."]
+    chunks = [
+        ScoredChunk(Chunk(n, "d", n, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
+        for n, text in enumerate(texts, start=1)
+    ]
+    passages = Passages(question, chunks, TERMS)
+    assert passages.finding("The garden of Varga covers 31 hectares more [1][2].", ()) is None
+    wrong = passages.finding("The garden of Varga covers 36 hectares more [1][2].", ())
+    assert wrong is not None
+    assert wrong.rating == "no support"
