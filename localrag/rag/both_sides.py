@@ -31,7 +31,7 @@ class Both:
     language: PromptLanguage
     dated: Callable[[ScoredChunk], str]
     numbered: bool = True
-    """Whether the prompt shows the passages with their numbers."""
+    """Whether the prompt shows all of these passages, with their numbers."""
 
     @classmethod
     def among(
@@ -41,12 +41,18 @@ class Both:
         read: Sequence[int],
         language: PromptLanguage,
         tools: Toolkit,
+        numbered: bool,
     ) -> Both:
-        """What differs between the passages that were `read`, numbers from 1, and any other."""
+        """What differs between the passages that were `read`, numbers from 1, and any other.
+
+        `numbered` says whether the prompt shows them with their numbers.
+        """
         found = disagreement(question, chunks, tools.tokenize)
         if found and not any(each.chunk + 1 in read for each in found.statements):
             found = None
-        return cls(found, chunks, language, tools.dated, len(read) > 1)
+        if found:
+            numbered = numbered and all(each.chunk + 1 in read for each in found.statements)
+        return cls(found, chunks, language, tools.dated, numbered)
 
     @property
     def steps(self) -> list[Step]:

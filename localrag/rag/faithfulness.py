@@ -205,6 +205,9 @@ class Checked:
                 by = length - done
                 kept.append(replace(each, start=each.start + by, end=each.end + by))
         text = "".join([*parts, self.text[done:]])
+        blank = len(text) - len(text.lstrip())
+        text = text[blank:]
+        kept = [replace(each, start=each.start - blank, end=each.end - blank) for each in kept]
         if not sentences(text):
             return Checked("")
         cited = tuple(each for each in self.citations if each.marker in marked(text))

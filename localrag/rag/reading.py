@@ -61,8 +61,9 @@ class Evidence:
 class PassageReader:
     """Reads passages, best first, until they hold the answer to a question."""
 
-    def __init__(self, grader: Grader, wording: Wording, bounds: Bounds) -> None:
+    def __init__(self, grader: Grader, wording: Wording, bounds: Bounds, *, reranked: bool) -> None:
         self._grader = grader
+        self._reranked = reranked
         self._wording = wording
         self._bounds = bounds
 
@@ -79,11 +80,11 @@ class PassageReader:
         least = self._bounds.min_answerable
         for number in range(1, len(chunks) + 1):
             ask = partial(graded, self._grader, question, language, chunks, number)
-            grade, seconds = timed(ask)
+            grade, seconds = timed(partial(ask, searched=not self._reranked))
             told = {"passage": number, "relevant": grade.value >= least, **grade.told()}
             yield Step("relevance", told, grade.value, seconds)
             grades.append(grade.value)
-            if grade.value > self._bounds.enough:
+            if grade.value > max(self._bounds.enough, least):
                 break
         best = max(range(len(grades)), key=grades.__getitem__)
         if grades[best] < least:
@@ -122,7 +123,9 @@ class PassageReader:
         language, wording = reading.language, self._wording
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = wording.render("answer", language)
-            messages = numbered_prompt(wording, question, reading.chunks, language, task)
+            messages = numbered_prompt(
+                wording, question, reading.chunks, language, task, first=number
+            )
             return Evidence((number,), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
         return Evidence((number,), reading.messages(task), keep=1)
@@ -155,9 +158,11 @@ def numbered_prompt(
     chunks: Sequence[ScoredChunk],
     language: PromptLanguage,
     task: str,
+    *,
+    first: int = 1,
 ) -> list[Message]:
-    """All passages, numbered from 1, with a task behind them."""
-    passages = "\n\n".join(passage_of(number, each) for number, each in enumerate(chunks, 1))
+    """All passages with their numbers, and a task behind them."""
+    passages = "\n\n".join(passage_of(number, each) for number, each in enumerate(chunks, first))
     # Passages first and the task last: all tasks share what was read before them.
     body = render("passages", language, passages=passages, question=question.strip())
     system = wording.render("system", language)

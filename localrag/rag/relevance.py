@@ -36,17 +36,19 @@ def graded(
     language: PromptLanguage,
     found: Sequence[ScoredChunk],
     number: int,
+    *,
+    searched: bool,
 ) -> Grade:
     """The grade of a passage, by its number from 1, with what else speaks for or against it.
 
-    `found` is in the order of the search.
+    `searched` says whether the scores are those of one search: a reranker's are on other scales.
     """
     passage = found[number - 1]
     grade = grader.relevance(question, Reading(language, (passage,)))
     if grade.unread:
         return grade
     lacking = lacks_figures(question, passage)
-    by = _STANDS_OUT * (number == 1 and stands_out(found)) - _OTHER_FIGURES * lacking
+    by = _STANDS_OUT * (searched and number == 1 and stands_out(found)) - _OTHER_FIGURES * lacking
     probability = grade.probability
     return replace(
         grade,

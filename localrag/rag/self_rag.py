@@ -207,7 +207,7 @@ class SelfRAG(Pipeline):
             state.read += 1
             value = yield from self._relevance(state, state.read, state.question)
             found.append((value, chunk))
-            if stop and value > options.enough:
+            if stop and value > max(options.enough, self._least):
                 break
         found.sort(key=lambda each: -each[0])
         if found:
@@ -237,7 +237,8 @@ class SelfRAG(Pipeline):
         """How far a passage, from 1, alone holds what is asked."""
         passages = [each.passage for each in state.found]
         ask = partial(graded, self._grader, asked, state.language, passages, number)
-        grade, seconds = timed(ask)
+        searched = self._tools.reranking is None and not state.asked
+        grade, seconds = timed(partial(ask, searched=searched))
         relevant = grade.value >= self._options.min_relevance
         yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value

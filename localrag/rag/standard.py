@@ -33,7 +33,9 @@ class StandardRAG(Pipeline):
         self._tools = tools
         self._grader = grader
         self._unsupported = unsupported
-        self._reader = PassageReader(grader, tools.wording, bounds)
+        self._reader = PassageReader(
+            grader, tools.wording, bounds, reranked=tools.reranking is not None
+        )
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
@@ -70,7 +72,8 @@ class StandardRAG(Pipeline):
         language: PromptLanguage,
     ) -> Generator[str | Step, None, Checked]:
         """Write an answer and check it; without text where nothing in it is borne out."""
-        both = Both.among(question, chunks, evidence.numbers, language, self._tools)
+        numbered = not evidence.keep
+        both = Both.among(question, chunks, evidence.numbers, language, self._tools, numbered)
         yield from both.steps
         evidence = replace(evidence, messages=both.told(evidence.messages))
         attributor = self._tools.attributor(chunks)

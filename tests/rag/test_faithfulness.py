@@ -156,3 +156,15 @@ def test_a_difference_that_was_asked_for_is_not_invented() -> None:
     wrong = passages.finding("The garden of Varga covers 36 hectares more [1][2].", ())
     assert wrong is not None
     assert wrong.rating == "no support"
+
+
+def test_a_first_sentence_that_is_taken_out_leaves_no_blanks_before_the_next() -> None:
+    text = "It has 99 ponds [1].\n\nIt was founded in 1931 [1]."
+    start = text.index("It was")
+    rated = (
+        SupportedSentence(0, 20, "no support", 0.0),
+        SupportedSentence(start, len(text), "fully supported", 1.0),
+    )
+    left = Checked(text, CITED[:1], rated).without_unsupported()
+    assert left.text == "It was founded in 1931 [1]."
+    assert [(one.start, one.end) for one in left.support] == [(0, len(left.text))]

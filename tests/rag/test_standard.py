@@ -43,6 +43,7 @@ def pipeline(
     wording: Wording | None = None,
     unsupported: Unsupported = "mark",
     found: list[ScoredChunk] | None = None,
+    min_answerable: float = 0.5,
 ) -> StandardRAG:
     tools = Toolkit(
         retrieve=lambda question, k: (found or contexts(texts))[:k],
@@ -55,7 +56,9 @@ def pipeline(
         wording=wording or Wording(),
     )
     grader = Grader(LogitChooser(llm) if scorer else WrittenChooser(llm))
-    return StandardRAG(tools, grader, Bounds(enough=0.8, min_answerable=0.5), unsupported)
+    return StandardRAG(
+        tools, grader, Bounds(enough=0.8, min_answerable=min_answerable), unsupported
+    )
 
 
 def run(rag: StandardRAG, question: str) -> Answer:
@@ -303,3 +306,18 @@ def test_a_first_hit_that_stands_out_is_more_relevant() -> None:
         llm = ScriptedLLM(["The glass house was opened in 1907."], grades)
         answer = run(pipeline(llm, found=found), "When was the glass house opened?")
         assert answer.grounded == held
+
+
+def test_what_is_enough_to_stop_is_enough_to_answer_from() -> None:
+    grades = [{"Yes": 85, "No": 15}, {"Yes": 4, "No": 6}, {"Yes": 95, "No": 5}]
+    llm = ScriptedLLM(["The tea room closes at six."], grades)
+    answer = run(pipeline(llm, min_answerable=0.9), "When does the tea room close?")
+    assert [one.marker for one in answer.citations] == [3]
+
+
+def test_in_own_words_a_passage_that_is_read_alone_keeps_its_number() -> None:
+    llm = ScriptedLLM(["Six [3]."], [{"Yes": 4, "No": 6}, {"Yes": 4, "No": 6}, {"Yes": 9, "No": 1}])
+    wording = Wording({("answer", "en"): "Answer in verse."})
+    run(pipeline(llm, wording=wording), "When does the tea room close?")
+    assert "[3]" in llm.history[0][0][1].content
+    assert "[1]" not in llm.history[0][0][1].content
