@@ -226,5 +226,5 @@ def test_what_is_not_from_the_documents_says_so_first(opened: Open) -> None:
     at.served.llm.pieces = ("Not from your documents:\n\n", "It was in 1850.")
     at.ask("When was the mill built?")
     expect(at.page.locator(".under")).to_be_visible()
-    expect(at.page.locator(".sentence")).to_have_text("It was in 1850. (Without a quotation)")
+    expect(at.page.locator(".sentence")).to_have_text("It was in 1850. (Not supported)")
     expect(at.page.locator(".answer")).to_contain_text("Not from your documents:")
