@@ -35,7 +35,7 @@ from localrag.evaluation.statistics import bootstrap_interval
 from localrag.presentation.plots import element, picture, text
 from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
-from localrag.types import Answer, Chunk, Message, ScoredChunk
+from localrag.types import Answer, Chunk, Message, Place, ScoredChunk
 
 NOISE = {"0.4": (3, 2), "0.8": (1, 4), "1.0": (0, 5)}
 RUN = {
@@ -87,7 +87,7 @@ def run(source: Path, out: Path, questions: str) -> None:
             remembering,
             embedder,
             lambda _, k: given[:k],
-            lambda *_: 1,
+            lambda *_: Place(0, number=1),
             factory.make_tokenizer(chosen),
             factory.make_wording(chosen),
         )
