@@ -183,7 +183,7 @@ class SelfRAG(Pipeline):
         yield state.graded("retrieval decision", grade, seconds, needed=state.needed)
 
     def _find(self, state: _State) -> Steps:
-        state.asked = parts_of(state.question)
+        state.asked = parts_of(state.question, self._tools.tokenize)
         found = yield from parts.find(self._tools, state.question, state.asked)
         room = self._tools.room(state.question)
         state.found = [one for one in found if self._tools.fitting([one.passage], room, _text)]

@@ -37,7 +37,7 @@ class StandardRAG(Pipeline):
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
-        asked = parts_of(question)
+        asked = parts_of(question, self._tools.tokenize)
         found = yield from parts.find(self._tools, question, asked)
         passages = [each.passage for each in found]
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from localrag.text.questions import LONGEST_APART, MOST_PARTS, parts_of
+from localrag.text.questions import LONGEST_APART, MOST_PARTS, compares, parts_of
+from localrag.text.tokenize import Tokenizer
 
 
 @pytest.mark.parametrize(
@@ -209,3 +210,45 @@ def test_no_question_takes_long(text: str) -> None:
     parts_of(text[:LONGEST_APART])
     parts_of(text)
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (
+            "甲合同和乙合同的违约金分别是多少？",
+            ("甲合同的违约金是多少？", "乙合同的违约金是多少？"),
+        ),
+        (
+            "中华人民共和国和日本的面积分别是多少？",
+            ("中华人民共和国的面积是多少？", "日本的面积是多少？"),
+        ),
+        ("胡同和大院分别是什么时候建的？", ("胡同是什么时候建的？", "大院是什么时候建的？")),
+        (
+            "《战争与和平》和《百年孤独》的作者分别是谁？",
+            ("《战争与和平》的作者是谁？", "《百年孤独》的作者是谁？"),
+        ),
+        ("总和和均值分别是多少？", ("总和是多少？", "均值是多少？")),
+        (
+            "饱和溶液与不饱和溶液的浓度分别是多少？",
+            ("饱和溶液的浓度是多少？", "不饱和溶液的浓度是多少？"),
+        ),
+        ("呼和浩特和包头哪个更大？", ("呼和浩特有多大？", "包头有多大？")),
+        ("同事和同学分别有多少人？", ("同事有多少人？", "同学有多少人？")),
+    ],
+)
+def test_chinese_words_are_not_cut(question: str, parts: tuple[str, ...]) -> None:
+    assert parts_of(question, Tokenizer(None)) == parts
+
+
+def test_pieces_of_names_are_no_parts() -> None:
+    assert parts_of("供求总和和均值分别是多少？") == (), "words are not known"
+    assert parts_of("《战争与的和平分别是多少？") == ()
+    assert parts_of("甲乙公司和的分别是多少？") == ()
+
+
+def test_what_is_there_to_be_compared() -> None:
+    assert compares("Which is older, the Mill or the Forge?")
+    assert compares("清禾厂和朔源厂哪个建得更早？")
+    assert not compares("How long are the Rhine and the Elbe?")
+    assert not compares("行者X7和X9的售价分别是多少？")
