@@ -6,14 +6,18 @@ looks like a whole one. `text.questions` takes the questions apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from localrag.documents.chunking import passage_text
 from localrag.prompts import PromptLanguage, render
 from localrag.rag.base import Toolkit
 from localrag.rag.citations import Attributor
-from localrag.text.questions import Parts, compares
+from localrag.text.language import answer_language
+from localrag.text.normalize import fold
+from localrag.text.questions import Parts, compares, joined_names, parts_of
 from localrag.types import Citation, Plain, ScoredChunk, Step
 
 Read = Callable[[str, Sequence[ScoredChunk]], Generator[Step, None, tuple[int, ...]]]
@@ -41,15 +45,39 @@ class Grades(NamedTuple):
     left: int
 
 
-def find(tools: Toolkit, question: str, parts: Parts) -> Generator[Step, None, list[Found]]:
-    """The k best passages: for each part and for the whole question in turn, best first."""
-    if parts:
-        yield Step("parts", {"parts": parts}, None, 0.0)
+def find(
+    tools: Toolkit, question: str, *, apart: bool = True
+) -> Generator[Step, None, tuple[Parts, list[Found]]]:
+    """The parts of a question, () where it is taken as one, and the k best passages.
+
+    Those are the best for each part and for the whole question in turn.
+    """
+    parts = parts_of(question, tools.tokenize) if apart else ()
+    whole = [Found(each, question) for each in (yield from tools.find(question))]
+    if parts and _is_one_name(question, whole):
+        parts = ()
+    if not parts:
+        return (), whole
+    yield Step("parts", {"parts": parts}, None, 0.0)
     lists = []
-    for asked in (*parts, question):
+    for asked in parts:
         found = yield from tools.find(asked)
         lists.append([Found(each, asked) for each in found])
-    return interleaved(lists)[: tools.k]
+    return parts, interleaved([*lists, whole])[: tools.k]
+
+
+def _is_one_name(question: str, found: Sequence[Found]) -> bool:
+    """Whether "A and B" stands so in a passage: Marks and Spencer, Antigua and Barbuda."""
+    names = [f" {_plain(name)} " for name in joined_names(question)]
+    texts = [f" {_plain(passage_text(each.passage.chunk))} " for each in found]
+    if answer_language(question) == "zh":  # no spaces between words
+        names = [name.strip() for name in names]
+    return any(name in text for name in names for text in texts)
+
+
+def _plain(text: str) -> str:
+    words = re.sub(r"[^\w&、]+", " ", fold(text)).replace("&", " and ")
+    return " ".join(words.split())
 
 
 def interleaved(lists: Sequence[Sequence[Found]]) -> list[Found]:

@@ -26,7 +26,7 @@ from localrag.rag.reading import asks_for_several
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
-from localrag.text.questions import Parts, parts_of
+from localrag.text.questions import Parts
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
@@ -183,8 +183,7 @@ class SelfRAG(Pipeline):
         yield state.graded("retrieval decision", grade, seconds, needed=state.needed)
 
     def _find(self, state: _State) -> Steps:
-        state.asked = parts_of(state.question, self._tools.tokenize)
-        found = yield from parts.find(self._tools, state.question, state.asked)
+        state.asked, found = yield from parts.find(self._tools, state.question)
         room = self._tools.room(state.question)
         state.found = [one for one in found if self._tools.fitting([one.passage], room, _text)]
         if too_long := len(found) - len(state.found):

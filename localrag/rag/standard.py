@@ -17,7 +17,6 @@ from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
-from localrag.text.questions import parts_of
 from localrag.types import ScoredChunk, Step
 
 
@@ -37,8 +36,7 @@ class StandardRAG(Pipeline):
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
-        asked = parts_of(question, self._tools.tokenize)
-        found = yield from parts.find(self._tools, question, asked)
+        asked, found = yield from parts.find(self._tools, question)
         passages = [each.passage for each in found]
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         holding = partial(self._holding, language)

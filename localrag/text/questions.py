@@ -56,6 +56,27 @@ def _taken_apart(question: str, tokenize: Tokenize | None) -> tuple[Parts, bool]
     return (), False
 
 
+def joined_names(question: str) -> Parts:
+    """Each "A and B" of a question where it may be taken apart: one name, where texts have it."""
+    text = " ".join(question.split()).rstrip("?？。. ")
+    if answer_language(text) == "zh":
+        found = (way.fullmatch(text) for way in (_ZH_LISTED, _ZH_WHICH, _ZH_GAP))
+        spans = (
+            each.span("names")
+            if "names" in each.re.groupindex
+            else (each.start("a"), each.end("b"))
+            for each in found
+            if each
+        )
+        return tuple(text[start:end] for start, end in spans)
+    asks = re.compile(rf"(?:{_ASKS.pattern}) ", re.IGNORECASE)
+    names = [asks.sub("", each["names"], count=1) for each in _NAMES.finditer(text)]
+    return (
+        *names,
+        *(text[each.start("one") : each.end("other")] for each in _WORDS.finditer(text)),
+    )
+
+
 def _shape(text: str) -> str:
     """Capitals, digits and Chinese numerals as one of each: X7 and M40 look alike."""
     text = re.sub("[A-Z]+", "A", text)
@@ -115,6 +136,8 @@ _DATES = (
 _ABOUT = re.compile(rf"(?<=\s)(?!(?:{_DATES})\b)(?=(?:the )?[A-Z]\w){_NAME}")
 _IT = re.compile(r"\b(?:it|he|she|they)\b", re.IGNORECASE)
 _ITS = re.compile(r"\b(?:its|his|her|their)\b", re.IGNORECASE)
+_OF_ANOTHER = re.compile(r"\b(?:it|its|he|him|his|she|her)\b")
+_OF_OTHERS = re.compile(r"\b(?:they|them|their)\b")
 
 _MEASURES = {
     "old": "older oldest newer newest younger youngest",
@@ -167,7 +190,7 @@ def _en_clauses(text: str) -> Parts:
     """Two questions with "and" between them, or two question words with one sentence."""
     text = text.rstrip("? .")
     if both := _TWO_WH.fullmatch(text):
-        return _en_standing([f"{both[1]} {both[3]}", f"{both[2]} {both[3]}"])
+        return _en_asked(f"{both[1]} {both[3]}"), _en_asked(f"{both[2]} {both[3]}")
     clauses = _JOINT.split(text)
     # "the man who built it and who ...": what follows is no question.
     whole = all(_ASKS.match(each) and len(each.split()) > 2 for each in clauses)
@@ -272,7 +295,10 @@ def _en_listed(text: str) -> Parts:
 
 
 def _en_standing(clauses: Sequence[str]) -> Parts:
-    """The clauses as questions, each with the name of what it is about."""
+    """The clauses as questions, each with the name of what it is about.
+
+    () where one speaks of "it", and no name says of what.
+    """
     subjects = [match[0] for match in _ABOUT.finditer(clauses[0])] if clauses else []
     asked = []
     for number, clause in enumerate(clauses):
@@ -281,8 +307,16 @@ def _en_standing(clauses: Sequence[str]) -> Parts:
             carried = _IT.sub(about, clause, count=1)
             carried = carried if carried != clause else _ITS.sub(f"{about}'s", clause, count=1)
             clause = carried if carried != clause else f"{clause} ({about})"
-        asked.append(f"{clause[0].upper()}{clause[1:].rstrip('? .,')}?")
+        elif number and (
+            _OF_ANOTHER.search(clause) or (_OF_OTHERS.search(clause) and not _ABOUT.search(clause))
+        ):
+            return ()
+        asked.append(_en_asked(clause))
     return tuple(asked)
+
+
+def _en_asked(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:].rstrip('? .,')}?"
 
 
 # -- Chinese -----------------------------------------------------------------------
@@ -317,6 +351,7 @@ _ZH_MEASURE = re.compile(
 )
 _ZH_JOINT = re.compile(r"[,，;；]?(?:以及|并且|而且)|[,，;；]|和(?=[^和]*$)")
 _ZH_ADVERBIAL = re.compile(r"(?:在(?!哪).*[下中时里后前]|无论.*|不管.*|不论.*|当.*时)$")
+_ZH_WHO = re.compile(r"(?:谁|哪[个位家座所])(?!.*的$).{3,}")
 _ZH_TOPIC_ENDS = re.compile(
     r"是|有(?!限)|在|位于|由|属于|每|最|一共|共有|需要|用|使|可以|能|要|会|预计|采用|应当?|被|把|将|从"
 )
@@ -339,7 +374,9 @@ def _zh_each(before: str, names: Sequence[str], asked: str) -> Parts:
 
 
 def _is_torn(name: str) -> bool:
-    return any(name.count(opens) != name.count(ends) for opens, ends in ("《》", "“”", "「」", "（）"))
+    return any(
+        name.count(opens) != name.count(ends) for opens, ends in ("《》", "“”", "「」", "（）")
+    )
 
 
 def _zh_sentences(text: str) -> Parts:
@@ -408,15 +445,19 @@ def _zh_listed(text: str) -> Parts:
 
 
 def _zh_standing(clauses: Sequence[str]) -> Parts:
-    """The clauses as questions, each with what it is about."""
+    """The clauses as questions, each with what it is about; () where one does not say of what."""
     if len(clauses) < 2:
         return ()
     topic = _zh_topic(clauses[0])
     asked = [clauses[0]]
     for clause in clauses[1:]:
         begins = clause[: found.start()] if (found := _ZH_ASKS.search(clause)) else clause
+        is_bare = not begins.strip("由在从是又该应需要会能可以") and not _ZH_WHO.match(clause)
+        of_another = is_bare or re.search(r"[他她它]|^其", clause)
+        if of_another and not topic:
+            return ()
         if re.search(r"[他她它]", clause):
-            clause = re.sub(r"[他她它]", topic, clause, count=1) if topic else clause
+            clause = re.sub(r"[他她它]", topic, clause, count=1)
         elif clause.startswith("其"):
             clause = f"{topic}的{clause[1:].removeprefix('中')}"
         elif topic and "的" not in begins and topic not in clause:

@@ -19,6 +19,7 @@ from localrag.rag.refusals import refuses, tells_missing
 from localrag.rag.self_rag import SelfRAG
 from localrag.rag.standard import StandardRAG
 from localrag.server.answers import sentences
+from localrag.text.questions import parts_of
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Place, ScoredChunk
 
@@ -106,7 +107,7 @@ def test_each_part_is_searched_judged_and_named_to_the_model() -> None:
     searched: list[str] = []
     llm = ScriptedLLM([f"{BOUGHT} {FEE}"], [yes(0.9), yes(0.9)])
     answer = run(standard(llm, searched), ASKED)
-    assert searched == [FIRST, SECOND, ASKED]
+    assert searched == [ASKED, FIRST, SECOND]
     assert texts(answer.contexts) == [BOUGHT, FEE, SHIP], "the best of each part first"
     graded = [(given["passage"], given["part"]) for given in steps(answer, "relevance")]
     assert graded == [(1, 1), (2, 2)], "each part's own passage first"
@@ -120,6 +121,27 @@ def test_each_part_is_searched_judged_and_named_to_the_model() -> None:
     assert f"Question: {ASKED}\n" in task
     assert task.endswith(f"Give the answer to each of these:\n1. {FIRST}\n2. {SECOND}")
     assert [citation.marker for citation in answer.citations] == [1, 2]
+    assert answer.grounded
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("How large are Antigua and Barbuda?", "Antigua and Barbuda has 442 square kilometres."),
+        ("Who founded Marks and Spencer and when did it open?", "Marks & Spencer opened in 1884."),
+        ("How long are terms and conditions kept?", "Terms and conditions are kept for a year."),
+        ("罗密欧与朱丽叶分别是什么时候上演的？", "《罗密欧与朱丽叶》于1597年上演。"),
+    ],
+)
+def test_a_name_with_an_and_in_it_is_one(question: str, text: str) -> None:
+    assert parts_of(question), "by its words alone it asks for two things"
+    PASSAGES[text] = passage(6, text)
+    FOUND[question] = (text, SHIP)
+    searched: list[str] = []
+    llm = ScriptedLLM([text], [ja(0.9) if "？" in question else yes(0.9)])
+    answer = run(standard(llm, searched, k=2), question)
+    assert searched == [question]
+    assert not steps(answer, "parts")
     assert answer.grounded
 
 
@@ -142,7 +164,7 @@ def test_in_chinese() -> None:
     searched: list[str] = []
     llm = ScriptedLLM([PRICE_9], [ja(0.1), ja(0.1), ja(0.9)])
     answer = run(standard(llm, searched, k=2), ZH_ASKED)
-    assert searched == [ZH_FIRST, ZH_SECOND, ZH_ASKED]
+    assert searched == [ZH_ASKED, ZH_FIRST, ZH_SECOND]
     assert texts(answer.contexts) == [PRICE_7, PRICE_9]
     assert answer.text == f"{PRICE_9[:-1]}[2]。\n\n文档中查不到：{ZH_FIRST}"
     assert not refuses(answer.text)

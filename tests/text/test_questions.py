@@ -62,6 +62,10 @@ from localrag.text.tokenize import Tokenizer
             ),
         ),
         # two question words
+        (
+            "When do adults take Tersilan? What dose of Lumocaine do they take?",
+            ("When do adults take Tersilan?", "What dose of Lumocaine do they take?"),
+        ),
         ("How and when did he die?", ("How did he die?", "When did he die?")),
         # the same of several
         (
@@ -115,6 +119,7 @@ from localrag.text.tokenize import Tokenizer
             ),
         ),
         # Chinese
+        ("谁发明了灯泡，谁发明了电话？", ("谁发明了灯泡？", "谁发明了电话？")),
         (
             "云帆地铁二号线有多少座车站？总监理又是谁？",
             ("云帆地铁二号线有多少座车站？", "云帆地铁二号线总监理又是谁？"),
@@ -178,6 +183,16 @@ def test_parts_stand_alone(question: str, parts: tuple[str, ...]) -> None:
         "1965年几内亚和法国断交后，采用新的货币叫什么？",
         "无论谁来，都要登记什么？",
         "索尼的父亲和叔父受谁重用过？",
+        # "it" would stand in a part that does not say what it is
+        "How much is the deposit and when is it due?",
+        "Who invented the lamp, and how much does it cost?",
+        "How long is the warranty and who pays for it?",
+        "Who built the Mill and when did the Crown sell it?",
+        "When was the mill built? Who are its owners?",
+        "How many guests come and what do they pay?",
+        "押金是多少，什么时候退？",
+        "合同总价是多少，它包括税吗？",
+        "合同总价是多少，由谁支付？",
     ],
 )
 def test_a_question_for_one_thing_is_left_alone(question: str) -> None:
