@@ -167,8 +167,9 @@ class SelfRAG(Pipeline):
         else:
             if len(state.drafts) > 1:
                 yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
-            yield best.text
-            yield from parts.lacking(state.asked, state.answered, state.language)
+            # One piece, which a reader may be shown with its marks instead.
+            lacking = parts.lacking(state.asked, state.answered, state.language)
+            yield best.text + "".join(lacking)
         yield self._answer(state, best)
 
     # -- before an answer -----------------------------------------------------------

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 
 import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 from test_self_rag import OPTIONS
 
+from localrag.cli.ask import print_answer
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser
-from localrag.rag.base import Pipeline, Toolkit
+from localrag.rag.base import OnStep, Piece, Pipeline, Toolkit
 from localrag.rag.grading import Grader
 from localrag.rag.parts import Found, interleaved
 from localrag.rag.reading import Bounds
@@ -21,7 +23,7 @@ from localrag.rag.standard import StandardRAG
 from localrag.server.answers import sentences
 from localrag.text.questions import parts_of
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Place, ScoredChunk
+from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
 
 BOUGHT = "Lorne Castle was bought by Hamish Druce in 1884."
 FEE = "At Lorne Castle, adults pay 17 pounds today."
@@ -252,6 +254,38 @@ def test_self_rag_looks_for_a_part_in_the_other_passages_and_says_what_is_missin
     assert answer.grounded
     (sentence,) = answer.support
     assert answer.text[sentence.start : sentence.end] == f"{BOUGHT[:-1]} [1]."
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "scores"),
+    [
+        (ASKED, f"{BOUGHT[:-1]} [1]. ✓\n\nThe documents do not say: {SECOND}\n", [yes(0.9)]),
+        (ZH_ASKED, f"{PRICE_7[:-1]}[1]。 ✓\n\n文档中查不到：{ZH_SECOND}\n", [ja(0.9)]),
+    ],
+)
+def test_the_terminal_shows_an_answer_of_self_rag_once(
+    question: str, text: str, scores: list[Scores], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = [{"information": 1.0, "信息": 1.0}, *scores, *[yes(0.1) | ja(0.1)] * 4]
+    scores += [{"Fully supported": 1.0, "完全支持": 1.0}, {"5": 1.0}]
+    wrote = [BOUGHT if question == ASKED else PRICE_7]
+    k = 3 if question == ASKED else 2
+    scores = scores if k == 3 else [*scores[:4], *scores[-2:]]
+    pieces: list[Piece] = []
+
+    def stream(asked: str, on_step: OnStep, **_: object) -> Iterator[str | Answer]:
+        for piece in self_rag(ScriptedLLM(wrote, scores), [], k).stream(asked):
+            pieces.append(piece)
+            if isinstance(piece, Step):
+                on_step(piece)
+            else:
+                yield piece
+
+    settings = SimpleNamespace(answer=SimpleNamespace(mode="self-rag"))
+    rag = SimpleNamespace(stream=stream, settings=settings)
+    print_answer(rag, question, {}, explain=False)  # type: ignore[arg-type]
+    assert capsys.readouterr().out.startswith(text)
+    assert len([piece for piece in pieces if isinstance(piece, str)]) == 1
 
 
 def test_self_rag_grades_for_the_whole_where_no_part_is_held() -> None:
