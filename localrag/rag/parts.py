@@ -171,17 +171,20 @@ def resting_on(
     return tuple(sorted(cited, key=lambda one: (one.marker, one.quote)))
 
 
-def lacking(parts: Parts, answered: Collection[str], language: PromptLanguage) -> Iterator[str]:
-    """What the documents do not say of a question that they answer in part."""
-    for part in parts if answered else ():
-        if part not in answered:
-            yield f"\n\n{render('missing_part', language, part=part)}"
+def missing(parts: Parts, answered: Collection[str]) -> Parts:
+    """The parts that the documents lack, of a question that they answer in part."""
+    return tuple(part for part in parts if answered and part not in answered)
+
+
+def lacking(missing: Parts, language: PromptLanguage) -> Iterator[str]:
+    """A sentence for each part that is missing."""
+    for part in missing:
+        yield f"\n\n{render('missing_part', language, part=part)}"
 
 
 def _lacking(parts: Parts, answered: Collection[str]) -> Iterator[Step]:
-    missing = tuple(part for part in parts if part not in answered)
-    if answered and missing:
-        yield Step("parts", {"missing": missing}, None, 0.0)
+    if lacks := missing(parts, answered):
+        yield Step("parts", {"missing": lacks}, None, 0.0)
 
 
 T = TypeVar("T")

@@ -115,6 +115,11 @@ class _State:
     drafts: list[Draft] = field(default_factory=list)
 
     @property
+    def missing(self) -> Parts:
+        """The parts of the question that no passage holds, where some hold the others."""
+        return parts.missing(self.asked, self.answered)
+
+    @property
     def ungraded(self) -> Sequence[ScoredChunk]:
         """Passages found that are still to be graded."""
         return [each.passage for each in self.found[self.read :]]
@@ -168,7 +173,7 @@ class SelfRAG(Pipeline):
             if len(state.drafts) > 1:
                 yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
             # One piece, which a reader may be shown with its marks instead.
-            lacking = parts.lacking(state.asked, state.answered, state.language)
+            lacking = parts.lacking(state.missing, state.language)
             yield best.text + "".join(lacking)
         yield self._answer(state, best)
 
@@ -405,10 +410,14 @@ class SelfRAG(Pipeline):
         yield state.step("write", seconds=seconds, passages=0, cut_short=state.cut_short)
 
     def _answer(self, state: _State, best: Draft | None) -> Answer:
+        found, missing = [one.passage for one in state.found], state.missing if best else ()
+        others = [one for one in found if one not in state.relevant] if missing else []
         return finished(
             state.question,
-            state.relevant if best else [one.passage for one in state.found[: self._tools.k]],
+            # Behind those that are cited, what was looked through for what is missing.
+            [*state.relevant, *others] if best else found[: self._tools.k],
             best.citations if best else (),
+            missing=missing,
             grounded=best is not None,
             support=best.sentences if best else (),
             metrics=SelfRAGMetrics(

@@ -17,6 +17,7 @@ from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
+from localrag.text.questions import Parts
 from localrag.types import ScoredChunk, Step
 
 
@@ -47,6 +48,7 @@ class StandardRAG(Pipeline):
         else:
             evidence = yield from self._reader.read(question, chunks, language)
         answer = Checked("")
+        missing: Parts = ()
         if evidence:
             answer = yield from self._answered(question, evidence, chunks, language)
         if not answer.text:
@@ -56,9 +58,16 @@ class StandardRAG(Pipeline):
                 cited = parts.resting_on(self._tools.attributor(chunks), answered)
                 yield " " + "".join(f"[{one.marker}]" for one in cited)
                 answer = replace(answer, citations=cited)
-            yield from parts.lacking(asked, answered, language)
-        grounded, support = answer.grounded, answer.support
-        yield finished(question, chunks, answer.citations, grounded=grounded, support=support)
+            missing = parts.missing(asked, answered)
+            yield from parts.lacking(missing, language)
+        yield finished(
+            question,
+            chunks,
+            answer.citations,
+            grounded=answer.grounded,
+            support=answer.support,
+            missing=missing,
+        )
 
     def _answered(
         self,

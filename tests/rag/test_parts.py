@@ -23,7 +23,7 @@ from localrag.rag.standard import StandardRAG
 from localrag.server.answers import sentences
 from localrag.text.questions import parts_of
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
+from localrag.types import Answer, Chunk, NotFound, Place, ScoredChunk, Step
 
 BOUGHT = "Lorne Castle was bought by Hamish Druce in 1884."
 FEE = "At Lorne Castle, adults pay 17 pounds today."
@@ -152,6 +152,7 @@ def test_what_the_documents_lack_is_said_beside_what_they_hold() -> None:
     answer = run(standard(llm, []), ASKED)
     assert answer.text == f"{BOUGHT[:-1]} [1].\n\nThe documents do not say: {SECOND}"
     assert steps(answer, "parts")[1] == {"missing": (SECOND,)}
+    assert answer.not_found == (NotFound(SECOND),), "what there is to say of it comes later"
     graded = [(given["passage"], given["part"]) for given in steps(answer, "relevance")]
     assert graded == [(1, 1), (2, 2), (1, 2), (3, 2)]
     assert answer.grounded
@@ -171,6 +172,7 @@ def test_in_chinese() -> None:
     assert answer.text == f"{PRICE_9[:-1]}[2]。\n\n文档中查不到：{ZH_FIRST}"
     assert not refuses(answer.text)
     assert [each["mark"] for each in sentences(answer)] == ["quoted", ""]
+    assert answer.not_found == (NotFound(ZH_FIRST),)
     llm = ScriptedLLM([f"{PRICE_7}{PRICE_9}"], [ja(0.9), ja(0.9)])
     answer = run(standard(llm, [], k=2), ZH_ASKED)
     assert llm.history[0][0][1].content.endswith(f"请逐一回答：\n1. {ZH_FIRST}\n2. {ZH_SECOND}")
@@ -216,6 +218,7 @@ def test_a_model_that_refuses_lacks_no_part() -> None:
     scores = [yes(0.9), yes(0.1), yes(0.1), yes(0.1)]
     answer = run(standard(ScriptedLLM([refusal], scores), []), ASKED)
     assert answer.text == refusal
+    assert answer.not_found == ()
 
 
 def test_a_question_for_one_thing_costs_nothing_more() -> None:
@@ -251,6 +254,8 @@ def test_self_rag_looks_for_a_part_in_the_other_passages_and_says_what_is_missin
     assert graded == [(1, 1), (2, 2), (3, 1), (1, 2), (3, 2)]
     assert answer.text.endswith(f"\n\nThe documents do not say: {SECOND}")
     assert steps(answer, "parts")[1] == {"missing": (SECOND,)}
+    assert answer.not_found == (NotFound(SECOND),)
+    assert texts(answer.contexts) == [BOUGHT, FEE, SHIP], "all that was looked through for it"
     assert answer.grounded
     (sentence,) = answer.support
     assert answer.text[sentence.start : sentence.end] == f"{BOUGHT[:-1]} [1]."
