@@ -50,7 +50,8 @@ def find(
 ) -> Generator[Step, None, tuple[Parts, list[Found]]]:
     """The parts of a question, () where it is taken as one, and the k best passages.
 
-    Those are the best for each part and for the whole question in turn.
+    Those are the best for each part and for the whole question in turn. `apart`: whether it may
+    be taken apart.
     """
     parts = parts_of(question, tools.tokenize) if apart else ()
     whole = [Found(each, question) for each in (yield from tools.find(question))]

@@ -37,7 +37,9 @@ class StandardRAG(Pipeline):
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
-        asked, found = yield from parts.find(self._tools, question)
+        # A server would be sent all passages for each part: its model is asked once for the whole.
+        apart = self._grader.reads_logits
+        asked, found = yield from parts.find(self._tools, question, apart=apart)
         passages = [each.passage for each in found]
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         holding = partial(self._holding, language)

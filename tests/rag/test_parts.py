@@ -12,7 +12,7 @@ from test_self_rag import OPTIONS
 
 from localrag.cli.ask import print_answer
 from localrag.models.llms.base import Options
-from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.rag.base import OnStep, Piece, Pipeline, Toolkit
 from localrag.rag.grading import Grader
 from localrag.rag.parts import Found, interleaved
@@ -81,9 +81,10 @@ def tools(llm: ScriptedLLM, searched: list[str], k: int) -> Toolkit:
     )
 
 
-def standard(llm: ScriptedLLM, searched: list[str], k: int = 3) -> Pipeline:
+def standard(llm: ScriptedLLM, searched: list[str], k: int = 3, *, logits: bool = True) -> Pipeline:
     bounds = Bounds(enough=0.8, min_answerable=0.5)
-    return StandardRAG(tools(llm, searched, k), Grader(LogitChooser(llm)), bounds)
+    chooser = LogitChooser(llm) if logits else WrittenChooser(llm)
+    return StandardRAG(tools(llm, searched, k), Grader(chooser), bounds)
 
 
 def self_rag(llm: ScriptedLLM, searched: list[str], k: int = 3) -> Pipeline:
@@ -228,6 +229,21 @@ def test_a_question_for_one_thing_costs_nothing_more() -> None:
     assert searched == [FIRST]
     assert not steps(answer, "parts")
     assert llm.history[0][0][1].content.endswith("completely and concisely.")
+
+
+@pytest.mark.parametrize(
+    ("question", "written", "yes"),
+    [(ASKED, f"{BOUGHT} {FEE}", "Yes"), (ZH_ASKED, f"{PRICE_7}{PRICE_9}", "是")],
+)
+def test_a_model_without_logits_is_asked_once_for_the_whole(
+    question: str, written: str, yes: str
+) -> None:
+    searched: list[str] = []
+    llm = ScriptedLLM([f'{{"answer": "{yes}"}}', written])
+    answer = run(standard(llm, searched, logits=False), question)
+    assert searched == [question]
+    assert len(llm.history) == 2, "whether it is there, and what it is"
+    assert [citation.marker for citation in answer.citations] == [1, 2]
 
 
 def test_self_rag_grades_passages_for_their_part() -> None:
