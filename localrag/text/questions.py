@@ -479,4 +479,5 @@ def _zh_topic(clause: str) -> str:
     is_attribute = (
         ends and ends[0] == "是" and head[ends.end() :] == "" and not clause.endswith("的")
     )
-    return "" if is_attribute else subject
+    # The 用 of 试用期 ends no subject.
+    return "" if is_attribute or len(subject) < 2 else subject
