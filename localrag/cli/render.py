@@ -127,8 +127,9 @@ def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
     from rich.text import Text
 
     if found.question != answer.question:  # a part of it
-        part = tr("Not in the documents: {question}", question=found.question)
-        console.print(Item(Text(part, style="yellow")))
+        part = tr("On “{question}”:", question=found.question)
+        console.print()
+        console.print(Item(Text(part, style="bold")))
     console.print(Item(Text(looked_for_text(found), style="dim")))
     if found.closest is not None:
         told = tr(

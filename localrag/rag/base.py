@@ -20,6 +20,7 @@ from localrag.text.language import answer_language
 from localrag.types import (
     Answer,
     Citation,
+    NotFound,
     ScoredChunk,
     SelfRAGMetrics,
     Step,
@@ -117,8 +118,12 @@ def finished(
     grounded: bool = False,
     support: tuple[SupportedSentence, ...] = (),
     metrics: SelfRAGMetrics | None = None,
+    missing: Sequence[str] = (),
 ) -> Answer:
-    """The end of a pipeline's pieces; `recorded` fills in what the pieces themselves say."""
+    """The end of a pipeline's pieces; `recorded` fills in what the pieces themselves say.
+
+    `missing` are parts of the question that the documents do not hold.
+    """
     return Answer(
         question=question,
         text="",
@@ -130,6 +135,7 @@ def finished(
         seconds=0.0,
         support=support,
         metrics=metrics,
+        not_found=tuple(map(NotFound, missing)),
     )
 
 

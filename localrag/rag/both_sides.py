@@ -6,6 +6,7 @@ their own, in the words of their passages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,16 @@ from localrag.rag.disagreement import Disagreement, Statement, disagreement
 from localrag.rag.faithfulness import Checked
 from localrag.text.figures import figures
 from localrag.types import Citation, Message, Plain, ScoredChunk, Step, SupportedSentence
+
+
+def says_otherwise(sentence: str, chunks: Sequence[ScoredChunk], language: PromptLanguage) -> bool:
+    """Whether a sentence tells what one of these passages says, as `Both.completed` does."""
+    quoted = (re.escape(hide_markers(shown_name(each.source))) for each in chunks)
+    template = re.escape(render("said_otherwise", language, source="SOURCE", quote="QUOTE"))
+    source = rf"(?:{'|'.join(quoted)})(?: \([\d-]+\))?"
+    found = re.fullmatch(template.replace("SOURCE", source).replace("QUOTE", "(.+)"), sentence)
+    texts = (hide_markers(" ".join(each.chunk.text.split())) for each in chunks)
+    return found is not None and any(found[1] in text for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,18 @@ looks like a whole one. `text.questions` takes the questions apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from localrag.documents.chunking import passage_text
 from localrag.prompts import PromptLanguage, render
 from localrag.rag.base import Toolkit
 from localrag.rag.citations import Attributor
-from localrag.text.questions import Parts, compares
+from localrag.text.language import answer_language
+from localrag.text.normalize import fold
+from localrag.text.questions import Parts, compares, joined_names, parts_of
 from localrag.types import Citation, Plain, ScoredChunk, Step
 
 Read = Callable[[str, Sequence[ScoredChunk]], Generator[Step, None, tuple[int, ...]]]
@@ -41,15 +45,40 @@ class Grades(NamedTuple):
     left: int
 
 
-def find(tools: Toolkit, question: str, parts: Parts) -> Generator[Step, None, list[Found]]:
-    """The k best passages: for each part and for the whole question in turn, best first."""
-    if parts:
-        yield Step("parts", {"parts": parts}, None, 0.0)
+def find(
+    tools: Toolkit, question: str, *, apart: bool = True
+) -> Generator[Step, None, tuple[Parts, list[Found]]]:
+    """The parts of a question, () where it is taken as one, and the k best passages.
+
+    Those are the best for each part and for the whole question in turn. `apart`: whether it may
+    be taken apart.
+    """
+    parts = parts_of(question, tools.tokenize) if apart else ()
+    whole = [Found(each, question) for each in (yield from tools.find(question))]
+    if parts and _is_one_name(question, whole):
+        parts = ()
+    if not parts:
+        return (), whole
+    yield Step("parts", {"parts": parts}, None, 0.0)
     lists = []
-    for asked in (*parts, question):
+    for asked in parts:
         found = yield from tools.find(asked)
         lists.append([Found(each, asked) for each in found])
-    return interleaved(lists)[: tools.k]
+    return parts, interleaved([*lists, whole])[: tools.k]
+
+
+def _is_one_name(question: str, found: Sequence[Found]) -> bool:
+    """Whether "A and B" stands so in a passage: Marks and Spencer, Antigua and Barbuda."""
+    names = [f" {_plain(name)} " for name in joined_names(question)]
+    texts = [f" {_plain(passage_text(each.passage.chunk))} " for each in found]
+    if answer_language(question) == "zh":  # no spaces between words
+        names = [name.strip() for name in names]
+    return any(name in text for name in names for text in texts)
+
+
+def _plain(text: str) -> str:
+    words = re.sub(r"[^\w&、]+", " ", fold(text)).replace("&", " and ")
+    return " ".join(words.split())
 
 
 def interleaved(lists: Sequence[Sequence[Found]]) -> list[Found]:
@@ -143,17 +172,20 @@ def resting_on(
     return tuple(sorted(cited, key=lambda one: (one.marker, one.quote)))
 
 
-def lacking(parts: Parts, answered: Collection[str], language: PromptLanguage) -> Iterator[str]:
-    """What the documents do not say of a question that they answer in part."""
-    for part in parts if answered else ():
-        if part not in answered:
-            yield f"\n\n{render('missing_part', language, part=part)}"
+def missing(parts: Parts, answered: Collection[str]) -> Parts:
+    """The parts that the documents lack, of a question that they answer in part."""
+    return tuple(part for part in parts if answered and part not in answered)
+
+
+def lacking(missing: Parts, language: PromptLanguage) -> Iterator[str]:
+    """A sentence for each part that is missing."""
+    for part in missing:
+        yield f"\n\n{render('missing_part', language, part=part)}"
 
 
 def _lacking(parts: Parts, answered: Collection[str]) -> Iterator[Step]:
-    missing = tuple(part for part in parts if part not in answered)
-    if answered and missing:
-        yield Step("parts", {"missing": missing}, None, 0.0)
+    if lacks := missing(parts, answered):
+        yield Step("parts", {"missing": lacks}, None, 0.0)
 
 
 T = TypeVar("T")

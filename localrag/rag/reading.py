@@ -102,8 +102,7 @@ class PassageReader:
         """What answers parts of a question together: the passages that hold one of them."""
         wording, asked = self._wording, tuple(answered)
         numbers = tuple(sorted(set(chain.from_iterable(answered.values()))))
-        own = {("system", language), ("answer", language)} & wording.own.keys()
-        if own or not self._grader.reads_logits:
+        if {("system", language), ("answer", language)} & wording.own.keys():
             task = naming(self._task(language), question, asked, language)
             messages = numbered_prompt(wording, question, chunks, language, task)
             return Evidence(tuple(range(1, len(chunks) + 1)), messages)

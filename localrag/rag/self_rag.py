@@ -26,7 +26,7 @@ from localrag.rag.reading import asks_for_several
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
-from localrag.text.questions import Parts, parts_of
+from localrag.text.questions import Parts
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
@@ -115,6 +115,11 @@ class _State:
     drafts: list[Draft] = field(default_factory=list)
 
     @property
+    def missing(self) -> Parts:
+        """The parts of the question that no passage holds, where some hold the others."""
+        return parts.missing(self.asked, self.answered)
+
+    @property
     def ungraded(self) -> Sequence[ScoredChunk]:
         """Passages found that are still to be graded."""
         return [each.passage for each in self.found[self.read :]]
@@ -167,8 +172,9 @@ class SelfRAG(Pipeline):
         else:
             if len(state.drafts) > 1:
                 yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
-            yield best.text
-            yield from parts.lacking(state.asked, state.answered, state.language)
+            # One piece, which a reader may be shown with its marks instead.
+            lacking = parts.lacking(state.missing, state.language)
+            yield best.text + "".join(lacking)
         yield self._answer(state, best)
 
     # -- before an answer -----------------------------------------------------------
@@ -183,8 +189,7 @@ class SelfRAG(Pipeline):
         yield state.graded("retrieval decision", grade, seconds, needed=state.needed)
 
     def _find(self, state: _State) -> Steps:
-        state.asked = parts_of(state.question)
-        found = yield from parts.find(self._tools, state.question, state.asked)
+        state.asked, found = yield from parts.find(self._tools, state.question)
         room = self._tools.room(state.question)
         state.found = [one for one in found if self._tools.fitting([one.passage], room, _text)]
         if too_long := len(found) - len(state.found):
@@ -406,10 +411,14 @@ class SelfRAG(Pipeline):
         yield state.step("write", seconds=seconds, passages=0, cut_short=state.cut_short)
 
     def _answer(self, state: _State, best: Draft | None) -> Answer:
+        found, missing = [one.passage for one in state.found], state.missing if best else ()
+        others = [one for one in found if one not in state.relevant] if missing else []
         return finished(
             state.question,
-            state.relevant if best else [one.passage for one in state.found[: self._tools.k]],
+            # Behind those that are cited, what was looked through for what is missing.
+            [*state.relevant, *others] if best else found[: self._tools.k],
             best.citations if best else (),
+            missing=missing,
             grounded=best is not None,
             support=best.sentences if best else (),
             metrics=SelfRAGMetrics(

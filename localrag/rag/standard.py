@@ -17,7 +17,7 @@ from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
-from localrag.text.questions import parts_of
+from localrag.text.questions import Parts
 from localrag.types import ScoredChunk, Step
 
 
@@ -39,8 +39,9 @@ class StandardRAG(Pipeline):
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
-        asked = parts_of(question)
-        found = yield from parts.find(self._tools, question, asked)
+        # A server would be sent all passages for each part: its model is asked once for the whole.
+        apart = self._grader.reads_logits
+        asked, found = yield from parts.find(self._tools, question, apart=apart)
         passages = [each.passage for each in found]
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         holding = partial(self._holding, language)
@@ -51,6 +52,7 @@ class StandardRAG(Pipeline):
         else:
             evidence = yield from self._reader.read(question, chunks, language)
         answer = Checked("")
+        missing: Parts = ()
         if evidence:
             answer = yield from self._answered(question, evidence, chunks, language)
         if not answer.text:
@@ -60,9 +62,16 @@ class StandardRAG(Pipeline):
                 cited = parts.resting_on(self._tools.attributor(chunks), answered)
                 yield " " + "".join(f"[{one.marker}]" for one in cited)
                 answer = replace(answer, citations=cited)
-            yield from parts.lacking(asked, answered, language)
-        grounded, support = answer.grounded, answer.support
-        yield finished(question, chunks, answer.citations, grounded=grounded, support=support)
+            missing = parts.missing(asked, answered)
+            yield from parts.lacking(missing, language)
+        yield finished(
+            question,
+            chunks,
+            answer.citations,
+            grounded=answer.grounded,
+            support=answer.support,
+            missing=missing,
+        )
 
     def _answered(
         self,

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.documents.tables import shown_text
+from localrag.prompts import PromptLanguage, render
 from localrag.rag.base import Piece, Pipeline, Toolkit
+from localrag.rag.both_sides import says_otherwise
 from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
@@ -79,10 +81,10 @@ class UntrustedPassages:
 
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
-        said = self._terms(without_markers(answer.text)) - self._terms(answer.question)
-        for found in answer.contexts:
-            read, _ = self._read(found.chunk.id)
-            said -= self._terms(read.heading) | self._terms(shown_text(read))
+        read = [replace(each, chunk=self._read(each.chunk.id)[0]) for each in answer.contexts]
+        said = self._terms(_by_model(answer, read)) - self._terms(answer.question)
+        for found in read:
+            said -= self._terms(found.chunk.heading) | self._terms(shown_text(found.chunk))
         return tuple(each for each in self._steering if said & self._terms(each.text))
 
     def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
@@ -266,6 +268,18 @@ def _answer(pieces: Sequence[Piece]) -> Answer:
     answer = pieces[-1]
     assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
     return answer
+
+
+def _by_model(answer: Answer, read: Sequence[ScoredChunk]) -> str:
+    """The text of an answer without the paragraphs that localrag itself has added to it."""
+    language: PromptLanguage = "zh" if answer.language == "zh" else "en"
+    lacking = {render("missing_part", language, part=each.question) for each in answer.not_found}
+    return "\n\n".join(
+        paragraph
+        for each in answer.text.split("\n\n")
+        if (paragraph := without_markers(each).strip()) not in lacking
+        and not says_otherwise(paragraph, read, language)
+    )
 
 
 def _refused(answer: Answer) -> bool:

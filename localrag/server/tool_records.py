@@ -172,7 +172,9 @@ class Answered(Struct):
             said.insert(0, tr("No passage supports this:"))
         if self.citations:
             said.append("\n".join(each.said() for each in self.citations))
-        said += [each.said() for each in self.not_found]
+        for each in self.not_found:
+            part = f"{tr('On “{question}”:', question=each.question)}\n" if self.grounded else ""
+            said.append(f"{part}{each.said()}")
         return "\n\n".join([*said, *_left_out(self.left_out)])
 
 

@@ -8,7 +8,7 @@ Knows words only, neither a model nor documents; in doubt a question asks for on
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from localrag.text.language import answer_language
 
@@ -18,36 +18,63 @@ LONGEST_APART = 300
 """Code points: a longer text is no plain question, and is left as it is."""
 
 Parts = tuple[str, ...]
+Tokenize = Callable[[str], Sequence[str]]
 
 
-def parts_of(question: str) -> Parts:
+def parts_of(question: str, tokenize: Tokenize | None = None) -> Parts:
     """The questions that this one is made of, in their order; () where it asks for one thing.
+
+    `tokenize` gives the words of a Chinese question, within which no "and" is looked for.
 
     >>> parts_of("How long are the Rhine and the Elbe?")
     ('How long is the Rhine?', 'How long is the Elbe?')
     >>> parts_of("How long is the Rhine?")
     ()
     """
-    text = " ".join(question.split())
-    if len(text) > LONGEST_APART:
-        return ()
-    chinese = answer_language(text) == "zh"
-    ways = (
-        (_zh_sentences, _zh_compared, _zh_listed, _zh_clauses)
-        if chinese
-        else (_en_sentences, _en_compared, _en_clauses, _en_listed)
-    )
-    for way in ways:
-        parts = tuple(dict.fromkeys(part for part in way(text) if part))
-        if len(parts) > 1:
-            return parts if len(parts) <= MOST_PARTS else ()
-    return ()
+    return _taken_apart(question, tokenize)[0]
 
 
 def compares(question: str) -> bool:
     """Whether the parts of a question are there to be compared: "Which is older, A or B?"."""
+    return _taken_apart(question, None)[1]
+
+
+def _taken_apart(question: str, tokenize: Tokenize | None) -> tuple[Parts, bool]:
+    """The parts of a question, and whether they are there to be compared."""
     text = " ".join(question.split())
-    return parts_of(text) != () and parts_of(text) in (_en_compared(text), _zh_compared(text))
+    if len(text) > LONGEST_APART:
+        return (), False
+    ways = (_en_sentences, _en_compared, _en_clauses, _en_listed)
+    if answer_language(text) == "zh":
+        ways = (_zh_sentences, _zh_compared, _zh_listed, _zh_clauses)
+        text = _with_words_closed(text, tokenize)
+    for way in ways:
+        parts = tuple(dict.fromkeys(part.translate(_OPENED) for part in way(text) if part))
+        if len(parts) > 1:
+            few = len(parts) <= MOST_PARTS
+            return (parts, way in (_en_compared, _zh_compared)) if few else ((), False)
+    return (), False
+
+
+def joined_names(question: str) -> Parts:
+    """Each "A and B" of a question where it may be taken apart: one name, where texts have it."""
+    text = " ".join(question.split()).rstrip("?？。. ")
+    if answer_language(text) == "zh":
+        found = (way.fullmatch(text) for way in (_ZH_LISTED, _ZH_WHICH, _ZH_GAP))
+        spans = (
+            each.span("names")
+            if "names" in each.re.groupindex
+            else (each.start("a"), each.end("b"))
+            for each in found
+            if each
+        )
+        return tuple(text[start:end] for start, end in spans)
+    asks = re.compile(rf"(?:{_ASKS.pattern}) ", re.IGNORECASE)
+    names = [asks.sub("", each["names"], count=1) for each in _NAMES.finditer(text)]
+    return (
+        *names,
+        *(text[each.start("one") : each.end("other")] for each in _WORDS.finditer(text)),
+    )
 
 
 def _shape(text: str) -> str:
@@ -109,6 +136,8 @@ _DATES = (
 _ABOUT = re.compile(rf"(?<=\s)(?!(?:{_DATES})\b)(?=(?:the )?[A-Z]\w){_NAME}")
 _IT = re.compile(r"\b(?:it|he|she|they)\b", re.IGNORECASE)
 _ITS = re.compile(r"\b(?:its|his|her|their)\b", re.IGNORECASE)
+_OF_ANOTHER = re.compile(r"\b(?:it|its|he|him|his|she|her)\b")
+_OF_OTHERS = re.compile(r"\b(?:they|them|their)\b")
 
 _MEASURES = {
     "old": "older oldest newer newest younger youngest",
@@ -161,7 +190,7 @@ def _en_clauses(text: str) -> Parts:
     """Two questions with "and" between them, or two question words with one sentence."""
     text = text.rstrip("? .")
     if both := _TWO_WH.fullmatch(text):
-        return _en_standing([f"{both[1]} {both[3]}", f"{both[2]} {both[3]}"])
+        return _en_asked(f"{both[1]} {both[3]}"), _en_asked(f"{both[2]} {both[3]}")
     clauses = _JOINT.split(text)
     # "the man who built it and who ...": what follows is no question.
     whole = all(_ASKS.match(each) and len(each.split()) > 2 for each in clauses)
@@ -266,7 +295,10 @@ def _en_listed(text: str) -> Parts:
 
 
 def _en_standing(clauses: Sequence[str]) -> Parts:
-    """The clauses as questions, each with the name of what it is about."""
+    """The clauses as questions, each with the name of what it is about.
+
+    () where one speaks of "it", and no name says of what.
+    """
     subjects = [match[0] for match in _ABOUT.finditer(clauses[0])] if clauses else []
     asked = []
     for number, clause in enumerate(clauses):
@@ -275,8 +307,16 @@ def _en_standing(clauses: Sequence[str]) -> Parts:
             carried = _IT.sub(about, clause, count=1)
             carried = carried if carried != clause else _ITS.sub(f"{about}'s", clause, count=1)
             clause = carried if carried != clause else f"{clause} ({about})"
-        asked.append(f"{clause[0].upper()}{clause[1:].rstrip('? .,')}?")
+        elif number and (
+            _OF_ANOTHER.search(clause) or (_OF_OTHERS.search(clause) and not _ABOUT.search(clause))
+        ):
+            return ()
+        asked.append(_en_asked(clause))
     return tuple(asked)
+
+
+def _en_asked(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:].rstrip('? .,')}?"
 
 
 # -- Chinese -----------------------------------------------------------------------
@@ -285,7 +325,10 @@ _ZH_ASKS = re.compile(
     r"谁|什么|哪|几(?![乎何内])|多(?:少|久|长|高|大|远|重|快|深|宽|厚|早|晚)|(?<!任)何(?:时|地|处|人|种|年|事)"
     r"|怎么|怎样|如何|为什么|为何|吗$|是否|能否|可否|啥"
 )
-_ZH_AND = r"(?:以及|和(?![平谐田尚睦解气蔼])|(?<![参给])与(?!会)|跟|同(?![时样年一])|、)"
+_ZH_AND = r"(?:以及|和(?![平谐田尚睦解气蔼])|(?<![参给])与(?!会)|跟|、)"
+_CLOSED = {ord(sign): chr(0xE000 + at) for at, sign in enumerate("和与跟、")}
+_OPENED = {ord(closed): chr(sign) for sign, closed in _CLOSED.items()}
+_QUOTED = re.compile(r"《[^》]*》|“[^”]*”|「[^」]*」|（[^）]*）")
 _ZH_LISTED = re.compile(
     rf"(?P<before>(?:.*[,，])?)(?P<names>[^,，]{{2,}}?{_ZH_AND}[^,，]{{2,}}?)"
     r"(?P<of>(?:[的在里中上][^,，]*?)?)(?:分别|各自?(?![种类个位地国项界级省市州县行方族层科处]))(?P<rest>.+)"
@@ -308,9 +351,32 @@ _ZH_MEASURE = re.compile(
 )
 _ZH_JOINT = re.compile(r"[,，;；]?(?:以及|并且|而且)|[,，;；]|和(?=[^和]*$)")
 _ZH_ADVERBIAL = re.compile(r"(?:在(?!哪).*[下中时里后前]|无论.*|不管.*|不论.*|当.*时)$")
+_ZH_WHO = re.compile(r"(?:谁|哪[个位家座所])(?!.*的$).{3,}")
 _ZH_TOPIC_ENDS = re.compile(
     r"是|有(?!限)|在|位于|由|属于|每|最|一共|共有|需要|用|使|可以|能|要|会|预计|采用|应当?|被|把|将|从"
 )
+
+
+def _with_words_closed(text: str, tokenize: Tokenize | None) -> str:
+    """The text with other signs for each "and" that is part of a word, as in 共和国, or quoted."""
+    text = _QUOTED.sub(lambda quoted: quoted[0].translate(_CLOSED), text)
+    words = {word for word in tokenize(text) if len(word) > 1} if tokenize else set()
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, word.translate(_CLOSED))
+    return text
+
+
+def _zh_each(before: str, names: Sequence[str], asked: str) -> Parts:
+    """The same of each name; () where one is but a piece of a name."""
+    if any(len(name) < 2 or name.startswith("的") or _is_torn(name) for name in names):
+        return ()
+    return tuple(f"{before}{name}{asked}" for name in names)
+
+
+def _is_torn(name: str) -> bool:
+    return any(
+        name.count(opens) != name.count(ends) for opens, ends in ("《》", "“”", "「」", "（）")
+    )
 
 
 def _zh_sentences(text: str) -> Parts:
@@ -335,7 +401,7 @@ def _zh_compared(text: str) -> Parts:
     if found := _ZH_GAP.fullmatch(text):
         of = found["of"]
         names = (found["a"], _headed(found["a"], found["b"]))
-        return tuple(f"{found['before']}{name}{of}是多少？" for name in names)
+        return _zh_each(found["before"], names, f"{of}是多少？")
     found = _ZH_WHICH.fullmatch(text) or _ZH_THAN.fullmatch(text)
     measure = _ZH_MEASURE.fullmatch(found["rest"]) if found else None
     if not found or not measure or re.search("[最更]", measure[1]):
@@ -350,7 +416,7 @@ def _zh_compared(text: str) -> Parts:
     if measure[2] in "多少" and not noun:
         return ()
     asked = _zh_measured(noun, measure[2])
-    return tuple(f"{found['before']}{name}{asked}" for name in (first, _headed(first, second)))
+    return _zh_each(found["before"], (first, _headed(first, second)), asked)
 
 
 def _zh_measured(noun: str, adjective: str) -> str:
@@ -375,20 +441,23 @@ def _zh_listed(text: str) -> Parts:
         f"{owner[0]}{name}" if owner and not re.search("[在的]", name) else _headed(names[0], name)
         for name in names[1:]
     ]
-    rest = f"{found['of']}{found['rest']}"
-    return tuple(f"{found['before']}{name}{rest}？" for name in (names[0], *others))
+    return _zh_each(found["before"], (names[0], *others), f"{found['of']}{found['rest']}？")
 
 
 def _zh_standing(clauses: Sequence[str]) -> Parts:
-    """The clauses as questions, each with what it is about."""
+    """The clauses as questions, each with what it is about; () where one does not say of what."""
     if len(clauses) < 2:
         return ()
     topic = _zh_topic(clauses[0])
     asked = [clauses[0]]
     for clause in clauses[1:]:
         begins = clause[: found.start()] if (found := _ZH_ASKS.search(clause)) else clause
+        is_bare = not begins.strip("由在从是又该应需要会能可以") and not _ZH_WHO.match(clause)
+        of_another = is_bare or re.search(r"[他她它]|^其", clause)
+        if of_another and not topic:
+            return ()
         if re.search(r"[他她它]", clause):
-            clause = re.sub(r"[他她它]", topic, clause, count=1) if topic else clause
+            clause = re.sub(r"[他她它]", topic, clause, count=1)
         elif clause.startswith("其"):
             clause = f"{topic}的{clause[1:].removeprefix('中')}"
         elif topic and "的" not in begins and topic not in clause:
@@ -410,4 +479,5 @@ def _zh_topic(clause: str) -> str:
     is_attribute = (
         ends and ends[0] == "是" and head[ends.end() :] == "" and not clause.endswith("的")
     )
-    return "" if is_attribute else subject
+    # The 用 of 试用期 ends no subject.
+    return "" if is_attribute or len(subject) < 2 else subject

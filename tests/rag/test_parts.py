@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 
 import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 from test_self_rag import OPTIONS
 
+from localrag.cli.ask import print_answer
 from localrag.models.llms.base import Options
-from localrag.models.llms.choices import LogitChooser
-from localrag.rag.base import Pipeline, Toolkit
+from localrag.models.llms.choices import LogitChooser, WrittenChooser
+from localrag.rag.base import OnStep, Piece, Pipeline, Toolkit
 from localrag.rag.grading import Grader
 from localrag.rag.parts import Found, interleaved
 from localrag.rag.reading import Bounds
@@ -19,8 +21,9 @@ from localrag.rag.refusals import refuses, tells_missing
 from localrag.rag.self_rag import SelfRAG
 from localrag.rag.standard import StandardRAG
 from localrag.server.answers import sentences
+from localrag.text.questions import parts_of
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Place, ScoredChunk
+from localrag.types import Answer, Chunk, NotFound, Place, ScoredChunk, Step
 
 BOUGHT = "Lorne Castle was bought by Hamish Druce in 1884."
 FEE = "At Lorne Castle, adults pay 17 pounds today."
@@ -78,9 +81,10 @@ def tools(llm: ScriptedLLM, searched: list[str], k: int) -> Toolkit:
     )
 
 
-def standard(llm: ScriptedLLM, searched: list[str], k: int = 3) -> Pipeline:
+def standard(llm: ScriptedLLM, searched: list[str], k: int = 3, *, logits: bool = True) -> Pipeline:
     bounds = Bounds(enough=0.8, min_answerable=0.5)
-    return StandardRAG(tools(llm, searched, k), Grader(LogitChooser(llm)), bounds)
+    chooser = LogitChooser(llm) if logits else WrittenChooser(llm)
+    return StandardRAG(tools(llm, searched, k), Grader(chooser), bounds)
 
 
 def self_rag(llm: ScriptedLLM, searched: list[str], k: int = 3) -> Pipeline:
@@ -106,7 +110,7 @@ def test_each_part_is_searched_judged_and_named_to_the_model() -> None:
     searched: list[str] = []
     llm = ScriptedLLM([f"{BOUGHT} {FEE}"], [yes(0.9), yes(0.9)])
     answer = run(standard(llm, searched), ASKED)
-    assert searched == [FIRST, SECOND, ASKED]
+    assert searched == [ASKED, FIRST, SECOND]
     assert texts(answer.contexts) == [BOUGHT, FEE, SHIP], "the best of each part first"
     graded = [(given["passage"], given["part"]) for given in steps(answer, "relevance")]
     assert graded == [(1, 1), (2, 2)], "each part's own passage first"
@@ -123,11 +127,33 @@ def test_each_part_is_searched_judged_and_named_to_the_model() -> None:
     assert answer.grounded
 
 
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("How large are Antigua and Barbuda?", "Antigua and Barbuda has 442 square kilometres."),
+        ("Who founded Marks and Spencer and when did it open?", "Marks & Spencer opened in 1884."),
+        ("How long are terms and conditions kept?", "Terms and conditions are kept for a year."),
+        ("罗密欧与朱丽叶分别是什么时候上演的？", "《罗密欧与朱丽叶》于1597年上演。"),
+    ],
+)
+def test_a_name_with_an_and_in_it_is_one(question: str, text: str) -> None:
+    assert parts_of(question), "by its words alone it asks for two things"
+    PASSAGES[text] = passage(6, text)
+    FOUND[question] = (text, SHIP)
+    searched: list[str] = []
+    llm = ScriptedLLM([text], [ja(0.9) if "？" in question else yes(0.9)])
+    answer = run(standard(llm, searched, k=2), question)
+    assert searched == [question]
+    assert not steps(answer, "parts")
+    assert answer.grounded
+
+
 def test_what_the_documents_lack_is_said_beside_what_they_hold() -> None:
     llm = ScriptedLLM([BOUGHT], [yes(0.9), yes(0.1), yes(0.2), yes(0.1)])
     answer = run(standard(llm, []), ASKED)
     assert answer.text == f"{BOUGHT[:-1]} [1].\n\nThe documents do not say: {SECOND}"
     assert steps(answer, "parts")[1] == {"missing": (SECOND,)}
+    assert answer.not_found == (NotFound(SECOND),), "what there is to say of it comes later"
     graded = [(given["passage"], given["part"]) for given in steps(answer, "relevance")]
     assert graded == [(1, 1), (2, 2), (1, 2), (3, 2)]
     assert answer.grounded
@@ -142,11 +168,12 @@ def test_in_chinese() -> None:
     searched: list[str] = []
     llm = ScriptedLLM([PRICE_9], [ja(0.1), ja(0.1), ja(0.9)])
     answer = run(standard(llm, searched, k=2), ZH_ASKED)
-    assert searched == [ZH_FIRST, ZH_SECOND, ZH_ASKED]
+    assert searched == [ZH_ASKED, ZH_FIRST, ZH_SECOND]
     assert texts(answer.contexts) == [PRICE_7, PRICE_9]
     assert answer.text == f"{PRICE_9[:-1]}[2]。\n\n文档中查不到：{ZH_FIRST}"
     assert not refuses(answer.text)
     assert [each["mark"] for each in sentences(answer)] == ["quoted", ""]
+    assert answer.not_found == (NotFound(ZH_FIRST),)
     llm = ScriptedLLM([f"{PRICE_7}{PRICE_9}"], [ja(0.9), ja(0.9)])
     answer = run(standard(llm, [], k=2), ZH_ASKED)
     assert llm.history[0][0][1].content.endswith(f"请逐一回答：\n1. {ZH_FIRST}\n2. {ZH_SECOND}")
@@ -192,6 +219,7 @@ def test_a_model_that_refuses_lacks_no_part() -> None:
     scores = [yes(0.9), yes(0.1), yes(0.1), yes(0.1)]
     answer = run(standard(ScriptedLLM([refusal], scores), []), ASKED)
     assert answer.text == refusal
+    assert answer.not_found == ()
 
 
 def test_a_question_for_one_thing_costs_nothing_more() -> None:
@@ -201,6 +229,21 @@ def test_a_question_for_one_thing_costs_nothing_more() -> None:
     assert searched == [FIRST]
     assert not steps(answer, "parts")
     assert llm.history[0][0][1].content.endswith("completely and concisely.")
+
+
+@pytest.mark.parametrize(
+    ("question", "written", "yes"),
+    [(ASKED, f"{BOUGHT} {FEE}", "Yes"), (ZH_ASKED, f"{PRICE_7}{PRICE_9}", "是")],
+)
+def test_a_model_without_logits_is_asked_once_for_the_whole(
+    question: str, written: str, yes: str
+) -> None:
+    searched: list[str] = []
+    llm = ScriptedLLM([f'{{"answer": "{yes}"}}', written])
+    answer = run(standard(llm, searched, logits=False), question)
+    assert searched == [question]
+    assert len(llm.history) == 2, "whether it is there, and what it is"
+    assert [citation.marker for citation in answer.citations] == [1, 2]
 
 
 def test_self_rag_grades_passages_for_their_part() -> None:
@@ -227,9 +270,43 @@ def test_self_rag_looks_for_a_part_in_the_other_passages_and_says_what_is_missin
     assert graded == [(1, 1), (2, 2), (3, 1), (1, 2), (3, 2)]
     assert answer.text.endswith(f"\n\nThe documents do not say: {SECOND}")
     assert steps(answer, "parts")[1] == {"missing": (SECOND,)}
+    assert answer.not_found == (NotFound(SECOND),)
+    assert texts(answer.contexts) == [BOUGHT, FEE, SHIP], "all that was looked through for it"
     assert answer.grounded
     (sentence,) = answer.support
     assert answer.text[sentence.start : sentence.end] == f"{BOUGHT[:-1]} [1]."
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "scores"),
+    [
+        (ASKED, f"{BOUGHT[:-1]} [1]. ✓\n\nThe documents do not say: {SECOND}\n", [yes(0.9)]),
+        (ZH_ASKED, f"{PRICE_7[:-1]}[1]。 ✓\n\n文档中查不到：{ZH_SECOND}\n", [ja(0.9)]),
+    ],
+)
+def test_the_terminal_shows_an_answer_of_self_rag_once(
+    question: str, text: str, scores: list[Scores], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = [{"information": 1.0, "信息": 1.0}, *scores, *[yes(0.1) | ja(0.1)] * 4]
+    scores += [{"Fully supported": 1.0, "完全支持": 1.0}, {"5": 1.0}]
+    wrote = [BOUGHT if question == ASKED else PRICE_7]
+    k = 3 if question == ASKED else 2
+    scores = scores if k == 3 else [*scores[:4], *scores[-2:]]
+    pieces: list[Piece] = []
+
+    def stream(asked: str, on_step: OnStep, **_: object) -> Iterator[str | Answer]:
+        for piece in self_rag(ScriptedLLM(wrote, scores), [], k).stream(asked):
+            pieces.append(piece)
+            if isinstance(piece, Step):
+                on_step(piece)
+            else:
+                yield piece
+
+    settings = SimpleNamespace(answer=SimpleNamespace(mode="self-rag"))
+    rag = SimpleNamespace(stream=stream, settings=settings)
+    print_answer(rag, question, {}, explain=False)  # type: ignore[arg-type]
+    assert capsys.readouterr().out.startswith(text)
+    assert len([piece for piece in pieces if isinstance(piece, str)]) == 1
 
 
 def test_self_rag_grades_for_the_whole_where_no_part_is_held() -> None:

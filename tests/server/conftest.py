@@ -36,10 +36,14 @@ TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
 
 
 class Writing(ScriptedLLM):
-    """Says yes to whatever it is asked to choose, and writes slowly while it is let."""
+    """Says yes to whatever it is asked to choose, and writes slowly while it is let.
+
+    No to a question that has the word `denied` in it.
+    """
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
     pause = 0.001
+    denied = ""
     stopped: threading.Event | None = None
 
     def for_call(self, stopped: threading.Event | None) -> Writing:
@@ -52,7 +56,8 @@ class Writing(ScriptedLLM):
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
         weights = np.full(len(choices), 0.01)
-        weights[-1 if choices[0] == "1" else 0] = 1.0
+        denies = self.denied and self.denied in messages[-1].content and len(choices) == 2
+        weights[-1 if choices[0] == "1" or denies else 0] = 1.0
         return weights / weights.sum()
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:

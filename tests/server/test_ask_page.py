@@ -221,6 +221,44 @@ def test_where_nothing_is_answered_the_closest_sentence_opens_and_a_wording_asks
     assert at.wrong == []
 
 
+@pytest.mark.parametrize(
+    ("locale", "denied", "asked", "lacks", "label", "legend"),
+    [
+        (
+            "en-US",
+            "pharmacy",
+            "When was the glass house opened, and how much does the pharmacy charge?",
+            "The documents do not say: How much does the pharmacy charge?",
+            "On “How much does the pharmacy charge?”:",
+            "Passages found",
+        ),
+        (
+            "zh-CN",
+            "门票",
+            "云溪茶园在几月采摘春茶？门票多少钱？",
+            "文档中查不到：云溪茶园门票多少钱？",
+            "关于“云溪茶园门票多少钱？”：",
+            "找到的段落",
+        ),
+    ],
+)
+def test_an_answer_with_a_part_missing_is_one(
+    opened: Open, locale: str, denied: str, asked: str, lacks: str, label: str, legend: str
+) -> None:
+    at = opened(locale)
+    at.served.llm.denied = denied
+    at.served.llm.pieces = ("云溪茶园在三月采摘春茶[1]。" if "茶" in asked else TWO[0],)
+    at.ask(asked)
+    expect(at.page.locator(".answer")).to_contain_text(lacks)
+    expect(at.page.locator(".marker")).to_have_count(1)
+    expect(at.page.locator(".not-found b")).to_have_text(label)
+    assert at.page.locator(".turn").inner_text().count(lacks) == 1
+    found = at.page.locator("details").first
+    expect(found.locator("summary")).to_contain_text(legend)
+    assert found.get_attribute("open") is None
+    at.is_accessible()
+
+
 def test_what_is_not_from_the_documents_says_so_first(opened: Open) -> None:
     at = opened()
     at.served.llm.pieces = ("Not from your documents:\n\n", "It was in 1850.")

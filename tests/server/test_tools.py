@@ -38,6 +38,17 @@ def test_a_refusal_says_how_near_the_documents_come(served: Served) -> None:
     assert "You could ask instead:\n  When was the glass house opened?" in said
 
 
+def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> None:
+    served.llm.denied = "pharmacy"
+    reply = ask(served, "When was the glass house opened, and how much does the pharmacy charge?")
+    assert reply.grounded
+    (missing,) = reply.not_found
+    assert missing.question == "How much does the pharmacy charge?"
+    said = reply.said()
+    assert said.count("The documents do not say: How much does the pharmacy charge?") == 1
+    assert "\n\nOn “How much does the pharmacy charge?”:\nLooked for: pharmacy, charge\n" in said
+
+
 def test_what_no_passage_supports_says_so_before_it(served: Served) -> None:
     served.llm.pieces = ("Martians did it.",)
     reply = ask(served, "When was the glass house opened?")

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from localrag.text.questions import LONGEST_APART, MOST_PARTS, parts_of
+from localrag.text.questions import LONGEST_APART, MOST_PARTS, compares, parts_of
+from localrag.text.tokenize import Tokenizer
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,10 @@ from localrag.text.questions import LONGEST_APART, MOST_PARTS, parts_of
             ),
         ),
         # two question words
+        (
+            "When do adults take Tersilan? What dose of Lumocaine do they take?",
+            ("When do adults take Tersilan?", "What dose of Lumocaine do they take?"),
+        ),
         ("How and when did he die?", ("How did he die?", "When did he die?")),
         # the same of several
         (
@@ -114,6 +119,8 @@ from localrag.text.questions import LONGEST_APART, MOST_PARTS, parts_of
             ),
         ),
         # Chinese
+        ("试用期多久，工资多少？", ("试用期多久？", "工资多少？")),
+        ("谁发明了灯泡，谁发明了电话？", ("谁发明了灯泡？", "谁发明了电话？")),
         (
             "云帆地铁二号线有多少座车站？总监理又是谁？",
             ("云帆地铁二号线有多少座车站？", "云帆地铁二号线总监理又是谁？"),
@@ -177,6 +184,16 @@ def test_parts_stand_alone(question: str, parts: tuple[str, ...]) -> None:
         "1965年几内亚和法国断交后，采用新的货币叫什么？",
         "无论谁来，都要登记什么？",
         "索尼的父亲和叔父受谁重用过？",
+        # "it" would stand in a part that does not say what it is
+        "How much is the deposit and when is it due?",
+        "Who invented the lamp, and how much does it cost?",
+        "How long is the warranty and who pays for it?",
+        "Who built the Mill and when did the Crown sell it?",
+        "When was the mill built? Who are its owners?",
+        "How many guests come and what do they pay?",
+        "押金是多少，什么时候退？",
+        "合同总价是多少，它包括税吗？",
+        "合同总价是多少，由谁支付？",
     ],
 )
 def test_a_question_for_one_thing_is_left_alone(question: str) -> None:
@@ -209,3 +226,45 @@ def test_no_question_takes_long(text: str) -> None:
     parts_of(text[:LONGEST_APART])
     parts_of(text)
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (
+            "甲合同和乙合同的违约金分别是多少？",
+            ("甲合同的违约金是多少？", "乙合同的违约金是多少？"),
+        ),
+        (
+            "中华人民共和国和日本的面积分别是多少？",
+            ("中华人民共和国的面积是多少？", "日本的面积是多少？"),
+        ),
+        ("胡同和大院分别是什么时候建的？", ("胡同是什么时候建的？", "大院是什么时候建的？")),
+        (
+            "《战争与和平》和《百年孤独》的作者分别是谁？",
+            ("《战争与和平》的作者是谁？", "《百年孤独》的作者是谁？"),
+        ),
+        ("总和和均值分别是多少？", ("总和是多少？", "均值是多少？")),
+        (
+            "饱和溶液与不饱和溶液的浓度分别是多少？",
+            ("饱和溶液的浓度是多少？", "不饱和溶液的浓度是多少？"),
+        ),
+        ("呼和浩特和包头哪个更大？", ("呼和浩特有多大？", "包头有多大？")),
+        ("同事和同学分别有多少人？", ("同事有多少人？", "同学有多少人？")),
+    ],
+)
+def test_chinese_words_are_not_cut(question: str, parts: tuple[str, ...]) -> None:
+    assert parts_of(question, Tokenizer(None)) == parts
+
+
+def test_pieces_of_names_are_no_parts() -> None:
+    assert parts_of("供求总和和均值分别是多少？") == (), "words are not known"
+    assert parts_of("《战争与的和平分别是多少？") == ()
+    assert parts_of("甲乙公司和的分别是多少？") == ()
+
+
+def test_what_is_there_to_be_compared() -> None:
+    assert compares("Which is older, the Mill or the Forge?")
+    assert compares("清禾厂和朔源厂哪个建得更早？")
+    assert not compares("How long are the Rhine and the Elbe?")
+    assert not compares("行者X7和X9的售价分别是多少？")

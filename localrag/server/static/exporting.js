@@ -6,7 +6,7 @@ const escaped = (text) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(
 
 // How near the documents come to what they do not answer, a line each.
 const missing = ({ question, looked_for, closest, reason }, answer, say) => [
-  question !== answer.question && say("notIn", { question }), looked_for,
+  question !== answer.question && say("part", { question }), looked_for,
   closest && `${say("closest")}${say("colon")}${closest.cited}${say("colon")}${say("quotation", closest)}`, reason,
 ].filter(Boolean);
 

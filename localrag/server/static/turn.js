@@ -54,7 +54,7 @@ export function Turn({ say, turn, show, library, view, retry }) {
 function NotFound({ say, one, part, show, retry }) {
   const { closest, suggestions } = one;
   return html`<div class="not-found">
-    ${part && html`<p><b>${say("notIn", one)}</b></p>`}
+    ${part && html`<p><b>${say("part", one)}</b></p>`}
     <p class="quiet">${one.looked_for}</p>
     ${closest && html`<p>${say("closest")}${say("colon")}<button class="source" onClick=${() => show({ ...closest.view, quote: closest })}>${closest.cited}</button> <q>${closest.quote}</q></p>`}
     <p>${one.reason}</p>
