@@ -6,6 +6,7 @@ their own, in the words of their passages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,26 @@ from localrag.rag.disagreement import Disagreement, Statement, disagreement
 from localrag.rag.faithfulness import Checked
 from localrag.text.figures import figures
 from localrag.types import Citation, Message, Plain, ScoredChunk, Step, SupportedSentence
+
+
+def _added(language: PromptLanguage) -> re.Pattern[str]:
+    said = re.escape(render("said_otherwise", language, source="SOURCE", quote="QUOTE"))
+    # Greedy: what a name has of these words belongs to the name.
+    said = said.replace("SOURCE", r"(?P<source>.+)").replace("QUOTE", r"(?P<quote>.*)")
+    return re.compile(rf"^{said}(?: (?P<marker>\[\d+\]))?[^\S\n]*$", re.MULTILINE)
+
+
+_ADDED = (_added("en"), _added("zh"))
+
+
+def with_added(text: str, said: Callable[[re.Match[str]], str]) -> str:
+    """An answer with something else in place of each sentence that was added to it here.
+
+    A match has the groups "source", "quote" and "marker".
+    """
+    for pattern in _ADDED:
+        text = pattern.sub(said, text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +125,7 @@ class Both:
     def _sentence(self, statement: Statement) -> str:
         found = self.chunks[statement.chunk]
         date = self.dated(found)
-        name = hide_markers(shown_name(found.source))
+        name = hide_markers(" ".join(shown_name(found.source).split()))
         return render(
             "said_otherwise",
             self.language,
