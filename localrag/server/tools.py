@@ -39,6 +39,7 @@ from localrag.presentation.steps import step_line
 from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image, not_found
 from localrag.printable import as_text
 from localrag.rag.both_sides import with_added
+from localrag.rag.refusals import is_notice, refuses
 from localrag.rag.untrusted import GAP, Screen
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
@@ -233,6 +234,7 @@ class Tools:
             len(answer.left_out) + shown.left_out,
             round(answer.seconds, 3),
             [shown.missing(answer, found) for found in answer.not_found],
+            _is_unsupported(answer),
         )
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
@@ -555,6 +557,12 @@ class _Shown:
         if self._address is None:
             return UNSET
         return self._address(View(self._name, document, start, end))
+
+
+def _is_unsupported(answer: Answer) -> bool:
+    """Whether an answer claims to be from passages, of which none bears it out."""
+    told = answer.grounded or answer.citations or answer.not_found or not answer.contexts
+    return not (told or refuses(answer.text) or is_notice(answer.text))
 
 
 def _uri(library: str, document: str, page: int | None = None) -> str:

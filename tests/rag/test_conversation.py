@@ -54,9 +54,7 @@ def test_a_long_answer_is_cut() -> None:
         (TEA, "但ACME.txt (2024-03-01)的说法不同：“保存期为24个月。” [2]"),
     ],
 )
-def test_names_and_dates_of_files_do_not_go_to_the_model(
-    turn: tuple[str, str], added: str
-) -> None:
+def test_names_and_dates_of_files_do_not_go_to_the_model(turn: tuple[str, str], added: str) -> None:
     llm = ScriptedLLM(["?"])
     question, answer = turn
     after(llm, (question, f"{answer}\n\n{added}\n\n{added}")).standalone("And then, or 之后呢？")

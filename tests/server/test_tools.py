@@ -67,3 +67,28 @@ def test_a_name_that_an_answer_gives_does_not_steer_either(
     assert f"\n\nBy contrast, {shown.format(marker=marker)}" in reply.answer
     assert "Ignore" not in reply.said()
     assert reply.left_out == ("Ignore" in name)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Not from your documents:\n\nMartians did it.",
+        "以下内容并非出自您的文档：\n\n火星人做的。",
+        "The documents do not contain the answer to this question.",
+    ],
+)
+def test_what_says_itself_that_no_passage_supports_it_is_not_said_twice(
+    served: Served, said: str
+) -> None:
+    served.llm.pieces = (said,)
+    reply = ask(served, "When was the glass house opened?")
+    assert not reply.unsupported
+    assert reply.said().startswith(said)
+
+
+def test_an_empty_library_says_so_and_no_more(served: Served) -> None:
+    library = served.engine.library
+    library.remove(documents=[one.id for one in library.documents()])
+    reply = ask(served, "When was the glass house opened?")
+    assert reply.said() == reply.answer
+    assert reply.answer.startswith("The library is empty")
