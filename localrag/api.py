@@ -543,7 +543,7 @@ class LocalRAG:
 
         Judged by the languages of a few hundred passages from all over the library.
         """
-        return factory.embedding_advice(self.library, factory.make_models())
+        return factory.embedding_advice(self.settings, self.library, factory.make_models())
 
     @cached_property
     def _indexer(self) -> Indexer:

@@ -216,20 +216,21 @@ def languages_served(name: str, models: ModelStore) -> tuple[str, ...]:
         return ()
 
 
-def embedding_advice(library: Library, models: ModelStore) -> Advice | None:
+def embedding_advice(settings: Settings, library: Library, models: ModelStore) -> Advice | None:
     """The embedding model that would serve the library's documents better, if one would."""
     from localrag.models.registry.advice import advise
 
     ids = library.chunk_ids(Filter()).tolist()
     sample = library.chunks(ids[:: -(-len(ids) // SAMPLED) or 1])
     name = library.embedding.name
+    trusted = models.knows(name) or name == settings.embedding.model
 
     def is_present(model: str) -> bool:
         return models.status(models.catalogue.get(model)).state in ("installed", "unchecked")
 
     return advise(
         name,
-        languages_served(name, models),
+        languages_served(name, models) if trusted else (),
         shares(chunk.text for chunk in sample.values()),
         models.catalogue,
         STARTER_EMBEDDING,
@@ -238,10 +239,25 @@ def embedding_advice(library: Library, models: ModelStore) -> Advice | None:
 
 
 def as_built(settings: Settings, library: Library) -> Settings:
-    """The settings with the embedding model that the library was built with, if they name none."""
+    """The settings with the embedding model that the library was built with, if they name none.
+
+    A library may come from anybody, so a path in it is opened in no case. Raises
+    `ModelNotFoundError` where its model is none that this machine knows by that name.
+    """
     if settings.embedding.model:
         return settings
-    own = msgspec.structs.replace(settings.embedding, model=library.embedding.name)
+    name = library.embedding.name
+    if not make_models().knows(name):
+        raise ModelNotFoundError(
+            "The library {directory} was built with the embedding model {name}, and this machine "
+            "knows no model of that name; a library's word opens no path.",
+            hint="If you have that model, give it that name (`localrag models add NAME PATH`) or "
+            "set embedding.model to its path; or embed everything with another: "
+            "`localrag rebuild --embedding MODEL`.",
+            directory=library.directory,
+            name=name,
+        )
+    own = msgspec.structs.replace(settings.embedding, model=name)
     return msgspec.structs.replace(settings, embedding=own)
 
 

@@ -252,7 +252,7 @@ class Note:
         "not judged",  # count: answers that a judge on another machine may not see
         "not read",  # path: of a document that an evaluated library is without
         "cut otherwise",  # than the settings that are evaluated would cut the library
-        "index damaged",  # name: of a derived index that is built anew
+        "index damaged",  # name: "vectors" or "keywords", which is built anew
     ]
     values: Mapping[str, Plain] = field(default_factory=dict)
 

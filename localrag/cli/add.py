@@ -56,7 +56,7 @@ MOST = 20
 @click.option(
     "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
 )
-@embedding_option(tr("Embedding model of a new library: an id, a preset (english) or a path."))
+@embedding_option(tr("Embedding model of a new library: its name or a preset (english)."))
 @library_option
 @json_option
 def add(

@@ -20,22 +20,32 @@ def embedding_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def settings_with(embedding: str | None) -> Settings:
-    """The settings, with the embedding model that an id, a preset or a path names.
+    """The settings, with the embedding model that a name or a preset stands for.
 
-    Raises `UsageError` where the settings name another for every library: then this one could not
-    be searched.
+    Raises `UsageError` for a path, which a library is not believed (`factory.as_built`), and where
+    the settings name another model for every library: then this one could not be searched.
     """
     from pathlib import Path
 
     from localrag.config.settings import load_settings
-    from localrag.models.registry.spec import catalogue
+    from localrag.models.registry.store import ModelStore, default_models_dir
 
     settings = load_settings()
     if embedding is None:
         return settings
-    name = catalogue().of_task(embedding, "embedding")
-    if catalogue().find(name) is None and Path(name).expanduser().exists():
-        name = str(Path(name).expanduser().resolve())
+    models = ModelStore(default_models_dir())
+    name = models.catalogue.of_task(embedding, "embedding")
+    if name != settings.embedding.model and not models.knows(name):
+        path = Path(name).expanduser()
+        if path.exists():
+            raise UsageError(
+                "A library does not keep the path of its embedding model: whoever hands one over "
+                "would choose what is opened here.",
+                hint="Give the model a name first (`localrag models add NAME {path}`) and name "
+                "that, or use it for every library: localrag config set embedding.model {path}",
+                path=path.resolve(),
+            )
+        models.catalogue.get(name)
     if settings.embedding.model not in ("", name):
         raise UsageError(
             "The settings name the embedding model {model} for every library, so a library built "

@@ -19,7 +19,7 @@ from localrag.messages import spoken, tr
         "version has read are read again where their files are still there."
     )
 )
-@embedding_option(tr("Switch to this embedding model: an id, a preset (english) or a path."))
+@embedding_option(tr("Switch to this embedding model: its name or a preset (english)."))
 @library_option
 @json_option
 def rebuild(embedding: str | None, library: Path, as_json: bool) -> None:

@@ -226,18 +226,20 @@ class Evaluator:
         """
         if self._documents:
             return
-        built = {(s.embedding.model, factory.chunking_fingerprint(s)) for _, s in configurations}
-        if len(built) > 1:
-            raise UsageError(
-                "The configurations differ in chunking or embedding model, but a library has "
-                "only one of each.",
-                hint="Name the documents with --documents: each configuration gets a library of "
-                "its own.",
-            )
-        settings = configurations[0][1]
-        with self._engine(settings) as engine:
-            wanted = factory.chunking_fingerprint(settings)
-            if any(record.chunking != wanted for record in engine.library.documents()):
+        differ = UsageError(
+            "The configurations differ in chunking or embedding model, but a library has "
+            "only one of each.",
+            hint="Name the documents with --documents: each configuration gets a library of "
+            "its own.",
+        )
+        wanted, *others = {factory.chunking_fingerprint(each) for _, each in configurations}
+        if others:
+            raise differ
+        with self._engine(configurations[0][1]) as engine:
+            library = engine.library
+            if len({factory.as_built(s, library).embedding.name for _, s in configurations}) > 1:
+                raise differ
+            if any(record.chunking != wanted for record in library.documents()):
                 self._tell(Note("cut otherwise"))
 
     def _withheld_from(self, judge: Settings) -> Callable[[Sample, Response], bool]:
@@ -293,7 +295,7 @@ class Evaluator:
         wanted = sorted(str(path.resolve()) for path in self._documents)
         cut = factory.chunking_fingerprint(settings)
         key = key_of(
-            wanted, settings.embedding.model, cut, *msgspec.structs.astuple(settings.parsing)
+            wanted, settings.embedding.name, cut, *msgspec.structs.astuple(settings.parsing)
         )
         folder = self._cache.folder / "libraries" / key[:16]
         with closing(self._open(folder, settings, create=True)) as engine:

@@ -21,8 +21,10 @@ _NOTES = {
     "not read": "Not read: {path}",
     "cut otherwise": "The library was split with other [chunking] settings and is evaluated as"
     " it is. `localrag rebuild` splits it again.",
-    "index damaged": "{name} is damaged, or was not made by this version under this account; "
-    "it is being rebuilt from the catalogue.",
+    "index damaged: vectors": "The vector index is of an earlier version or another account, or "
+    "damaged: it is being rebuilt from the catalogue; nothing is embedded again.",
+    "index damaged: keywords": "The keyword index is of an earlier version or another account, or "
+    "damaged: it is being rebuilt from the catalogue; no file is read again.",
 }
 
 _DECISIONS = {
@@ -106,6 +108,8 @@ def note_text(note: Note, language: InterfaceLanguage | None = None) -> str:
     kind: str = note.kind
     if kind == "language not served":
         kind = f"{kind}: {note.values['language']}"
+    elif kind == "index damaged":
+        kind = f"{kind}: {note.values['name']}"
     return phrase(_NOTES[kind], language, **note.values)
 
 

@@ -20,14 +20,37 @@ from localrag.text.figures import figures
 from localrag.types import Citation, Message, Plain, ScoredChunk, Step, SupportedSentence
 
 
-def says_otherwise(sentence: str, chunks: Sequence[ScoredChunk], language: PromptLanguage) -> bool:
+def _added(language: PromptLanguage) -> re.Pattern[str]:
+    said = re.escape(render("said_otherwise", language, source="SOURCE", quote="QUOTE"))
+    # Greedy: what a name has of these words belongs to the name.
+    said = said.replace("SOURCE", r"(?P<source>.+)").replace("QUOTE", r"(?P<quote>.*)")
+    return re.compile(rf"^{said}(?: (?P<marker>\[\d+\]))?[^\S\n]*$", re.MULTILINE)
+
+
+_ADDED = (_added("en"), _added("zh"))
+_DATE = re.compile(r" \([\d-]+\)$")
+
+
+def with_added(text: str, said: Callable[[re.Match[str]], str]) -> str:
+    """An answer with something else in place of each sentence that was added to it here.
+
+    A match has the groups "source", "quote" and "marker".
+    """
+    for pattern in _ADDED:
+        text = pattern.sub(said, text)
+    return text
+
+
+def says_otherwise(sentence: str, chunks: Sequence[ScoredChunk]) -> bool:
     """Whether a sentence tells what one of these passages says, as `Both.completed` does."""
-    quoted = (re.escape(hide_markers(shown_name(each.source))) for each in chunks)
-    template = re.escape(render("said_otherwise", language, source="SOURCE", quote="QUOTE"))
-    source = rf"(?:{'|'.join(quoted)})(?: \([\d-]+\))?"
-    found = re.fullmatch(template.replace("SOURCE", source).replace("QUOTE", "(.+)"), sentence)
+    found = next(filter(None, (pattern.fullmatch(sentence) for pattern in _ADDED)), None)
+    names = {hide_markers(shown_name(each.source)) for each in chunks}
     texts = (hide_markers(" ".join(each.chunk.text.split())) for each in chunks)
-    return found is not None and any(found[1] in text for text in texts)
+    return (
+        found is not None
+        and _DATE.sub("", found["source"]) in names
+        and any(found["quote"] in text for text in texts)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +144,7 @@ class Both:
     def _sentence(self, statement: Statement) -> str:
         found = self.chunks[statement.chunk]
         date = self.dated(found)
-        name = hide_markers(shown_name(found.source))
+        name = hide_markers(" ".join(shown_name(found.source).split()))
         return render(
             "said_otherwise",
             self.language,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import PromptLanguage, render
+from localrag.rag.both_sides import with_added
 from localrag.rag.citations import MARKER, without_markers
 from localrag.text.language import answer_language
 from localrag.text.tokenize import STOP_WORDS
@@ -68,7 +69,7 @@ def standalone(
     language = answer_language(question)
     if is_complete(question, language):
         return question
-    said = without_markers(last.answer)[:REMEMBERED_CHARACTERS]
+    said = without_markers(_written(last.answer))[:REMEMBERED_CHARACTERS]
     messages = _messages(last.question, said, question, language)
     rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
     points_back = bool(_bare(language).search(question))
@@ -134,6 +135,11 @@ def is_complete(question: str, language: PromptLanguage) -> bool:
     words = re.findall(r"[\w'’\-]+", question)
     content = [word for word in words if word.lower() not in STOP_WORDS]
     return len(content) >= 3 or (len(content) >= 2 and bool(_ENGLISH_NAME.search(question)))
+
+
+def _written(answer: str) -> str:
+    """What of an answer the model wrote: names and dates of files are in no prompt."""
+    return with_added(answer, lambda _: "").rstrip()
 
 
 def _messages(earlier: str, answer: str, question: str, language: PromptLanguage) -> list[Message]:

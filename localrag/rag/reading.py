@@ -3,7 +3,7 @@
 Reading is nearly all of an answer's time on a CPU, and the first or second passage of the search
 holds the answer of most questions. A passage read alone is also graded best: among others that
 are about the same subject, a small model takes what is said of another year or person for the
-answer (`benchmarks/self_rag.md`).
+answer (`benchmarks/LOG.md`, 2026-11-22, "one passage at a time").
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 from localrag.prompts import PromptLanguage, render
 from localrag.rag.citations import without_markers
@@ -27,6 +28,16 @@ def tells_missing(sentence: str) -> bool:
     """Whether a sentence says which part of a question the documents do not answer."""
     said = (render("missing_part", language, part="").strip() for language in ("en", "zh"))
     return any(sentence.strip().startswith(beginning) for beginning in said)
+
+
+def is_notice(answer: str) -> bool:
+    """Whether an answer says by itself that it is not from the documents, or that there is none."""
+    said = (
+        render(name, language)
+        for name in ("not_from_documents", "out_of_time")
+        for language in get_args(PromptLanguage)
+    )
+    return answer.strip().startswith(tuple(said))
 
 
 def refuses(answer: str) -> bool:

@@ -4,8 +4,9 @@ A small model takes what is said of another year or model for the answer. A pass
 figure of the question, neither in its text nor above it, is about another one as a rule: of 640
 questions of cmrc2018 and xquad_en that name a figure, 4% lack it in the passage that answers
 them; of the irrelevant passages of RGB that go with such questions, about half do
-(`benchmarks/self_rag.md`). The first hit of the search has half again the score of the second, or
-more, for about half of the questions that the documents answer, and seldom for others.
+(`benchmarks/LOG.md`, 2026-11-22, "one passage at a time"). The first hit of the search has half
+again the score of the second, or more, for about half of the questions that the documents answer,
+and seldom for others.
 """
 
 from __future__ import annotations

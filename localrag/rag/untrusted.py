@@ -278,7 +278,7 @@ def _by_model(answer: Answer, read: Sequence[ScoredChunk]) -> str:
         paragraph
         for each in answer.text.split("\n\n")
         if (paragraph := without_markers(each).strip()) not in lacking
-        and not says_otherwise(paragraph, read, language)
+        and not says_otherwise(paragraph, read)
     )
 
 

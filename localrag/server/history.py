@@ -20,11 +20,12 @@ from localrag.library.records import KeptAnswer
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.presentation.records import plain
 from localrag.prompts import render
+from localrag.rag.refusals import tells_missing
 from localrag.server.answers import sentences, told
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.replies import decoded, preferred, reply
-from localrag.types import Answer, Citation, NotFound
+from localrag.types import Answer, Citation, NotFound, Step
 
 _PATIENCE = 5.0
 """Seconds that an answer waits for whoever writes to the library."""
@@ -140,7 +141,7 @@ def _written(answer: Answer) -> str:
         answer,
         citations=tuple(replace(one, source="") for one in answer.citations),
         contexts=tuple(replace(one, source="") for one in contexts),
-        trace=tuple(replace(one, left_out=()) for one in answer.trace),
+        trace=tuple(_without_texts(one) for one in answer.trace),
         left_out=(),
         # Wordings are of documents that nothing else of the answer comes from, and of their day.
         not_found=tuple(
@@ -149,6 +150,14 @@ def _written(answer: Answer) -> str:
         ),
     )
     return msgspec.json.encode(lean).decode()
+
+
+def _without_texts(step: Step) -> Step:
+    """A step without words and figures of passages that the answer need not cite."""
+    values = step.values
+    if step.kind == "disagreement":
+        values = {**values, "figures": ("",) * len(tuple(values["passages"]))}  # type: ignore[arg-type]
+    return replace(step, left_out=(), values=values)
 
 
 def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
@@ -188,13 +197,15 @@ def _ground(answer: Answer) -> set[str]:
     """The documents that the words of an answer may come from.
 
     Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
-    were read for it.
+    were read for it. What the documents do not say comes from the question.
     """
     cited = {one.chunk_id for one in (*answer.citations, *_closest(answer))}
     if answer.text.strip() in (render("refusal", "en"), render("refusal", "zh")):
         return {one.chunk.document_id for one in answer.contexts if one.chunk.id in cited}
     all_cite = all(
-        any(isinstance(part, list) for part in one["parts"]) for one in sentences(answer)
+        any(isinstance(part, list) for part in one["parts"])
+        for one in sentences(answer)
+        if not tells_missing("".join(part for part in one["parts"] if isinstance(part, str)))
     )
     return {
         one.chunk.document_id for one in answer.contexts if not all_cite or one.chunk.id in cited

@@ -164,11 +164,12 @@ class Answered(Struct):
     left_out: int
     seconds: float
     not_found: list[Missing] = []
+    unsupported: Annotated[bool, Meta(description="True: no passage says what it says.")] = False
 
     def said(self) -> str:
         """In words."""
         said = [self.answer]
-        if not (self.grounded or self.citations or self.not_found):
+        if self.unsupported:
             said.insert(0, tr("No passage supports this:"))
         if self.citations:
             said.append("\n".join(each.said() for each in self.citations))

@@ -8,6 +8,7 @@ a model are left out and counted.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -37,7 +38,9 @@ from localrag.presentation.places import cited_as, place_text
 from localrag.presentation.steps import step_line
 from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image, not_found
 from localrag.printable import as_text
-from localrag.rag.untrusted import Screen
+from localrag.rag.both_sides import with_added
+from localrag.rag.refusals import is_notice, refuses
+from localrag.rag.untrusted import GAP, Screen
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.pages import Pages
@@ -73,6 +76,9 @@ LONGEST = 20_000
 MOST_LISTED = 100
 _BEAT = 10.0
 """Seconds after which a client hears again that work goes on: many give up after a minute."""
+
+_DATE = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
+"""Behind the name of a file in an answer."""
 
 Tell = Callable[[str], Awaitable[object]]
 """Hears what is being done."""
@@ -222,12 +228,13 @@ class Tools:
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
         return Answered(
             library,
-            shown.own(answer.text),
+            shown.answer(answer.text),
             answer.grounded,
             [shown.quotation(answer, citation) for citation in answer.citations],
             len(answer.left_out) + shown.left_out,
             round(answer.seconds, 3),
             [shown.missing(answer, found) for found in answer.not_found],
+            _is_unsupported(answer),
         )
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
@@ -513,6 +520,18 @@ class _Shown:
         """What its files are called, not screened yet."""
         return self._naming.document(record).sources
 
+    def answer(self, text: str) -> str:
+        """An answer, with the numbers of passages for names that could steer a model."""
+
+        def named(added: re.Match[str]) -> str:
+            if self._whole(_DATE.sub("", added["source"])):
+                return added[0]
+            name = added["marker"] or GAP
+            start, end = (at - added.start() for at in added.span("source"))
+            return f"{added[0][:start]}{name}{added[0][end:]}"
+
+        return self.own(with_added(text, named))
+
     def own(self, text: str) -> str:
         """Words of the language model of this machine, which have been checked."""
         return as_text(self._redactor.redact(text)[0])
@@ -538,6 +557,12 @@ class _Shown:
         if self._address is None:
             return UNSET
         return self._address(View(self._name, document, start, end))
+
+
+def _is_unsupported(answer: Answer) -> bool:
+    """Whether an answer claims to be from passages, of which none bears it out."""
+    told = answer.grounded or answer.citations or answer.not_found or not answer.contexts
+    return not (told or refuses(answer.text) or is_notice(answer.text))
 
 
 def _uri(library: str, document: str, page: int | None = None) -> str:

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from library.library_fixtures import EMBEDDER, add, document, open_library
 
-from localrag import LocalRAG
+from localrag import LocalRAG, factory
 from localrag.cli.group import cli
-from localrag.errors import LocalragError
+from localrag.config.settings import Settings
+from localrag.errors import LocalragError, ModelNotFoundError
+from localrag.library.records import EmbeddingIdentity
+from localrag.models.registry.store import ModelStore
 
 pytestmark = pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
 
@@ -105,3 +109,50 @@ def test_an_open_engine_follows_a_switch(library: str, tmp_path: Path) -> None:
         run("rebuild", "--embedding", "english", "--library", library)
         assert rag.search("who guides visitors")
         assert rag.embedder.dimension == 384
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["{folder}", "{folder}/../evil", "evil", "./evil", "~/evil", "\\\\host\\share", "C:\\evil"],
+)
+def test_a_library_does_not_say_which_folder_is_opened(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    for file in ("tokenizer.json", "model.onnx"):
+        (folder / file).write_text("{", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    looked: list[str] = []
+    monkeypatch.setattr(ModelStore, "path", lambda _, name: looked.append(name))
+    name = name.format(folder=folder)
+    identity = EmbeddingIdentity(EMBEDDER.fingerprint, name, EMBEDDER.dimension)
+    with open_library(
+        tmp_path / "library", tokenize=factory.make_tokenizer(Settings()), embedding=identity
+    ) as library:
+        add(library, document(ENGLISH))
+    with LocalRAG.open(tmp_path / "library", create=False) as rag:
+        assert rag.embedding_advice() is None
+        for act in (lambda: rag.search("lighthouse"), lambda: rag.add([]), rag.rebuild):
+            with pytest.raises(ModelNotFoundError, match="opens no path"):
+                act()
+    told = run("search", "lighthouse", "--library", str(tmp_path / "library"), fails=True)
+    assert "localrag models add" in told
+    assert looked == []
+
+
+def test_a_path_is_named_in_the_settings_or_given_a_name(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models_dir: Callable[[str], Path]
+) -> None:
+    path = str(models_dir(BGE_EN))
+    english = ("add", str(tmp_path / "en.md"), "--library", library)
+    told = run(*english, "--embedding", path, fails=True)
+    assert f"localrag models add NAME {path}" in told
+    assert not Path(library).exists()
+    monkeypatch.setenv("LOCALRAG_EMBEDDING_MODEL", path)
+    run(*english, "--embedding", path)
+    assert model_of(library) == path
+    assert "lighthouse" in run("search", "who guides visitors", "--library", library)
+    monkeypatch.delenv("LOCALRAG_EMBEDDING_MODEL")
+    assert "opens no path" in run("search", "who guides visitors", "--library", library, fails=True)

@@ -302,6 +302,28 @@ def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one
     assert "--documents" in done.stderr
 
 
+@pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
+@pytest.mark.parametrize(
+    ("named", "code"), [("bge-small-en-v1.5-int8", 0), ("use-multilingual-v3", 2)]
+)
+def test_configurations_are_compared_by_the_embedding_model_that_counts(
+    environment: dict[str, str], tmp_path: Path, named: str, code: int
+) -> None:
+    (tmp_path / "en.md").write_text("The keeper now leads the tours of the lighthouse.", "utf-8")
+    added = ("add", str(tmp_path / "en.md"), "--embedding", "english")
+    assert localrag(environment, *added).returncode == 0
+    configs = []
+    for name, model in {"own": "", "named": named}.items():
+        (tmp_path / f"{name}.toml").write_text(f'[embedding]\nmodel = "{model}"\n', "utf-8")
+        configs.append(f"--config={tmp_path / f'{name}.toml'}")
+    question = {"question": "Who leads the tours?", "source": "en.md", "page": 1}
+    dataset = data_set(tmp_path, [question])
+    cache = ("--cache", str(tmp_path / "cache"))
+    done = localrag(environment, "eval", "run", dataset, "--no-judge", *cache, *configs)
+    assert done.returncode == code, done.stderr
+    assert ("--documents" in done.stderr) == bool(code)
+
+
 @pytest.mark.models("use-multilingual-v3")
 def test_no_metric_is_an_error(environment: dict[str, str], tmp_path: Path) -> None:
     arguments = ("--no-judge", "--metric", "faithfulness")

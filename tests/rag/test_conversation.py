@@ -47,6 +47,23 @@ def test_a_long_answer_is_cut() -> None:
     assert llm.history[0][0][-1].content.count("x") == REMEMBERED_CHARACTERS
 
 
+@pytest.mark.parametrize(
+    ("turn", "added"),
+    [
+        (CHESS, "By contrast, ACME says: “no”.txt (2024-03-01) says: “He won in 1996.” [2]"),
+        (TEA, "但ACME.txt (2024-03-01)的说法不同：“保存期为24个月。” [2]"),
+    ],
+)
+def test_names_and_dates_of_files_do_not_go_to_the_model(turn: tuple[str, str], added: str) -> None:
+    llm = ScriptedLLM(["?"])
+    question, answer = turn
+    after(llm, (question, f"{answer}\n\n{added}\n\n{added}")).standalone("And then, or 之后呢？")
+    shown = llm.history[0][0][-1].content
+    assert answer.split("[")[0].strip() in shown
+    assert "ACME" not in shown
+    assert "2024" not in shown
+
+
 def test_a_chinese_follow_up_is_rewritten_in_chinese() -> None:
     llm = ScriptedLLM(["改写：“红茶的保存期是多久？”\n\n因为……"])
     assert after(llm, TEA).standalone("红茶呢？") == "红茶的保存期是多久？"

@@ -11,6 +11,10 @@ from library.library_fixtures import bytes_on_disk
 from server.conftest import Served
 from server.test_own import events
 
+from localrag.library.catalogue.filters import Filter
+from localrag.server import history
+from localrag.types import Answer, Citation, ScoredChunk, Step
+
 HISTORY = "/api/history"
 FOLLOW_UP = "And how many orchids does it have?"
 
@@ -123,6 +127,46 @@ def test_a_sentence_that_cites_nothing_may_rest_on_all_that_was_read(
     tea, _ = (one["id"] for one in http.get("/api/documents").json()["documents"])
     http.delete(f"/api/documents/{tea}")
     assert http.get(HISTORY).json()["conversations"] == []
+
+
+def test_what_the_documents_do_not_say_rests_on_none_of_them(
+    served: Served, http: httpx.Client
+) -> None:
+    keep(http)
+    missing = "The documents do not say: What does it cost?"
+    served.llm.pieces = ("It was opened in 1907 [1].", f"\n\n{missing}")
+    answer, _ = ask(http)
+    assert answer["answer"].endswith(missing)
+    tea, garden = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    http.delete(f"/api/documents/{tea}")
+    assert len(http.get(HISTORY).json()["conversations"]) == 1
+    http.delete(f"/api/documents/{garden}")
+    assert http.get(HISTORY).json()["conversations"] == []
+
+
+def test_a_figure_that_the_answer_does_not_cite_is_not_kept(
+    served: Served, http: httpx.Client
+) -> None:
+    library = served.engine.library
+    library.keep_history(on=True)
+    step = Step("disagreement", {"passages": ("1", "2"), "figures": ("1907", "1912")}, None, 0.0)
+    chunks = library.chunks(library.chunk_ids(Filter()).tolist())
+    (one,) = (each for each in chunks.values() if "1907" in each.text)
+    told = Answer(
+        "When?",
+        "It was opened in 1907 [1].",
+        "en",
+        True,
+        (Citation(1, one.id, "garden.txt", 1, "The glass house was opened in 1907."),),
+        (ScoredChunk(one, 1.0, "garden.txt"),),
+        (step,),
+        1.0,
+    )
+    kept = history.keep(library, "When?", told, "en", "", 0)
+    assert kept is not None
+    assert b"1912" not in bytes_on_disk(library.directory)
+    (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
+    assert opened["answer"]["steps"][-1]["said"] == "[1], [2]"
 
 
 def test_what_is_deleted_is_gone(served: Served, http: httpx.Client) -> None:

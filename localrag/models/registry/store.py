@@ -97,6 +97,12 @@ class ModelStore:
             )
         return statuses
 
+    def knows(self, name: str) -> bool:
+        """Whether `name` is an id, or a name given with `add`: a path is neither."""
+        return self.catalogue.find(name) is not None or name in manifest.read_registered(
+            self.folder
+        )
+
     def path(self, name: str) -> Path:
         """Where a model is: the GGUF file of a language model, else the model's folder.
 
