@@ -471,6 +471,7 @@ def test_only_the_server_that_is_named_may_be_reached_and_is_recorded(
         f"""
 import httpx
 URL = {url!r}
+OTHER = URL[:-1] + ("2" if URL.endswith("1") else "1")
 def get(url):
     try:
         return httpx.get(url, timeout=2).status_code
@@ -478,7 +479,7 @@ def get(url):
         return "stopped"
 print(get(URL))
 with network.allow([URL]):
-    print(get(URL), get(URL.replace("127.0.0.1", "localhost")), get(URL[:-1] + "1"))
+    print(get(URL), get(URL.replace("127.0.0.1", "localhost")), get(OTHER))
 with network.allow([URL.replace("127.0.0.1", "localhost")]):
     print(get(URL.replace("127.0.0.1", "localhost")), get("http://127.0.0.2:1/"))
 print(get(URL))
