@@ -178,7 +178,7 @@ class AnswerSettings(_Section, frozen=True):
     seed: Count = 0
     enough: Probability = 0.85
     """A passage of this relevance is answered from without reading others; 1 reads all of them."""
-    min_answerable: Probability = 0.8
+    min_answerable: Probability = 0.75
     """Below this probability that a passage holds the answer, or that all do together where a list
     is asked for, localrag says that they do not. As the starter model gives it: others are brought
     to its scale by `models calibrate`."""

@@ -126,18 +126,6 @@ def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> 
     return Disagreement(kind, tuple(sorted(statements.values(), key=lambda s: (s.chunk, s.start))))
 
 
-def differing(
-    question: str, chunks: Sequence[ScoredChunk], read: int, terms: Terms
-) -> list[ScoredChunk]:
-    """Those behind the first `read` that say something else of it than those do."""
-    others = []
-    for chunk in chunks[read:]:
-        found = disagreement(question, [*chunks[:read], chunk], terms)
-        if found and any(each.chunk == read for each in found.statements):
-            others.append(chunk)
-    return others
-
-
 def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
     heading = frozenset(terms(found.chunk.heading)) if found.chunk.heading else frozenset()
     passage = asked & (frozenset(terms(shown_text(found.chunk))) | heading)

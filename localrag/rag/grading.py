@@ -140,7 +140,7 @@ class Grader:
         if choice.source == "written":
             return Grade(float(choice.probabilities @ [1.0, WRITTEN_PARTIAL_SUPPORT, 0.0]))
         share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
-        return Grade(_shifted(share, _SUPPORT_SHIFT[reading.language]))
+        return Grade(shifted(share, _SUPPORT_SHIFT[reading.language]))
 
     def borne_out(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
         """As `support`, of the passages of a prompt that ends with the task `borne_out`."""
@@ -148,7 +148,7 @@ class Grader:
         if not choice.read:
             return Grade(0.0, unread=True)
         share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
-        return Grade(_shifted(share, _SUPPORT_SHIFT[language]))
+        return Grade(shifted(share, _SUPPORT_SHIFT[language]))
 
     def utility(self, question: str, answer: str, reading: Reading) -> Grade:
         """Expected usefulness of the answer, from 1 to 5."""
@@ -170,8 +170,8 @@ def _score_of(_: str, found: ScoredChunk) -> float:
     return found.score
 
 
-def _shifted(share: float, shift: float) -> float:
-    """A share from 0 to 1 with its log odds moved."""
-    if not 0.0 < share < 1.0:
+def shifted(share: float, shift: float) -> float:
+    """A share from 0 to 1 with its log odds moved; without a shift as it is, bit for bit."""
+    if not shift or not 0.0 < share < 1.0:
         return share
     return 1.0 / (1.0 + math.exp(-math.log(share / (1.0 - share)) - shift))

@@ -11,14 +11,13 @@ and seldom for others.
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
 from localrag.prompts import PromptLanguage
-from localrag.rag.grading import Grade, Grader, Reading
+from localrag.rag.grading import Grade, Grader, Reading, shifted
 from localrag.types import ScoredChunk
 
 _OTHER_FIGURES = 1.3
@@ -53,8 +52,8 @@ def graded(
     probability = grade.probability
     return replace(
         grade,
-        value=_moved(grade.value, by),
-        probability=None if probability is None else _moved(probability, by),
+        value=shifted(grade.value, by),
+        probability=None if probability is None else shifted(probability, by),
         other_figures=lacking,
     )
 
@@ -73,10 +72,3 @@ def lacks_figures(question: str, found: ScoredChunk) -> bool:
 def _figures(text: str) -> set[str]:
     text = unicodedata.normalize("NFKC", text)
     return {figure.replace(",", "") for figure in _FIGURE.findall(text)}
-
-
-def _moved(grade: float, by: float) -> float:
-    """A grade with its log odds moved; what needs no moving stays as it is, bit for bit."""
-    if not by or not 0.0 < grade < 1.0:
-        return grade
-    return 1.0 / (1.0 + math.exp(-math.log(grade / (1.0 - grade)) - by))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localrag.rag.disagreement import differing, disagreement
+from localrag.rag.disagreement import disagreement
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, Columns, ScoredChunk
 
@@ -95,6 +95,6 @@ def test_the_unread_that_say_something_else() -> None:
         "The Marlow Bridge, opened in 1897, is 210 metres long.",
     )
     question = "When was the Marlow Bridge opened?"
-    assert differing(question, passages, 1, TERMS) == [passages[3]]
-    assert differing(question, passages, 4, TERMS) == []
-    assert differing("Who built the Marlow Bridge?", passages, 1, TERMS) == []
+    first, *others = passages
+    assert [each for each in others if disagreement(question, [first, each], TERMS)] == others[2:]
+    assert disagreement("Who built the Marlow Bridge?", passages, TERMS) is None
