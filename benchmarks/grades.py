@@ -52,7 +52,7 @@ TODAY = {
     "answerable": {"standard": 0.8},
     "relevance": {"Self-RAG": 0.7, "Self-RAG, strict": 0.85},
 }
-"""`answer.min_answerable`, `self_rag.min_best_relevance` and `.min_best_relevance_strict`."""
+"""`answer.min_answerable`, `self_rag.min_best_relevance` and `answer.min_answerable_strict`."""
 PROBABILITIES = (0.35, 0.5, 0.65)
 """Thresholds that mean the same for every grade and language."""
 LEAST = 40

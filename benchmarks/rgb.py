@@ -41,12 +41,10 @@ NOISE = {"0.4": (3, 2), "0.8": (1, 4), "1.0": (0, 5)}
 RUN = {
     "standard": {"answer": {"mode": "standard", "min_answerable": 0.3}},
     "self-rag": {
-        "answer": {"mode": "self-rag"},
+        "answer": {"mode": "self-rag", "strict": True, "min_answerable_strict": 0.4},
         "self_rag": {
             "min_relevance": 0.4,
-            "min_best_relevance_strict": 0.4,
             "min_partial_support": 0.2,
-            "strict": True,
         },
     },
 }
@@ -194,7 +192,7 @@ def summarise(path: Path, plot: Path | None) -> None:
     chosen = {
         "standard": {"answerable": defaults.answer.min_answerable},
         "self-rag": {
-            "relevance": defaults.self_rag.min_best_relevance_strict,
+            "relevance": defaults.answer.min_answerable_strict,
             "support": defaults.self_rag.min_partial_support,
         },
     }

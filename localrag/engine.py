@@ -52,8 +52,9 @@ class AskOptions:
     """What comes with one question; None takes what the settings say.
 
     `k` passages are listed by a search, or read for an answer. `mode` is "standard" or
-    "self-rag"; `strict` and `budget` (seconds) are Self-RAG's. `rerank`, `expand` and `retrieval`
-    (the mode of the search) name kinds of the settings. `history` holds earlier turns, oldest
+    "self-rag"; with `strict` only what the documents bear out is shown; `budget` (seconds) is
+    Self-RAG's. `rerank`, `expand` and `retrieval` (the mode of the search) name kinds of the
+    settings. `history` holds earlier turns, oldest
     first: a follow-up is rewritten in the light of the last one. Once `stopped` is set, from any
     thread, the language model lets go and the call raises `StoppedError`; `consent` is
     asked before something goes to another machine, in place of that of the process. With
@@ -182,11 +183,10 @@ class Engine:
     def applied(self, options: AskOptions) -> Settings:
         """The settings as they count for one question. Raises `UsageError`."""
         settings = _checked(with_reranker, self.settings, options.rerank)
-        answer = _changed(settings.answer, k=options.k, mode=options.mode)
-        if (options.strict or options.budget) and answer.mode != "self-rag":
+        answer = _changed(settings.answer, k=options.k, mode=options.mode, strict=options.strict)
+        if options.budget and answer.mode != "self-rag":
             raise UsageError(
-                "--strict and --budget need --mode self-rag.",
-                hint="Choose that mode, or leave them out.",
+                "--budget needs --mode self-rag.", hint="Choose that mode, or leave it out."
             )
         return msgspec.structs.replace(
             settings,
@@ -197,9 +197,7 @@ class Engine:
                 expansion=options.expand,
                 mode=options.retrieval,
             ),
-            self_rag=_changed(
-                settings.self_rag, strict=options.strict, budget_seconds=options.budget
-            ),
+            self_rag=_changed(settings.self_rag, budget_seconds=options.budget),
         )
 
     def search(

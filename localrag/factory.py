@@ -61,6 +61,7 @@ from localrag.rag.calibration import (
     starter_calibration,
 )
 from localrag.rag.citations import PlaceOf
+from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.reading import Bounds
@@ -613,15 +614,21 @@ def make_pipeline(
         dated,
     )
     grader = Grader(model.chooser, partial(_similarity, embedder), model.scale)
+    unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported
 
     def make(tools: Toolkit, budget: float) -> Pipeline:
         if answer.mode == "standard":
-            bounds = Bounds(answer.enough, answer.min_answerable)
-            return StandardRAG(tools, grader, bounds, answer.unsupported)
+            least = answer.min_answerable_strict if answer.strict else answer.min_answerable
+            bounds = Bounds(answer.enough, least)
+            return StandardRAG(tools, grader, bounds, unsupported)
         from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 
-        timed = msgspec.structs.replace(self_rag, budget_seconds=budget)
-        options = SelfRAGOptions(enough=answer.enough, **msgspec.structs.asdict(timed))
+        given = msgspec.structs.asdict(self_rag) | {"budget_seconds": budget}
+        if answer.strict:
+            given["min_best_relevance"] = answer.min_answerable_strict
+        options = SelfRAGOptions(
+            **given, enough=answer.enough, strict=answer.strict, unsupported=unsupported
+        )
         return SelfRAG(tools, grader, options)
 
     budget = self_rag.budget_seconds if answer.mode == "self-rag" else 0.0

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from library.library_fixtures import EMBEDDER, add, document, open_library
@@ -100,6 +101,18 @@ def chinese(engine: Engine) -> None:
     assert sum(step.kind == "relevance" for step in steps) == 1  # which is enough
 
 
+@pytest.mark.parametrize("mode", ["standard", "self-rag"])
+@pytest.mark.parametrize(("least", "answered"), [(1.0, False), (0.5, True)])
+def test_strictly_the_same_is_asked_of_the_best_passage_in_both_modes(
+    engine: Engine, mode: str, least: float, answered: bool
+) -> None:
+    settings = msgspec.structs.replace(engine.settings.answer, min_answerable_strict=least)
+    engine.settings = msgspec.structs.replace(engine.settings, answer=settings)
+    answer, _ = asked(engine, CHINESE, AskOptions(k=2, mode=mode, strict=True))
+    assert answer.grounded == answered
+    assert asked(engine, CHINESE, AskOptions(k=2, mode=mode))[0].grounded
+
+
 def test_one_after_the_other(engine: Engine) -> None:
     before = engine.settings
     for _ in range(2):
@@ -170,7 +183,6 @@ def test_a_follow_up_is_understood_by_the_history_that_comes_with_it(engine: Eng
     [
         AskOptions(k=0),
         AskOptions(mode="nonsense"),
-        AskOptions(strict=True),
         AskOptions(budget=3.0),
         AskOptions(expand="nonsense"),
         AskOptions(mode="self-rag", budget=-1.0),

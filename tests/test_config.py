@@ -12,6 +12,7 @@ from localrag.config.settings import (
     OpenAISettings,
     Settings,
     WindowChunking,
+    given_settings,
     load_settings,
     set_in_file,
     settings_path,
@@ -205,16 +206,42 @@ def test_brackets_thousands_deep_are_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_self_rag_and_the_states_of_passages(file: Path) -> None:
-    file.write_text('[answer]\nmode = "self-rag"\n[self_rag]\nstrict = true\nbudget_seconds = 30\n')
+    file.write_text('[answer]\nmode = "self-rag"\n[self_rag]\nbudget_seconds = 30\n')
     settings = load(file, LOCALRAG_SELF_RAG_MIN_RELEVANCE="0.7", LOCALRAG_LLM_KV_TYPE="q8_0")
     assert settings.answer.mode == "self-rag"
-    assert settings.self_rag.strict
     assert settings.self_rag.budget_seconds == 30.0
     assert settings.self_rag.min_relevance == 0.7
     assert settings.llm == LlamaCppSettings(kv_type="q8_0")
     assert settings.llm.kv_disk_mb > 0
-    assert not Settings().self_rag.strict
     assert Settings().self_rag.min_partial_support <= Settings().self_rag.min_support
+
+
+OLD = "[self_rag]\nstrict = true\nmin_best_relevance_strict = 0.9\n"
+
+
+def test_settings_of_earlier_versions_count_where_they_belong_now(file: Path) -> None:
+    file.write_text(OLD)
+    settings = load(file)
+    assert settings.answer.strict
+    assert settings.answer.min_answerable_strict == 0.9
+    assert not load(file, LOCALRAG_SELF_RAG_STRICT="false").answer.strict
+    given = given_settings({"LOCALRAG_CONFIG": str(file), "LOCALRAG_SELF_RAG_STRICT": "false"})
+    assert given["answer.strict"] == "LOCALRAG_SELF_RAG_STRICT"
+    file.write_text(f"[answer]\nstrict = false\n{OLD}")
+    assert not load(file).answer.strict
+
+
+def test_a_setting_of_an_earlier_version_is_set_and_unset_by_either_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(file))
+    file.write_text(OLD)
+    set_in_file("self_rag.strict", "false")
+    assert not load(file).answer.strict
+    unset_in_file("answer.min_answerable_strict")
+    assert load(file).answer.min_answerable_strict == Settings().answer.min_answerable_strict
+    unset_in_file("self_rag.strict")
+    assert "strict" not in file.read_text()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
     "--strict",
     is_flag=True,
     default=None,
-    help=tr("Self-RAG: say that the documents lack the answer, instead of answering without them."),
+    help=tr("Show only what the documents bear out; say so where they lack the answer."),
 )
 @click.option(
     "--budget",
@@ -82,8 +82,8 @@ def ask(
 
     settings = load_settings()
     graded = (asked["mode"] or settings.answer.mode) == "self-rag"
-    if (asked["strict"] or asked["budget"]) and not graded:
-        raise click.UsageError(tr("--strict and --budget need --mode self-rag."))
+    if asked["budget"] and not graded:
+        raise click.UsageError(tr("--budget needs --mode self-rag."))
     with answering(library, settings, server=server) as rag:
         if as_json:
             emit_json(plain(rag.ask(question, **asked)))

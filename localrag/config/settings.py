@@ -182,6 +182,12 @@ class AnswerSettings(_Section, frozen=True):
     """Below this probability that a passage holds the answer, or that all do together where a list
     is asked for, localrag says that they do not. As the starter model gives it: others are brought
     to its scale by `models calibrate`."""
+    strict: bool = False
+    """Whether only what the documents bear out is shown: every sentence is checked before that, and
+    where none is left, localrag says that they do not hold the answer."""
+    min_answerable_strict: Probability = 0.83
+    """`min_answerable`, and `self_rag.min_best_relevance`, with `strict`, which rather says too
+    often that the documents lack the answer."""
     unsupported: Literal["mark", "remove"] = "mark"
     """What becomes of a sentence that no passage bears out; with "remove" an answer is shown once
     it has been checked."""
@@ -202,8 +208,6 @@ class SelfRAGSettings(_Section, frozen=True):
     """From here on a passage is relevant."""
     min_best_relevance: Probability = 0.7
     """Below this for the most relevant passage, no answer is tried from the documents."""
-    min_best_relevance_strict: Probability = 0.83
-    """The same with `strict`, which rather says too often that the documents lack the answer."""
     min_support: Probability = 0.5
     """From this expected share of full support on, an answer is fully supported."""
     min_partial_support: Probability = 0.4
@@ -212,9 +216,6 @@ class SelfRAGSettings(_Section, frozen=True):
     """A fully supported answer of this usefulness (1 to 5) ends the search for a better one."""
     early_stop: bool = True
     """Whether a good answer ends the run; otherwise every relevant passage answers."""
-    strict: bool = False
-    """Whether to say that the documents do not contain the answer, where Self-RAG would answer
-    without them."""
     budget_seconds: Annotated[float, Meta(ge=0)] = 0.0
     """Longest time for a question; 0 is as long as it takes. What was skipped is said."""
 
@@ -260,6 +261,12 @@ _SECTIONS: dict[str, Struct] = {
     for name, default in msgspec.structs.asdict(Settings()).items()
     if isinstance(default, Struct)
 }
+
+_MOVED = {
+    "self_rag.strict": "answer.strict",
+    "self_rag.min_best_relevance_strict": "answer.min_answerable_strict",
+}
+"""What settings of earlier versions are called now; wherever they are given, they count as that."""
 
 
 def settings_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -337,7 +344,7 @@ def settings_table(settings: Settings) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return _moved(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -356,6 +363,18 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def _moved(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with the settings of earlier versions where they belong now."""
+    for old, new in _MOVED.items():
+        section, _, name = old.partition(".")
+        part = table.get(section)
+        if isinstance(part, dict) and name in part:
+            value = part.pop(name)
+            if new not in dict(flat(table)):
+                _set_value(table, new, value)
+    return table
+
+
 _LISTS = frozenset({"hosted.private", "hosted.redact"})
 """Lists, which a variable or a command gives as `["one", "two"]`, or as one text alone."""
 
@@ -370,6 +389,7 @@ def _with_values(table: dict[str, Any], given: Iterable[tuple[str, object]]) -> 
 
 def _set_value(table: dict[str, Any], key: str, value: object) -> None:
     """Put a value into the table, in place; a list may be given as text."""
+    key = _MOVED.get(key, key)
     if key in _LISTS and isinstance(value, str):
         value = _listed(value)
     *sections, last = key.split(".")
@@ -401,7 +421,8 @@ def _variable_key(name: str) -> str:
     rest = name.removeprefix("LOCALRAG_").lower()
     for section in _SECTIONS:
         if rest.startswith(section + "_"):
-            return f"{section}.{rest.removeprefix(section + '_')}"
+            key = f"{section}.{rest.removeprefix(section + '_')}"
+            return _MOVED.get(key, key)
     return rest
 
 
@@ -453,7 +474,7 @@ def set_in_file(key: str, value: str) -> Path:
     Comments and other lines stay. Raises `ConfigError` and writes nothing if the key
     is unknown or the value is not allowed.
     """
-    table = _read(settings_path())
+    table, key = _read(settings_path()), _MOVED.get(key, key)
     _set_value(table, key, value)
     checked: Any = settings_table(_convert(table, "`localrag config set`"))
     for part in key.split("."):
@@ -472,10 +493,13 @@ def unset_in_file(key: str) -> Path:
     _read(settings_path())
 
     def unset(document: Any) -> None:
-        *sections, last = key.split(".")
-        for section in sections:
-            document = document.get(section, {})
-        document.pop(last, None)
+        now = _MOVED.get(key, key)
+        for each in (now, *(old for old, new in _MOVED.items() if new == now)):
+            *sections, last = each.split(".")
+            part = document
+            for section in sections:
+                part = part.get(section, {})
+            part.pop(last, None)
 
     return _change_file(unset) if settings_path().exists() else settings_path()
 

@@ -7,7 +7,7 @@ their own, in the words of their passages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.documents.formats.table import shown_name
@@ -113,20 +113,15 @@ class Both:
         last = messages[-1]
         return [*messages[:-1], Message(last.role, f"{last.content}\n{told}")]
 
-    def completed(
-        self, answer: Checked, cite: Callable[[int, str], Citation]
-    ) -> Generator[str, None, Checked]:
-        """The answer with a sentence for each statement that it leaves out; yields what is new."""
+    def completed(self, answer: Checked, cite: Callable[[int, str], Citation]) -> Checked:
+        """The answer with a sentence for each statement that it leaves out, behind its text."""
         for each in self._missing(answer.text):
             marker, added = each.chunk + 1, self._sentence(each)
-            new = f"\n\n{added} [{marker}]"
-            yield new
             start = len(answer.text) + 2
             cited = replace(cite(marker, each.text), claims=(added,))
             rated = SupportedSentence(start, start + len(added), "fully supported", 1.0)
-            answer = Checked(
-                answer.text + new, (*answer.citations, cited), (*answer.support, rated)
-            )
+            text = f"{answer.text}\n\n{added} [{marker}]"
+            answer = Checked(text, (*answer.citations, cited), (*answer.support, rated))
         return answer
 
     def _missing(self, text: str) -> list[Statement]:

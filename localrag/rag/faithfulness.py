@@ -19,7 +19,7 @@ from typing import Literal
 from localrag.documents.chunking import passage_text
 from localrag.prompts import render
 from localrag.rag.base import Toolkit
-from localrag.rag.citations import marked, without_markers
+from localrag.rag.citations import Attributor, marked, without_markers
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
@@ -30,8 +30,8 @@ from localrag.text.sentences import split_sentences
 from localrag.types import Citation, Plain, Rating, ScoredChunk, Step, SupportedSentence
 
 Terms = Callable[[str], Iterable[str]]
-Unsupported = Literal["mark", "remove"]
-"""What becomes of a sentence that no passage bears out."""
+Unsupported = Literal["mark", "remove", "remove unchecked"]
+"""What becomes of a sentence that no passage bears out; the last holds for unchecked ones, too."""
 
 Ask = Callable[[str], Grade | None]
 """A statement -> how far the model says that the passages bear it out; None: it is not asked."""
@@ -191,19 +191,24 @@ class Checked:
         unsupported = [each for each in self.support if each.rating == "no support"]
         return bool(self.citations) and len(unsupported) < len(sentences(self.text))
 
-    def without_unsupported(self) -> Checked:
-        """The answer without the sentences that nothing bears out; no text where none is left."""
+    def without_unsupported(self, *, unchecked: bool = False) -> Checked:
+        """The answer without the sentences that nothing bears out; no text where none is left.
+
+        Without those that were left `unchecked`, too, if wanted.
+        """
+        rated = {each.start: each for each in self.support}
         parts: list[str] = []
         kept: list[SupportedSentence] = []
         done = length = 0
-        for each in self.support:
-            if each.rating == "no support":
-                parts.append(self.text[done : each.start])
-                length += each.start - done
-                done = _BLANKS.match(self.text, each.end).end()  # type: ignore[union-attr]
-            else:
+        for start, end in sentences(self.text):
+            found = rated.get(start)
+            if found.rating == "no support" if found else unchecked:
+                parts.append(self.text[done:start])
+                length += start - done
+                done = _BLANKS.match(self.text, end).end()  # type: ignore[union-attr]
+            elif found:
                 by = length - done
-                kept.append(replace(each, start=each.start + by, end=each.end + by))
+                kept.append(replace(found, start=start + by, end=end + by))
         text = "".join([*parts, self.text[done:]])
         blank = len(text) - len(text.lstrip())
         text = text[blank:]
@@ -212,6 +217,17 @@ class Checked:
             return Checked("")
         cited = tuple(each for each in self.citations if each.marker in marked(text))
         return Checked(text, cited, tuple(kept))
+
+    def cited(self, attributor: Attributor, numbers: Sequence[int]) -> Checked:
+        """The answer with the closest of the passages that it was written from, if it cites none.
+
+        Words differ, as across languages.
+        """
+        if self.citations or not self.text:
+            return self
+        number = attributor.closest(numbers, self.text)
+        cited = (attributor.cite(number, self.text),)
+        return replace(self, text=f"{self.text} [{number}]", citations=cited)
 
 
 def checked(
@@ -272,14 +288,14 @@ def asking(
     chunks: Sequence[ScoredChunk],
     tools: Toolkit,
     grader: Grader,
-    *,
-    bounded: bool,
+    unsupported: Unsupported,
 ) -> Ask | None:
     """How the model is asked about a sentence, behind the passages that it has just read.
 
-    None where it shows no logits; `bounded` by the time that the answer took.
+    As long as that takes little of the answer's time, where it has been shown already; None where
+    the model shows no logits, unless all is to be checked.
     """
-    if not grader.reads_logits:
+    if not grader.reads_logits and unsupported != "remove unchecked":
         return None
     llm, language = tools.llm, answer_language(question)
     own = tuple(chunks[number - 1] for number in evidence.numbers)
@@ -295,7 +311,7 @@ def asking(
         task = render("support", language, question=question, statement=statement)
         return llm.count_tokens(task)
 
-    if not bounded:
+    if unsupported != "mark":
         return ask
     read = llm.count_prompt_tokens(evidence.messages)
     return BoundedAsking(ask, cost, read, llm.count_tokens(written))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localrag.documents.chunking import passage_text
-from localrag.models.llms.choices import Chooser
+from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
 from localrag.rag.calibration import Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
@@ -137,18 +137,14 @@ class Grader:
         choice = self._chooser.choose(reading.messages(task), SUPPORT[reading.language], keep=1)
         if not choice.read:
             return Grade(0.0, unread=True)
-        if choice.source == "written":
-            return Grade(float(choice.probabilities @ [1.0, WRITTEN_PARTIAL_SUPPORT, 0.0]))
-        share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
-        return Grade(shifted(share, _SUPPORT_SHIFT[reading.language]))
+        return _supported(choice, reading.language)
 
     def borne_out(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
         """As `support`, of the passages of a prompt that ends with the task `borne_out`."""
         choice = self._chooser.choose(messages, SUPPORT[language])
         if not choice.read:
             return Grade(0.0, unread=True)
-        share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
-        return Grade(shifted(share, _SUPPORT_SHIFT[language]))
+        return _supported(choice, language)
 
     def utility(self, question: str, answer: str, reading: Reading) -> Grade:
         """Expected usefulness of the answer, from 1 to 5."""
@@ -163,6 +159,13 @@ class Grader:
             return Grade(value)
         value, probability = self._scale.read(graded, language, value)
         return Grade(value, probability=probability)
+
+
+def _supported(choice: Choice, language: PromptLanguage) -> Grade:
+    if choice.source == "written":
+        return Grade(float(choice.probabilities @ [1.0, WRITTEN_PARTIAL_SUPPORT, 0.0]))
+    share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
+    return Grade(shifted(share, _SUPPORT_SHIFT[language]))
 
 
 def _score_of(_: str, found: ScoredChunk) -> float:

@@ -19,8 +19,10 @@ from localrag.models.llms.base import Options
 from localrag.prompts import PromptLanguage, render
 from localrag.rag import parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
+from localrag.rag.both_sides import Both
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
+from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.reading import asks_for_several
 from localrag.rag.refusals import not_from_documents, refuses
@@ -62,25 +64,26 @@ class SelfRAGOptions:
     min_retrieval: float
     min_relevance: float
     min_best_relevance: float
-    min_best_relevance_strict: float
     min_support: float
     min_partial_support: float
     good_utility: float
     enough: float
     early_stop: bool
-    strict: bool
     budget_seconds: float
+    strict: bool
+    unsupported: Unsupported
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An answer from some of the relevant passages, with its grades."""
+    """An answer from some of the relevant passages, by their numbers from 1, with its grades."""
 
     text: str
     citations: tuple[Citation, ...]
     sentences: tuple[SupportedSentence, ...]
     rating: Rating
     utility: float
+    numbers: tuple[int, ...] = ()
 
     @property
     def support(self) -> float:
@@ -167,15 +170,12 @@ class SelfRAG(Pipeline):
         # The first of equals: it has the more relevant passages.
         best = max(state.drafts, key=lambda each: (each.score, each.support), default=None)
         if best is None or best.score == 0:
-            best = None
             yield from self._without_documents(state)
-        else:
-            if len(state.drafts) > 1:
-                yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
-            # One piece, which a reader may be shown with its marks instead.
-            lacking = parts.lacking(state.missing, state.language)
-            yield best.text + "".join(lacking)
-        yield self._answer(state, best)
+            yield self._answer(state)
+            return
+        if len(state.drafts) > 1:
+            yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
+        yield from self._chosen(state, best)
 
     # -- before an answer -----------------------------------------------------------
 
@@ -212,7 +212,7 @@ class SelfRAG(Pipeline):
             state.read += 1
             value = yield from self._relevance(state, state.read, state.question)
             found.append((value, chunk))
-            if stop and value > max(options.enough, self._least):
+            if stop and value > max(options.enough, self._options.min_best_relevance):
                 break
         found.sort(key=lambda each: -each[0])
         if found:
@@ -226,7 +226,8 @@ class SelfRAG(Pipeline):
         """Grade passages for each part of a question; where none is held, it is taken as one."""
         in_time = partial(state.budget.allows, "relevance", reserve=FOR_THE_ANSWER)
         grade = partial(self._relevance, state)
-        grades = yield from parts.grades(state.asked, state.found, grade, self._least, in_time)
+        least = self._options.min_best_relevance
+        grades = yield from parts.grades(state.asked, state.found, grade, least, in_time)
         state.answered, best, left = grades
         if not state.answered:
             return
@@ -249,13 +250,7 @@ class SelfRAG(Pipeline):
         return grade.value
 
     def _answerable(self, state: _State) -> bool:
-        return state.best >= self._least
-
-    @property
-    def _least(self) -> float:
-        """What the most relevant passage must come to."""
-        options = self._options
-        return options.min_best_relevance_strict if options.strict else options.min_best_relevance
+        return state.best >= self._options.min_best_relevance
 
     # -- answers --------------------------------------------------------------------
 
@@ -297,25 +292,21 @@ class SelfRAG(Pipeline):
     ) -> Generator[Step, None, Draft]:
         written = yield from self._write(state, reading)
         # Another passage may say the same: what was read is what is cited.
-        numbers = [1 + state.relevant.index(chunk) for chunk in reading.chunks]
+        numbers = tuple(1 + state.relevant.index(chunk) for chunk in reading.chunks)
         refusal = render("refusal", state.language)
         cited = CitedStream(attributor.only(numbers), state.question, refusal)
         text = "".join([*cited.feed(written), *cited.finish()]).strip()
         if not _says_something(text) or refuses(text):
             return Draft("", (), (), "no support", 1.0)
-        citations = cited.citations
-        if not citations:
-            # Words differ, as across languages: the passage that it was written from is named.
-            number = attributor.closest(numbers, text)
-            citations = (attributor.cite(number, text),)
-            text = f"{text} [{number}]"
-        sentences = yield from self._check(state, reading, text)
+        whole = Checked(text, cited.citations).cited(attributor, numbers)
+        text, citations = whole.text, whole.citations
+        rated = yield from self._check(state, reading, text, citations)
         if state.unchecked and self._options.strict:
             return Draft("", (), (), "no support", 1.0)
-        draft = Draft(text, citations, sentences, "partially supported", UNREAD_UTILITY)
-        if sentences:  # else no time was left to grade it
+        draft = Draft(text, citations, rated, "partially supported", UNREAD_UTILITY, numbers)
+        if rated:  # else no time was left to grade it
             rating = self._rating(draft.support)
-            if rating == "fully supported" and any(s.rating == "no support" for s in sentences):
+            if rating == "fully supported" and any(s.rating == "no support" for s in rated):
                 rating = "partially supported"
             yield state.step("support", draft.support, rating=rating)
             draft = replace(draft, rating=rating)
@@ -358,24 +349,28 @@ class SelfRAG(Pipeline):
                     return
 
     def _check(
-        self, state: _State, reading: Reading, text: str
+        self, state: _State, reading: Reading, text: str, citations: Sequence[Citation]
     ) -> Generator[Step, None, tuple[SupportedSentence, ...]]:
-        graded: list[SupportedSentence] = []
-        spans = [
-            span for span in split_sentences(text) if _says_something(text[span.start : span.end])
-        ]
-        for number, span in enumerate(spans):
-            statement = without_markers(text[span.start : span.end]).strip()
+        """What can be said without the model comes first, as in standard RAG."""
+        passages = Passages(state.question, state.relevant, self._tools.tokenize)
+        rated: list[SupportedSentence] = []
+        spans = sentences(text)
+        for number, (start, end) in enumerate(spans):
+            if finding := passages.finding(text[start:end], citations):
+                rated.append(SupportedSentence(start, end, finding.rating, finding.share))
+                yield Step("support of a sentence", {"rating": finding.rating}, finding.share, 0.0)
+                continue
             if not state.budget.allows("support of a sentence"):
                 yield state.step("budget", skipped="sentences", count=len(spans) - number)
                 state.unchecked = True
                 break
+            statement = without_markers(text[start:end]).strip()
             ask = partial(self._grader.support, state.question, statement, reading)
             grade, seconds = timed(ask)
             rating = self._rating(grade.value)
             yield state.graded("support of a sentence", grade, seconds, rating=rating)
-            graded.append(SupportedSentence(span.start, span.end, rating, grade.value))
-        return tuple(graded)
+            rated.append(SupportedSentence(start, end, rating, grade.value))
+        return tuple(rated)
 
     def _rating(self, probability: float) -> Rating:
         if probability >= self._options.min_support:
@@ -410,17 +405,39 @@ class SelfRAG(Pipeline):
         seconds = time.perf_counter() - started
         yield state.step("write", seconds=seconds, passages=0, cut_short=state.cut_short)
 
-    def _answer(self, state: _State, best: Draft | None) -> Answer:
-        found, missing = [one.passage for one in state.found], state.missing if best else ()
-        others = [one for one in found if one not in state.relevant] if missing else []
+    def _chosen(self, state: _State, best: Draft) -> Iterator[Piece]:
+        """The answer that won, with what other passages say otherwise and what none of them says.
+
+        Its text is one piece, which a reader may be shown with its marks instead.
+        """
+        others = [one.passage for one in state.found if one.passage not in state.relevant]
+        chunks = [*state.relevant, *others]
+        answer = Checked(best.text, best.citations, best.sentences)
+        if self._options.unsupported != "mark":
+            answer = answer.without_unsupported()
+        both = Both.among(
+            state.question, chunks, best.numbers, state.language, self._tools, numbered=False
+        )
+        yield from both.steps
+        if not answer.citations or both.found:
+            attributor = self._tools.attributor(chunks)
+            answer = both.completed(answer.cited(attributor, best.numbers), attributor.cite)
+        yield answer.text + "".join(parts.lacking(state.missing, state.language))
+        # Behind those that are cited, what was looked through for what is missing.
+        contexts = chunks if state.missing or both.found else state.relevant
+        yield self._answer(state, answer, contexts)
+
+    def _answer(
+        self, state: _State, answer: Checked | None = None, contexts: Sequence[ScoredChunk] = ()
+    ) -> Answer:
+        found = [one.passage for one in state.found]
         return finished(
             state.question,
-            # Behind those that are cited, what was looked through for what is missing.
-            [*state.relevant, *others] if best else found[: self._tools.k],
-            best.citations if best else (),
-            missing=missing,
-            grounded=best is not None,
-            support=best.sentences if best else (),
+            contexts if answer else found[: self._tools.k],
+            answer.citations if answer else (),
+            missing=state.missing if answer else (),
+            grounded=answer is not None,
+            support=answer.support if answer else (),
             metrics=SelfRAGMetrics(
                 retrieval_needed=state.needed,
                 documents_retrieved=len(state.found),
@@ -428,7 +445,7 @@ class SelfRAG(Pipeline):
                 response_support_ratings=tuple(each.rating for each in state.drafts),
                 utility_ratings=tuple(each.utility for each in state.drafts),
                 best_score=max((each.score for each in state.drafts), default=0.0),
-                used_retrieval=best is not None,
+                used_retrieval=answer is not None,
             ),
         )
 

@@ -24,11 +24,15 @@ from localrag.types import ScoredChunk, Step
 class StandardRAG(Pipeline):
     """Reads passages until they hold the answer, and writes it from them with citations.
 
-    An answer comes as it is written.
+    An answer comes as it is written, or once it has been checked, where something is to be removed.
     """
 
     def __init__(
-        self, tools: Toolkit, grader: Grader, bounds: Bounds, unsupported: Unsupported = "mark"
+        self,
+        tools: Toolkit,
+        grader: Grader,
+        bounds: Bounds,
+        unsupported: Unsupported = "mark",
     ) -> None:
         self._tools = tools
         self._grader = grader
@@ -102,12 +106,18 @@ class StandardRAG(Pipeline):
                 yield text
             return Checked(text)
         passages = Passages(question, chunks, self._tools.tokenize)
-        ask = asking(question, evidence, text, chunks, self._tools, self._grader, bounded=shown)
+        ask = asking(question, evidence, text, chunks, self._tools, self._grader, self._unsupported)
         answer = yield from checked(text, citations.citations, passages, ask)
         if not shown:
-            answer = answer.without_unsupported()
+            strict = self._unsupported == "remove unchecked"
+            answer = answer.without_unsupported(unchecked=strict)
+            if strict:
+                answer = answer.cited(attributor, evidence.numbers)
             yield answer.text
-        return (yield from both.completed(answer, attributor.cite))
+        whole = both.completed(answer, attributor.cite)
+        if added := whole.text[len(answer.text) :]:
+            yield added
+        return whole
 
     def _holding(
         self, language: PromptLanguage, question: str, chunks: Sequence[ScoredChunk]

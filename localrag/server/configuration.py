@@ -34,7 +34,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.replies import decoded, reply
 
 CHANGEABLE = (
-    *("answer.mode", "answer.k", "self_rag.strict"),
+    *("answer.mode", "answer.k", "answer.strict"),
     *("retrieval.mode", "retrieval.k", "retrieval.expansion", "reranker.kind"),
 )
 _PATHS = (

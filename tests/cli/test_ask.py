@@ -218,10 +218,9 @@ def test_a_budget_that_is_no_time() -> None:
     assert "时间的写法如 30s 或 2m，而不是 0s" in failing("--budget", "0s", language="zh")
 
 
-def test_strict_and_budget_need_the_mode() -> None:
-    assert "--strict and --budget need --mode self-rag." in failing("--strict")
+def test_a_budget_needs_the_mode() -> None:
+    assert "--budget needs --mode self-rag." in failing("--budget", "5s", "--mode", "standard")
     assert "需要与 --mode self-rag 一起使用" in failing("--budget", "5s", language="zh")
-    assert "--strict and --budget" in failing("--strict", "--mode", "standard")
 
 
 @pytest.mark.parametrize(

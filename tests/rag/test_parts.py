@@ -247,9 +247,9 @@ def test_a_model_without_logits_is_asked_once_for_the_whole(
 
 
 def test_self_rag_grades_passages_for_their_part() -> None:
-    full, useful = {"Fully supported": 1.0}, {"5": 1.0}
-    needed = {"information": 1.0}
-    scores = [needed, yes(0.9), yes(0.8), yes(0.1), full, full, useful]
+    # Both sentences stand so in their passages: the model is not asked about them.
+    needed, useful = {"information": 1.0}, {"5": 1.0}
+    scores = [needed, yes(0.9), yes(0.8), yes(0.1), useful]
     llm = ScriptedLLM([f"{BOUGHT} {FEE}"], scores)
     answer = run(self_rag(llm, []), ASKED)
     graded = [(values["passage"], values["part"]) for values in steps(answer, "relevance")]
@@ -263,11 +263,11 @@ def test_self_rag_grades_passages_for_their_part() -> None:
 
 
 def test_self_rag_looks_for_a_part_in_the_other_passages_and_says_what_is_missing() -> None:
-    full, useful = {"Fully supported": 1.0}, {"5": 1.0}
-    scores = [{"information": 1.0}, yes(0.9), yes(0.2), yes(0.1), yes(0.2), yes(0.1), full, useful]
+    graded = [yes(0.9), yes(0.2), yes(0.1), yes(0.2), yes(0.1)]
+    scores = [{"information": 1.0}, *graded, {"5": 1.0}]
     answer = run(self_rag(ScriptedLLM([BOUGHT], scores), []), ASKED)
-    graded = [(values["passage"], values["part"]) for values in steps(answer, "relevance")]
-    assert graded == [(1, 1), (2, 2), (3, 1), (1, 2), (3, 2)]
+    told = [(values["passage"], values["part"]) for values in steps(answer, "relevance")]
+    assert told == [(1, 1), (2, 2), (3, 1), (1, 2), (3, 2)]
     assert answer.text.endswith(f"\n\nThe documents do not say: {SECOND}")
     assert steps(answer, "parts")[1] == {"missing": (SECOND,)}
     assert answer.not_found == (NotFound(SECOND),)
@@ -288,10 +288,10 @@ def test_the_terminal_shows_an_answer_of_self_rag_once(
     question: str, text: str, scores: list[Scores], capsys: pytest.CaptureFixture[str]
 ) -> None:
     scores = [{"information": 1.0, "信息": 1.0}, *scores, *[yes(0.1) | ja(0.1)] * 4]
-    scores += [{"Fully supported": 1.0, "完全支持": 1.0}, {"5": 1.0}]
+    scores += [{"5": 1.0}]
     wrote = [BOUGHT if question == ASKED else PRICE_7]
     k = 3 if question == ASKED else 2
-    scores = scores if k == 3 else [*scores[:4], *scores[-2:]]
+    scores = scores if k == 3 else [*scores[:4], scores[-1]]
     pieces: list[Piece] = []
 
     def stream(asked: str, on_step: OnStep, **_: object) -> Iterator[str | Answer]:

@@ -34,8 +34,8 @@ ORCHIDS = "Two hundred orchids grow in the glass house behind the pond."
 TEA = "The tea room closes at six on working days."
 TEXTS = [OPENED, ORCHIDS, TEA]
 
-SAID_OPENED = "The glass house was opened in 1907 by the mayor."
-SAID_ORCHIDS = "Two hundred orchids grow in the glass house."
+SAID_OPENED = "The glass house was solemnly opened in 1907 by the mayor."
+SAID_ORCHIDS = "Two hundred splendid orchids grow in the glass house."
 
 QUESTION = "When was the glass house opened?"
 
@@ -65,14 +65,14 @@ OPTIONS = SelfRAGOptions(
     min_retrieval=0.3,
     min_relevance=0.5,
     min_best_relevance=0.5,
-    min_best_relevance_strict=0.5,
     min_support=0.5,
     min_partial_support=0.3,
     good_utility=3.8,
     enough=1.0,
     early_stop=True,
-    strict=False,
     budget_seconds=0.0,
+    strict=False,
+    unsupported="mark",
 )
 
 
@@ -229,7 +229,7 @@ def test_the_best_passage_answers_alone_and_a_good_answer_ends_the_run() -> None
     answer = run(pipeline(llm))
     assert used_up(llm)
     assert answer.grounded
-    assert answer.text == f"{OPENED[:-1]} [1]."
+    assert answer.text == f"{SAID_OPENED[:-1]} [1]."
     assert [(c.marker, c.quote, c.page) for c in answer.citations] == [(1, OPENED, 5)]
     assert [context.chunk.id for context in answer.contexts] == [1, 2]
     assert trace(answer) == [
@@ -430,7 +430,7 @@ def test_an_answer_in_other_words_names_the_passage_that_it_was_written_from() -
 def test_markers_in_a_passage_are_not_ours() -> None:
     text = "The dome [9] was restored in 1950 [2, 9] after the storm."
     reply = "The dome [9] was restored in 1950 after the storm [2]."
-    llm = ScriptedLLM([reply], [NEEDED, yes(0.9), FULL, useful(5)])
+    llm = ScriptedLLM([reply], [NEEDED, yes(0.9), useful(5)])
     answer = run(pipeline(llm, [text]), "When was the dome restored?")
     assert re.findall(r"\[\d+\]", answer.text) == ["[1]"]
     assert {c.marker for c in answer.citations} == {1}
@@ -727,13 +727,13 @@ def test_what_is_not_checked_is_counted_without_bare_markers(
 
 
 def test_writing_is_cut_at_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = f"{SAID_OPENED} {SAID_ORCHIDS} " + "And so on and on it goes " * 40
+    text = f"{SAID_OPENED} It is very large. " + "And so on and on it goes " * 40
     llm = Slow([text], [NEEDED, yes(0.9), FULL, FULL, useful(4)])
     llm.piece = 0.2
     llm.grade = 0.5
     answer, seconds = timed_run(llm, monkeypatch, 12.0, k=1)
     assert "write: from 1 passages, cut short" in trace(answer)
-    assert answer.text == f"{SAID_OPENED[:-1]} [1]. Two hundred orchids grow in the glass house."
+    assert answer.text == f"{SAID_OPENED[:-1]} [1]. It is very large."
     assert len(answer.support) == 2
     assert seconds <= 12.0
 
@@ -784,16 +784,6 @@ def test_a_refusal_of_the_model_is_no_answer_from_the_documents(reply: str) -> N
     assert answer.citations == ()
 
 
-def test_strict_asks_more_of_the_best_passage() -> None:
-    thresholds = {"min_best_relevance": 0.6, "min_best_relevance_strict": 0.8}
-    llm = ScriptedLLM([], [yes(0.7), yes(0.1), yes(0.1)])
-    answer = run(pipeline(llm, strict=True, **thresholds))
-    assert not answer.grounded
-    assert "answerable: no" in trace(answer)
-    llm = ScriptedLLM([SAID_OPENED], [NEEDED, yes(0.7), yes(0.1), yes(0.1), FULL, useful(5)])
-    assert run(pipeline(llm, **thresholds)).grounded
-
-
 def test_a_thought_that_only_ends_is_not_shown() -> None:
     reply = f"They ask for a year [2].</think>\n\n{SAID_OPENED}"
     llm = ScriptedLLM([reply], [NEEDED, yes(0.9), yes(0.1), yes(0.1), FULL, useful(5)])
@@ -819,9 +809,8 @@ def test_own_words_are_what_the_model_reads() -> None:
 
 
 def test_a_passage_that_is_clearly_enough_is_tried_before_the_others_are_graded() -> None:
-    good: list[Mapping[str, float]] = [{"Fully supported": 1.0}, {"5": 1.0}]
-    scores = [{"information": 1.0}, {"Yes": 9, "No": 1}, *good]
-    llm = ScriptedLLM(["The glass house was opened in 1907."], scores)
+    scores: list[Mapping[str, float]] = [NEEDED, yes(0.9), FULL, useful(5)]
+    llm = ScriptedLLM([SAID_OPENED], scores)
     answer = run(pipeline(llm, enough=0.85), QUESTION)
     assert answer.grounded
     assert [step.kind for step in answer.trace].count("relevance") == 1
@@ -832,9 +821,53 @@ def test_where_its_answer_does_not_do_the_others_are_graded_and_tried_too() -> N
     scores += [{"No support": 1.0}, {"1": 1.0}]
     scores += [{"Yes": 7, "No": 3}, {"No": 1.0}]
     scores += [{"Fully supported": 1.0}, {"5": 1.0}]
-    llm = ScriptedLLM(["Martians.", "The glass house was opened in 1907."], scores)
+    llm = ScriptedLLM(["Martians.", SAID_OPENED], scores)
     answer = run(pipeline(llm, enough=0.85), QUESTION)
     assert answer.grounded
     assert [step.kind for step in answer.trace].count("relevance") == 3
     written = [step.values["passages"] for step in answer.trace if step.kind == "write"]
     assert written == [1, 2]
+
+
+DEPOSITS = ["The deposit for a locker is 20 euros.", "The deposit for a locker is 35 euros today."]
+
+
+@pytest.mark.parametrize("graded", [[0.9], [0.6, 0.1]])
+def test_figures_that_differ_are_both_told(graded: list[float]) -> None:
+    """Also where the other passage was not graded, or found irrelevant."""
+    llm = ScriptedLLM([DEPOSITS[0]], [NEEDED, *map(yes, graded), useful(5)])
+    answer = run(pipeline(llm, DEPOSITS, enough=0.8), "How much is the deposit for a locker ?")
+    assert used_up(llm)
+    assert answer.text.endswith("“The deposit for a locker is 35 euros today.” [2]")
+    assert [each.marker for each in answer.citations] == [1, 2]
+    assert [each.chunk.text for each in answer.contexts] == DEPOSITS
+    assert [each.rating for each in answer.support] == ["fully supported"] * 2
+    assert "disagreement" in [step.kind for step in answer.trace]
+
+
+def test_an_invented_figure_counts_against_an_answer_without_asking() -> None:
+    scores = [NEEDED, yes(0.9), yes(0.1), yes(0.1), useful(5)]
+    llm = ScriptedLLM(["The glass house was opened in 1912.", "Perhaps."], scores)
+    answer = run(pipeline(llm))
+    assert not answer.grounded
+    assert answer.text == f"{NOTICE}Perhaps."
+    assert "support of a sentence: no support" in trace(answer)
+
+
+@pytest.mark.parametrize("unsupported", ["mark", "remove"])
+def test_what_nothing_bears_out_is_marked_or_taken_out(unsupported: str) -> None:
+    reply = f"It holds 312 palms. {SAID_OPENED}"
+    scores = [NEEDED, yes(0.9), FULL, useful(5)]
+    answer = run(pipeline(ScriptedLLM([reply], scores), k=1, unsupported=unsupported))
+    assert answer.grounded
+    left = f"{SAID_OPENED[:-1]} [1]."
+    assert answer.text == (left if unsupported == "remove" else f"It holds 312 palms. {left}")
+    assert [each.rating for each in answer.support][-1:] == ["fully supported"]
+
+
+def test_what_is_left_of_an_answer_cites_something() -> None:
+    reply = "The glass house was opened by the mayor in 1912 [1]. It is a splendid sight."
+    scores = [NEEDED, yes(0.9), FULL, useful(5)]
+    answer = run(pipeline(ScriptedLLM([reply], scores), k=1, unsupported="remove"))
+    assert answer.text == "It is a splendid sight. [1]"
+    assert [each.quote for each in answer.citations] == [OPENED]

@@ -28,7 +28,7 @@ from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Place, ScoredChunk
 
 TEXTS = ["The lighthouse was built in 1871 by the harbour board.", "Tea is served at four."]
-WRITTEN = "The lighthouse was built in 1871."
+WRITTEN = "The tall lighthouse was built in 1871."
 QUESTION = "When was the lighthouse built?"
 
 
@@ -66,14 +66,14 @@ class Server:
             "min_retrieval": 0.3,
             "min_relevance": 0.5,
             "min_best_relevance": 0.5,
-            "min_best_relevance_strict": 0.5,
             "min_support": 0.5,
             "min_partial_support": 0.3,
             "good_utility": 3.8,
             "enough": 1.0,
             "early_stop": True,
-            "strict": False,
             "budget_seconds": 0.0,
+            "strict": False,
+            "unsupported": "mark",
         }
         tools = Toolkit(
             retrieve=lambda _, k: [
@@ -128,7 +128,7 @@ DECISION, RELEVANCE, OTHER, WRITE, SUPPORT, UTILITY = range(6)
 
 def test_a_normal_run(server: Server) -> None:
     answer = run(server.self_rag())
-    assert answer.text == "The lighthouse was built in 1871 [1]."
+    assert answer.text == "The tall lighthouse was built in 1871 [1]."
     assert answer.grounded
     assert notes(answer) == []
     assert len(server.requests) == 6
@@ -147,7 +147,7 @@ def test_reasoning_never_reaches_answers_grades_or_citations(server: Server) -> 
     )
     server.reply = lambda body: thought + sensible(body)
     answer = run(server.self_rag())
-    assert answer.text == "The lighthouse was built in 1871 [1]."
+    assert answer.text == "The tall lighthouse was built in 1871 [1]."
     assert answer.metrics is not None
     assert answer.metrics.best_score == 20.0
     assert answer.metrics.relevant_documents == 1
@@ -198,7 +198,7 @@ def test_grades_in_plain_words(server: Server) -> None:
 def test_chinese_grades(server: Server) -> None:
     def chinese(body: dict[str, Any]) -> str:
         if "response_format" not in body:
-            return "The lighthouse was built in 1871。"
+            return "The tall lighthouse was built in 1871。"
         kind = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"][0]
         lit = "1871" in body["messages"][0]["content"]
         relevant = "是" if lit else "不是，资料中没有：否"

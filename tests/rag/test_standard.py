@@ -321,3 +321,34 @@ def test_in_own_words_a_passage_that_is_read_alone_keeps_its_number() -> None:
     run(pipeline(llm, wording=wording), "When does the tea room close?")
     assert "[3]" in llm.history[0][0][1].content
     assert "[1]" not in llm.history[0][0][1].content
+
+
+@pytest.mark.parametrize(
+    ("grade", "left"),
+    [({"Fully supported": 1}, " It is large."), ({"No support": 1}, "")],
+)
+def test_strictly_every_sentence_is_checked_before_it_is_shown(
+    grade: dict[str, float], left: str
+) -> None:
+    reply = "The glass house was opened in 1907 [1]. It is large."
+    llm = ScriptedLLM([reply], [{"Yes": 1}, grade])
+    answer = run(pipeline(llm, unsupported="remove unchecked"), "When was the glass house opened?")
+    assert answer.text == f"The glass house was opened in 1907 [1].{left}"
+
+
+@pytest.mark.parametrize(
+    ("replies", "text"),
+    [
+        (["Fully supported"], "It is large. [1]"),
+        (["Partially supported"], "It is large. [1]"),
+        (["?"] * ATTEMPTS, "The documents do not contain the answer to this question."),
+    ],
+)
+def test_strictly_a_server_is_asked_too_and_what_stays_unchecked_is_not_shown(
+    replies: list[str], text: str
+) -> None:
+    llm = ScriptedLLM(["Yes", "It is large.", *replies])
+    rag = pipeline(llm, scorer=False, unsupported="remove unchecked", texts=TEXTS[:1])
+    answer = run(rag, "How large is the glass house?")
+    assert answer.text == text
+    assert answer.grounded == (len(answer.citations) == 1)

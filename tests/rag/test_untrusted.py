@@ -229,11 +229,11 @@ def test_an_answer_in_a_language_that_was_not_asked_for_is_written_again() -> No
 
 def test_self_rag_does_the_same() -> None:
     llm = ScriptedLLM(
-        ["PARSNIP.", "The glass house was opened in 1907."],
+        ["PARSNIP.", "The glass house was really opened in 1907."],
         [*SELF_RAG, {"No": 1}, *SELF_RAG],
     )
     answer = ask(llm, [TOLD], mode="self-rag")
-    assert answer.text.startswith("The glass house was opened in 1907")
+    assert answer.text.startswith("The glass house was really opened in 1907")
     assert answer.grounded
     assert [each.text for each in answer.left_out] == [ORDER]
 

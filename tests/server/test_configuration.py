@@ -60,13 +60,13 @@ KEYS = ("answer.k", "retrieval.k")
 def test_a_change_counts_at_once_and_for_the_command_line(
     served: Served, http: httpx.Client
 ) -> None:
-    for key, value in (("answer.mode", "self-rag"), ("answer.k", 3), ("self_rag.strict", True)):
+    for key, value in (("answer.mode", "self-rag"), ("answer.k", 3), ("answer.strict", True)):
         changed = of(http.post(SETTINGS, json={"key": key, "value": value}), key)
         assert (changed["value"], changed["given"]) == (value, "file")
     http.post(SETTINGS, json={"key": "reranker.kind", "value": "keyword"})
     for settings in (served.engine.settings, load_settings()):
         assert (settings.answer.mode, settings.answer.k) == ("self-rag", 3)
-        assert settings.self_rag.strict
+        assert settings.answer.strict
         assert type(settings.reranker).__name__ == "KeywordReranking"
     assert http.get("/api/status").json()["libraries"][0]["mode"] == "self-rag"
     back = of(http.post(SETTINGS, json={"key": "answer.k", "value": None}), "answer.k")

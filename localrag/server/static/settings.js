@@ -3,7 +3,7 @@ import { call } from "./api.js";
 
 // What may be changed here: a choice, a number or a switch.
 const CONTROLS = {
-  "answer.mode": ["standard", "self-rag"], "answer.k": "number", "self_rag.strict": "switch",
+  "answer.mode": ["standard", "self-rag"], "answer.k": "number", "answer.strict": "switch",
   "retrieval.mode": ["hybrid", "dense", "keyword"], "retrieval.k": "number",
   "retrieval.expansion": ["none", "multi-query", "hyde"],
   "reranker.kind": ["none", "keyword", "cross-encoder", "llm"],
