@@ -158,6 +158,8 @@ def _decision(step: Step, say: Say) -> str:
         case "retrieval decision":
             needed = values["needed"]
             return say("documents are needed" if needed else "documents are not needed")
+        case "relevance" if values.get("fewer_words"):
+            return say("passage {passage} not read: it has fewer words of the question", **values)
         case "relevance" if values["relevant"]:
             return say("passage {passage} relevant", **values)
         case "relevance":

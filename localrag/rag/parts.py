@@ -45,6 +45,10 @@ class Grades(NamedTuple):
     left: int
 
 
+MOST_LIKELY = 2
+"""Passages that are read for a whole question where none holds a part of it."""
+
+
 def find(
     tools: Toolkit, question: str, *, apart: bool = True
 ) -> Generator[Step, None, tuple[Parts, list[Found]]]:
@@ -93,20 +97,26 @@ def interleaved(lists: Sequence[Sequence[Found]]) -> list[Found]:
 
 def held(
     parts: Parts, found: Sequence[Found], read: Read
-) -> Generator[Step, None, dict[str, tuple[int, ...]]]:
-    """The parts that the passages hold, and the numbers of those that do, from 1.
+) -> Generator[Step, None, tuple[dict[str, tuple[int, ...]], frozenset[int]]]:
+    """The parts that the passages hold with the numbers of those that do, from 1; the likeliest.
 
     A part's own passages are read first. What the documents lack is told where they hold some.
     """
     given: dict[str, tuple[int, ...]] = {}
+    best: dict[int, float] = {}
     for number, part in enumerate(parts, start=1):
         order = sorted(range(len(found)), key=lambda at, part=part: found[at].asked != part)  # type: ignore[misc]
         places = [at + 1 for at in order]
         steps = read(part, [found[at].passage for at in order])
-        if holding := (yield from _numbered(steps, number, places)):
+        if holding := (yield from _numbered(steps, number, places, best)):
             given[part] = tuple(places[at - 1] for at in holding)
     yield from _lacking(parts, tuple(given))
-    return given
+    return given, likeliest(best)
+
+
+def likeliest(best: Mapping[int, float]) -> frozenset[int]:
+    """Of passages with the best grade that each has for a part, those to read for the whole."""
+    return frozenset(sorted(best, key=lambda number: -best[number])[:MOST_LIKELY])
 
 
 def grades(
@@ -192,9 +202,15 @@ T = TypeVar("T")
 
 
 def _numbered(
-    steps: Generator[Step, None, T], part: int, places: Sequence[int] = ()
+    steps: Generator[Step, None, T],
+    part: int,
+    places: Sequence[int] = (),
+    best: dict[int, float] | None = None,
 ) -> Generator[Step, None, T]:
-    """The steps of a part, with its number; `places` are the numbers of passages otherwise."""
+    """The steps of a part, with its number; `places` are the numbers of passages otherwise.
+
+    `best` is told the grades of passages.
+    """
     while True:
         try:
             step = next(steps)
@@ -203,5 +219,7 @@ def _numbered(
             return result
         values: dict[str, Plain] = {**step.values, "part": part}
         if places and step.kind == "relevance":
-            values["passage"] = places[int(str(values["passage"])) - 1]
+            place = values["passage"] = places[int(str(values["passage"])) - 1]
+            if best is not None and step.score is not None:
+                best[place] = max(step.score, best.get(place, 0.0))
         yield replace(step, values=values)

@@ -9,7 +9,7 @@ answer (`benchmarks/LOG.md`, 2026-11-22, "one passage at a time").
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -17,10 +17,11 @@ from itertools import chain
 from localrag.documents.tables import shown_text
 from localrag.prompts import PromptLanguage, render
 from localrag.prompts.own import Wording
-from localrag.rag.base import timed
+from localrag.rag.base import Toolkit, timed
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.parts import naming
+from localrag.rag.question_words import has_fewer_words
 from localrag.rag.relevance import graded
 from localrag.types import Message, ScoredChunk, Step
 
@@ -61,36 +62,44 @@ class Evidence:
 class PassageReader:
     """Reads passages, best first, until they hold the answer to a question."""
 
-    def __init__(self, grader: Grader, wording: Wording, bounds: Bounds, *, reranked: bool) -> None:
+    def __init__(self, tools: Toolkit, grader: Grader, bounds: Bounds) -> None:
         self._grader = grader
-        self._reranked = reranked
-        self._wording = wording
+        self._reranked = tools.reranking is not None
+        self._wording = tools.wording
+        self._tokenize = tools.tokenize
         self._bounds = bounds
 
     def read(
-        self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+        self,
+        question: str,
+        chunks: Sequence[ScoredChunk],
+        language: PromptLanguage,
+        among: Collection[int] = (),
     ) -> Generator[Step, None, Evidence | None]:
-        """The passages that hold the answer, or None."""
+        """The passages that hold the answer, or None; of those `among` these numbers, if any."""
         if not chunks:
             return None
         # To a server each question is a request of its own, with all of the passage.
         if not self._grader.reads_logits or asks_for_several(question):
             return (yield from self._together(question, chunks, language))
-        grades: list[float] = []
+        grades: dict[int, float] = {}
         least = self._bounds.min_answerable
-        for number in range(1, len(chunks) + 1):
+        for number in sorted(among) or range(1, len(chunks) + 1):
+            if not among and has_fewer_words(question, chunks, number, self._tokenize):
+                yield not_read(number)
+                continue
             ask = partial(graded, self._grader, question, language, chunks, number)
             grade, seconds = timed(partial(ask, searched=not self._reranked))
             told = {"passage": number, "relevant": grade.value >= least, **grade.told()}
             yield Step("relevance", told, grade.value, seconds)
-            grades.append(grade.value)
+            grades[number] = grade.value
             if grade.value > max(self._bounds.enough, least):
                 break
-        best = max(range(len(grades)), key=grades.__getitem__)
+        best = max(grades, key=grades.__getitem__)
         if grades[best] < least:
             yield Step("answerable", {"answer": False}, grades[best], 0.0)
             return None
-        return self._alone(question, best + 1, Reading(language, (chunks[best],)))
+        return self._alone(question, best, Reading(language, (chunks[best - 1],)))
 
     def several(
         self,
@@ -142,6 +151,11 @@ class PassageReader:
             return None
         messages = numbered_prompt(wording, question, chunks, language, self._task(language))
         return Evidence(tuple(range(1, len(chunks) + 1)), messages)
+
+
+def not_read(number: int) -> Step:
+    """What is told of a passage that is passed over."""
+    return Step("relevance", {"passage": number, "relevant": False, "fewer_words": True}, None, 0.0)
 
 
 def gate_prompt(

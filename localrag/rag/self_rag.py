@@ -24,7 +24,8 @@ from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
-from localrag.rag.reading import asks_for_several
+from localrag.rag.question_words import has_fewer_words
+from localrag.rag.reading import asks_for_several, not_read
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
@@ -112,6 +113,8 @@ class _State:
     read: int = 0
     """How many of the passages found are graded, or will not be."""
     best: float = 0.0
+    likeliest: frozenset[int] = frozenset()
+    """Where no part is held: the numbers of the only passages that are graded for the whole."""
     relevant: list[ScoredChunk] = field(default_factory=list)
     cut_short: bool = False
     unchecked: bool = False
@@ -210,6 +213,11 @@ class SelfRAG(Pipeline):
                 break
             chunk = state.ungraded[0]
             state.read += 1
+            if state.likeliest and state.read not in state.likeliest:
+                continue
+            if not state.likeliest and self._has_fewer_words(state):
+                yield not_read(state.read)
+                continue
             value = yield from self._relevance(state, state.read, state.question)
             found.append((value, chunk))
             if stop and value > max(options.enough, self._options.min_best_relevance):
@@ -230,6 +238,7 @@ class SelfRAG(Pipeline):
         grades = yield from parts.grades(state.asked, state.found, grade, least, in_time)
         state.answered, best, left = grades
         if not state.answered:
+            state.likeliest = parts.likeliest(best)
             return
         if left:  # what was not looked for is not missing
             yield state.step("budget", skipped="passages", count=left)
@@ -248,6 +257,10 @@ class SelfRAG(Pipeline):
         relevant = grade.value >= self._options.min_relevance
         yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value
+
+    def _has_fewer_words(self, state: _State) -> bool:
+        passages = [each.passage for each in state.found]
+        return has_fewer_words(state.question, passages, state.read, self._tools.tokenize)
 
     def _answerable(self, state: _State) -> bool:
         return state.best >= self._options.min_best_relevance

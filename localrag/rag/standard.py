@@ -37,9 +37,7 @@ class StandardRAG(Pipeline):
         self._tools = tools
         self._grader = grader
         self._unsupported = unsupported
-        self._reader = PassageReader(
-            grader, tools.wording, bounds, reranked=tools.reranking is not None
-        )
+        self._reader = PassageReader(tools, grader, bounds)
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
@@ -49,12 +47,12 @@ class StandardRAG(Pipeline):
         passages = [each.passage for each in found]
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         holding = partial(self._holding, language)
-        answered = yield from parts.held(asked, found[: len(chunks)], holding)
+        answered, likeliest = yield from parts.held(asked, found[: len(chunks)], holding)
         if answered:
             text = parts.to_answer(question, asked, tuple(answered))
             evidence: Evidence | None = self._reader.several(text, answered, chunks, language)
         else:
-            evidence = yield from self._reader.read(question, chunks, language)
+            evidence = yield from self._reader.read(question, chunks, language, likeliest)
         answer = Checked("")
         missing: Parts = ()
         if evidence:

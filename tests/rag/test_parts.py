@@ -214,6 +214,16 @@ def test_a_question_that_is_taken_apart_wrongly_is_answered_as_a_whole() -> None
     assert "part" not in steps(answer, "relevance")[-1]
 
 
+def test_where_no_part_is_held_the_whole_is_asked_of_the_two_best_passages() -> None:
+    grades = [yes(value) for value in (0.1, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.9)]
+    llm = ScriptedLLM([SHIP], grades)
+    answer = run(standard(llm, []), ASKED)
+    assert not llm.scores
+    told = [(step["passage"], step.get("part")) for step in steps(answer, "relevance")]
+    assert told[-2:] == [(2, None), (3, None)]
+    assert [one.marker for one in answer.citations] == [3]
+
+
 def test_a_model_that_refuses_lacks_no_part() -> None:
     refusal = "The documents do not contain the answer to this question."
     scores = [yes(0.9), yes(0.1), yes(0.1), yes(0.1)]
@@ -310,12 +320,14 @@ def test_the_terminal_shows_an_answer_of_self_rag_once(
 
 
 def test_self_rag_grades_for_the_whole_where_no_part_is_held() -> None:
-    scores = [{"information": 1.0}, *[yes(0.1)] * 6, *[yes(0.1)] * 3]
+    scores = [{"information": 1.0}, *map(yes, (0.1, 0.2, 0.3, 0.1, 0.1, 0.1)), yes(0.1), yes(0.1)]
     llm = ScriptedLLM(["I do not know."], scores)
     answer = run(self_rag(llm, []), ASKED)
     assert not answer.grounded
     assert not llm.scores
-    assert ["part" in values for values in steps(answer, "relevance")] == [True] * 6 + [False] * 3
+    told = steps(answer, "relevance")
+    assert ["part" in values for values in told] == [True] * 6 + [False] * 2
+    assert [values["passage"] for values in told[-2:]] == [2, 3], "the two best for a part"
 
 
 def test_the_best_of_each_come_first_and_none_twice() -> None:

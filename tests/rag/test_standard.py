@@ -9,6 +9,7 @@ from scripted_llm import ScriptedLLM
 from localrag.errors import BackendError, UsageError
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.presentation.steps import decision
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
@@ -44,6 +45,7 @@ def pipeline(
     unsupported: Unsupported = "mark",
     found: list[ScoredChunk] | None = None,
     min_answerable: float = 0.5,
+    k: int = 3,
 ) -> StandardRAG:
     tools = Toolkit(
         retrieve=lambda question, k: (found or contexts(texts))[:k],
@@ -51,7 +53,7 @@ def pipeline(
         tokenize=lambda text: text.lower().replace(".", "").split(),
         embedder=HashEmbedder(),
         place_of=lambda chunk, offset: Place(0, number=5),
-        k=3,
+        k=k,
         generation=Options(max_tokens=max_tokens),
         wording=wording or Wording(),
     )
@@ -352,3 +354,15 @@ def test_strictly_a_server_is_asked_too_and_what_stays_unchecked_is_not_shown(
     answer = run(rag, "How large is the glass house?")
     assert answer.text == text
     assert answer.grounded == (len(answer.citations) == 1)
+
+
+def test_a_passage_with_fewer_words_of_the_question_is_passed_over() -> None:
+    texts = [TEXTS[2], TEXTS[2], TEXTS[2], "The pond is deep.", "The tea room opens at nine."]
+    llm = ScriptedLLM([], [{"Yes": 1, "No": 9}] * 4)
+    rag = pipeline(llm, found=contexts(texts), k=5)
+    answer = run(rag, "Who owns the tea room ?")
+    assert not answer.grounded
+    assert not llm.scores
+    told = [step for step in answer.trace if step.kind == "relevance"]
+    assert [step.values.get("fewer_words", False) for step in told] == [0, 0, 0, 1, 0]
+    assert decision(told[3], "en") == "passage 4 not read: it has fewer words of the question"
