@@ -28,9 +28,10 @@ PlaceOf = Callable[[Chunk, int], Place]
 """Where a code point of a chunk's text stands."""
 
 CLAIMED_SUPPORT = 0.35
-"""A marker that the model wrote stays from this share of the sentence's weighted terms on."""
+"""A marker that the model wrote stays from this share of the sentence's weighted terms on. Where it
+has read nothing but what holds the answer, one is added from here on: its words come from there."""
 FOUND_SUPPORT = 0.55
-"""A marker is added from this share on."""
+"""A marker is added from this share on otherwise."""
 CROSS_LANGUAGE_COSINE = 0.5
 """The same decision by embedding, where sentence and passage are of different languages."""
 MINIMUM_TERMS = 2
@@ -47,6 +48,7 @@ SHARED_COUNTS = 0.5
 SHORT_ANSWER = 40
 """Characters up to which a whole answer may be a bare name or number."""
 
+LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}[.)、）](?!\d)\s*)+")
 _NUMBERS = r"\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*"
 MARKER = re.compile(
     r"(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
@@ -136,9 +138,11 @@ class Attributor:
         self._languages = [detect(found.chunk.text) for found in chunks]
         self._vectors: list[Vectors] = []  # of the evidence, once wanted; shared by `only`
         self._markers = frozenset(range(1, len(chunks) + 1))
+        self._least = FOUND_SUPPORT
 
     def attribute(self, sentence: str, claimed: Iterable[int]) -> list[Citation]:
         """Citations of one answer sentence; `claimed` are the markers that the model wrote."""
+        sentence = LIST_MARK.sub("", sentence)
         terms = self._terms(sentence)
         if len(terms) < MINIMUM_TERMS:
             return []
@@ -146,7 +150,7 @@ class Attributor:
         markers = sorted({m for m in claimed if supported.get(m, 0.0) >= CLAIMED_SUPPORT})
         if not markers and supported:
             best = min(supported, key=lambda marker: (-supported[marker], marker))
-            if supported[best] >= FOUND_SUPPORT:
+            if supported[best] >= self._least:
                 markers = [best]
         return [self._cite(marker, sentence, terms) for marker in markers]
 
@@ -165,10 +169,14 @@ class Attributor:
         best = max(holding, key=lambda e: (self._share(asked, e.terms), -e.marker, -e.start))
         return [self._citation(best)]
 
-    def only(self, markers: Iterable[int]) -> Attributor:
-        """The same passages under the same markers, of which only these can be cited."""
+    def only(self, markers: Iterable[int], *, held: bool) -> Attributor:
+        """The same passages under the same markers, of which only these can be cited.
+
+        `held` says whether they are read because each holds the answer, or a part of it.
+        """
         fewer = copy(self)
         fewer._markers = frozenset(markers)
+        fewer._least = CLAIMED_SUPPORT if held else FOUND_SUPPORT
         return fewer
 
     def closest(self, markers: Sequence[int], text: str) -> int:

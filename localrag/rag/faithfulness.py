@@ -19,7 +19,7 @@ from typing import Literal
 from localrag.documents.chunking import passage_text
 from localrag.prompts import render
 from localrag.rag.base import Toolkit
-from localrag.rag.citations import Attributor, marked, without_markers
+from localrag.rag.citations import LIST_MARK, Attributor, marked, without_markers
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
@@ -48,7 +48,6 @@ LEAST = 3
 COUNTED = 10
 """A number word up to this may count what a passage lists: "three reasons"."""
 
-_LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}[.)、）]\s*)+")
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
 _DIGITS = re.compile(r"\d+")
 _EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
@@ -136,7 +135,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def _statement(sentence: str) -> str:
-    return _LIST_MARK.sub("", without_markers(sentence)).strip()
+    return LIST_MARK.sub("", without_markers(sentence)).strip()
 
 
 def _strange(statement: str, texts: Sequence[str]) -> list[Figure]:

@@ -307,7 +307,7 @@ class SelfRAG(Pipeline):
         # Another passage may say the same: what was read is what is cited.
         numbers = tuple(1 + state.relevant.index(chunk) for chunk in reading.chunks)
         refusal = render("refusal", state.language)
-        cited = CitedStream(attributor.only(numbers), state.question, refusal)
+        cited = CitedStream(attributor.only(numbers, held=True), state.question, refusal)
         text = "".join([*cited.feed(written), *cited.finish()]).strip()
         if not _says_something(text) or refuses(text):
             return Draft("", (), (), "no support", 1.0)

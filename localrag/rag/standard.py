@@ -89,7 +89,8 @@ class StandardRAG(Pipeline):
         evidence = replace(evidence, messages=both.told(evidence.messages))
         attributor = self._tools.attributor(chunks)
         refusal = render("refusal", language)
-        citations = CitedStream(attributor.only(evidence.numbers), question, refusal)
+        held = evidence.keep > 0  # else the prompt shows all passages, with their numbers
+        citations = CitedStream(attributor.only(evidence.numbers, held=held), question, refusal)
         shown, text = self._unsupported == "mark", ""
         for piece in self._written(evidence, citations):
             if isinstance(piece, Step):

@@ -95,6 +95,19 @@ def test_markers_are_kept_moved_added_or_removed(reply: str, shown: str, size: i
     assert written(stream_over(EN, EN_OTHER), reply, size) == shown
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_a_paraphrase_is_cited_where_only_what_holds_the_answer_was_read(held: bool) -> None:
+    stream = CitedStream(attributor(EN, EN_OTHER).only([1], held=held), QUESTION, REFUSAL)
+    reply = "1. That year, 1907, the mayor unlocked our glass house.\n2. The tea room is small."
+    marked = reply.replace("house.", "house [1].") if held else reply
+    assert written(stream, reply) == marked
+
+
+def test_the_mark_of_a_list_is_no_word_of_a_sentence() -> None:
+    found = attributor("It grew by 9 percent.", "The tea room has 3 tables.")
+    assert [each.marker for each in found.attribute("3. It grew.", [])] == [1]
+
+
 def test_chinese_markers_stand_before_the_full_stop() -> None:
     stream = stream_over(ZH)
     assert (

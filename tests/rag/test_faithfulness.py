@@ -89,6 +89,12 @@ def rated(text: str, *grades: float) -> tuple[Checked, dict[str, object], list[s
     raise AssertionError("one step")
 
 
+@pytest.mark.parametrize("sentence", ["48.0 is not what it covers.", "1. It is no year."])
+def test_a_number_with_a_point_is_no_mark_of_a_list(sentence: str) -> None:
+    _, _, asked = rated(sentence)
+    assert asked == [sentence.removeprefix("1. ")]
+
+
 def test_only_what_is_open_costs_a_question_to_the_model() -> None:
     text = (
         "The garden was founded in 1931 by Ottilie Varga [1]. It covers 52 hectares [1].\n"
