@@ -222,6 +222,7 @@ StepKind = Literal[
     "private",  # left_out: passages that a hosted model may not read
     "expand",  # queries, or passage (HyDE), or failed: why there are none
     "parts",  # parts: of the question; or missing: those that the documents do not hold
+    "first asked",  # asked: for what the question describes; name: its answer, or ""
     "retrieve",  # passages; or too_long: passages longer than the window
     "rerank",  # reranker, kept, read
     "answerable",  # answer: whether the passages hold it; calibrated, probability; part, from 1

@@ -149,6 +149,8 @@ def _decision(step: Step, say: Say) -> str:
             return say("not in the documents: {missing}", missing=_joined(values["missing"]))
         case "parts":
             return _joined(values["parts"])
+        case "first asked":
+            return f"{values['asked']} → {values['name'] or '?'}"
         case "answerable":
             return say("yes") if values["answer"] else say("no")
         case "write":

@@ -108,7 +108,7 @@ def held(
         order = sorted(range(len(found)), key=lambda at, part=part: found[at].asked != part)  # type: ignore[misc]
         places = [at + 1 for at in order]
         steps = read(part, [found[at].passage for at in order])
-        if holding := (yield from _numbered(steps, number, places, best)):
+        if holding := (yield from numbered(steps, number, places, best)):
             given[part] = tuple(places[at - 1] for at in holding)
     yield from _lacking(parts, tuple(given))
     return given, likeliest(best)
@@ -145,7 +145,7 @@ def grades(
         if rest or (any(given.values()) and not in_time()):
             rest.add((at, part))
             continue
-        given[part][at] = yield from _numbered(grade(at, part), parts.index(part) + 1)
+        given[part][at] = yield from numbered(grade(at, part), parts.index(part) + 1)
     answered = [part for part in parts if max(given[part].values(), default=0.0) >= least]
     if not rest:
         yield from _lacking(parts, answered)
@@ -201,7 +201,7 @@ def _lacking(parts: Parts, answered: Collection[str]) -> Iterator[Step]:
 T = TypeVar("T")
 
 
-def _numbered(
+def numbered(
     steps: Generator[Step, None, T],
     part: int,
     places: Sequence[int] = (),

@@ -88,18 +88,33 @@ class PassageReader:
             if not among and has_fewer_words(question, chunks, number, self._tokenize):
                 yield not_read(number)
                 continue
-            ask = partial(graded, self._grader, question, language, chunks, number)
-            grade, seconds = timed(partial(ask, searched=not self._reranked))
-            told = {"passage": number, "relevant": grade.value >= least, **grade.told()}
-            yield Step("relevance", told, grade.value, seconds)
-            grades[number] = grade.value
-            if grade.value > max(self._bounds.enough, least):
+            grades[number] = yield from self.grade(question, chunks, language, number)
+            if self.is_enough(grades[number]):
                 break
         best = max(grades, key=grades.__getitem__)
         if grades[best] < least:
             yield Step("answerable", {"answer": False}, grades[best], 0.0)
             return None
         return self._alone(question, best, Reading(language, (chunks[best - 1],)))
+
+    def grade(
+        self,
+        question: str,
+        chunks: Sequence[ScoredChunk],
+        language: PromptLanguage,
+        number: int,
+    ) -> Generator[Step, None, float]:
+        """How far a passage, by its number from 1, alone holds the answer."""
+        ask = partial(graded, self._grader, question, language, chunks, number)
+        grade, seconds = timed(partial(ask, searched=not self._reranked))
+        held = grade.value >= self._bounds.min_answerable
+        told = {"passage": number, "relevant": held, **grade.told()}
+        yield Step("relevance", told, grade.value, seconds)
+        return grade.value
+
+    def is_enough(self, grade: float) -> bool:
+        """Whether no other passage needs to be read for a better one."""
+        return grade > max(self._bounds.enough, self._bounds.min_answerable)
 
     def several(
         self,

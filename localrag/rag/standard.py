@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 from localrag.prompts import PromptLanguage, render
-from localrag.rag import parts
+from localrag.rag import bridges, parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.both_sides import Both
 from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, asking, checked
 from localrag.rag.grading import Grader
-from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
+from localrag.rag.reading import Bounds, Evidence, PassageReader, asks_for_several, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
 from localrag.text.questions import Parts
@@ -48,6 +48,10 @@ class StandardRAG(Pipeline):
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         holding = partial(self._holding, language)
         answered, likeliest = yield from parts.held(asked, found[: len(chunks)], holding)
+        if apart and not asked and not asks_for_several(question):
+            by = yield from bridges.followed(question, chunks, language, self._tools, self._reader)
+            if by:
+                (answered, chunks), asked = by, tuple(by.answered)
         if answered:
             text = parts.to_answer(question, asked, tuple(answered))
             evidence: Evidence | None = self._reader.several(text, answered, chunks, language)
