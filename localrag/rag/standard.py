@@ -64,10 +64,13 @@ class StandardRAG(Pipeline):
         if not answer.text:
             yield render("refusal", language)
         elif not refuses(answer.text):
-            if answered and not answer.citations:
-                cited = parts.resting_on(self._tools.attributor(chunks), answered)
+            # "A is older", or a bare "17 pounds": a part that no citation is for gets its own.
+            markers = {one.marker for one in answer.citations}
+            bare = {part: held for part, held in answered.items() if markers.isdisjoint(held)}
+            if bare:
+                cited = parts.resting_on(self._tools.attributor(chunks), bare)
                 yield " " + "".join(f"[{one.marker}]" for one in cited)
-                answer = replace(answer, citations=cited)
+                answer = replace(answer, citations=(*answer.citations, *cited))
             missing = parts.missing(asked, answered)
             yield from parts.lacking(missing, language)
         yield finished(
