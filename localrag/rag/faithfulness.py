@@ -23,7 +23,7 @@ from localrag.rag.citations import LIST_MARK, Attributor, marked, without_marker
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
-from localrag.text.figures import Figure, figures
+from localrag.text.figures import Figure, figures, figures_not_in
 from localrag.text.language import answer_language, detect
 from localrag.text.questions import compares
 from localrag.text.sentences import split_sentences
@@ -45,11 +45,7 @@ SUPPORTED, PARTLY = 0.5, 0.35
 prompt, a sentence is supported fully and in part (`benchmarks/LOG.md`)."""
 LEAST = 3
 """Terms and figures below which words prove nothing: "20 euros" may be said of something else."""
-COUNTED = 10
-"""A number word up to this may count what a passage lists: "three reasons"."""
-
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
-_DIGITS = re.compile(r"\d+")
 _EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
 """Terms that say nothing by themselves."""
 _BLANKS = re.compile(r"[ \t]*")
@@ -78,11 +74,11 @@ class Passages:
         markers = marked(sentence)
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
         every = [passage_text(each.chunk) for each in self.chunks]
-        if strange := _strange(statement, [*every, self.question]):
+        if strange := figures_not_in(statement, [*every, self.question]):
             if compares(self.question) and all(_reckoned(one, own) for one in strange):
                 return None  # "330 more": the passages have both numbers, and neither says so
             return Finding("no support", 0.0)
-        if own and _strange(statement, [*own, self.question]):
+        if own and figures_not_in(statement, [*own, self.question]):
             return Finding("partially supported", 0.0)
         quotes = [each for each in citations if each.marker in markers]
         if any(self._quoted(statement, each) for each in quotes):
@@ -112,7 +108,7 @@ class Passages:
         if len(said) + len(own) < LEAST or not (said - asked or own):
             return False
         known = there | asked & frozenset(self.terms(passage_text(chunk)))
-        if not said <= known or _strange(statement, [quote]):
+        if not said <= known or figures_not_in(statement, [quote]):
             return False
         return bool(DENIAL.search(statement)) == self._denies(quote, said)
 
@@ -138,21 +134,6 @@ def _statement(sentence: str) -> str:
     return LIST_MARK.sub("", without_markers(sentence)).strip()
 
 
-def _strange(statement: str, texts: Sequence[str]) -> list[Figure]:
-    """The figures of a statement that stand in none of the texts."""
-    wanted = [f for f in figures(statement) if not _counted(f, statement[f.start : f.end])]
-    if not wanted:
-        return []
-    there = [each for text in texts for each in figures(text)]
-    digits = {d.lstrip("0") for text in texts for d in _DIGITS.findall(text.replace(",", ""))}
-    return [
-        f
-        for f in wanted
-        if not any(f.agrees(each) for each in there)
-        and not _spelled(statement[f.start : f.end], digits)
-    ]
-
-
 def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
     """Whether a number is the sum or the difference of two that stand in the texts."""
     if figure.kind != "number":
@@ -164,16 +145,6 @@ def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
         for one, other in combinations(there, 2)
         for reckoned in (one + other, abs(one - other))
     )
-
-
-def _counted(figure: Figure, said: str) -> bool:
-    return figure.kind == "number" and not _DIGITS.search(said) and figure.value[0] <= COUNTED  # type: ignore[operator]
-
-
-def _spelled(said: str, digits: set[str]) -> bool:
-    """Whether all digits of a figure stand in the texts, in whatever kind of figure."""
-    own = [each.lstrip("0") for each in _DIGITS.findall(said.replace(",", ""))]
-    return bool(own) and all(each in digits for each in own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ and seldom for others.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
 from localrag.prompts import PromptLanguage
 from localrag.rag.grading import Grade, Grader, Reading, shifted
+from localrag.text.figures import figures_not_in
 from localrag.types import ScoredChunk
 
 _OTHER_FIGURES = 1.3
@@ -26,8 +26,6 @@ _STANDS_OUT = 1.2
 """Log odds that a first hit gains which stands out."""
 STANDING_OUT = 1.5
 """How many times the score of the second it then has."""
-
-_FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def graded(
@@ -66,9 +64,6 @@ def stands_out(found: Sequence[ScoredChunk]) -> bool:
 def lacks_figures(question: str, found: ScoredChunk) -> bool:
     """Whether the question names a figure that stands neither in the passage nor above it."""
     chunk = found.chunk
-    return bool(_figures(question) - _figures(f"{found.source} {chunk.heading} {chunk.text}"))
-
-
-def _figures(text: str) -> set[str]:
-    text = unicodedata.normalize("NFKC", text)
-    return {figure.replace(",", "") for figure in _FIGURE.findall(text)}
+    passage = f"{found.source} {chunk.heading} {chunk.text}"
+    asked, passage = (unicodedata.normalize("NFKC", text) for text in (question, passage))
+    return bool(figures_not_in(asked, [passage]))

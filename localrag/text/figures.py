@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,6 +86,9 @@ _GRAMMAR = (
 )
 _NO_UNIT = frozenset(_GRAMMAR.split())
 _BEFORE_UNIT = frozenset({"new", "more", "other", "different"})
+COUNTED = 10
+"""A number word up to this may count what a text lists: "three reasons"."""
+_DIGITS = re.compile(r"\d+")
 _NEAR = 0.02
 """Numbers of which one says it is about so many agree within this share."""
 _ABOUT = re.compile(
@@ -151,6 +155,31 @@ def figures(text: str) -> list[Figure]:
     for match in _NUMBERS.finditer(text):
         take(_number_of(match, text))
     return sorted(found, key=lambda each: each.start)
+
+
+def figures_not_in(text: str, others: Sequence[str]) -> list[Figure]:
+    """The figures of a text that stand in none of the others: neither its value nor its digits."""
+    wanted = [f for f in figures(text) if not _counts(f, text[f.start : f.end])]
+    if not wanted:
+        return []
+    there = [each for other in others for each in figures(other)]
+    digits = {d.lstrip("0") for other in others for d in _DIGITS.findall(other.replace(",", ""))}
+    return [
+        f
+        for f in wanted
+        if not any(f.agrees(each) for each in there) and not _spelled(text[f.start : f.end], digits)
+    ]
+
+
+def _counts(figure: Figure, said: str) -> bool:
+    few = figure.kind == "number" and (figure.value[0] or 0.0) <= COUNTED
+    return few and not _DIGITS.search(said)
+
+
+def _spelled(said: str, digits: set[str]) -> bool:
+    """Whether all digits of a figure are among these, in whatever kind of figure."""
+    own = [each.lstrip("0") for each in _DIGITS.findall(said.replace(",", ""))]
+    return bool(own) and all(each in digits for each in own)
 
 
 def _date(match: re.Match[str]) -> Figure | None:

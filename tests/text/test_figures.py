@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.text.figures import Figure, figures, han_value
+from localrag.text.figures import Figure, figures, figures_not_in, han_value
 
 
 def one(text: str) -> Figure:
@@ -112,6 +112,20 @@ def test_what_can_be_compared(one_text: str, other: str, comparable: bool) -> No
 )
 def test_chinese_numerals(numeral: str, value: float) -> None:
     assert han_value(numeral) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "missing"),
+    [
+        ("In which month of 2021 did it open?", "它于二〇二一年三月开放。", []),
+        ("In which month of 2021 did it open?", "It opened in March 2020.", ["2021"]),
+        ("What does the M40 cost?", "The M40 costs 149 euros.", []),
+        ("Which three towers are there?", "There are towers.", []),
+        ("Who paid 1,200 euros in 1907?", "She paid 1200 euros.", ["1907"]),
+    ],
+)
+def test_the_figures_that_stand_nowhere_else(text: str, other: str, missing: list[str]) -> None:
+    assert [text[f.start : f.end] for f in figures_not_in(text, [other])] == missing
 
 
 def test_a_long_line_of_figures_takes_no_long_time() -> None:
