@@ -44,11 +44,11 @@ def followed(
 ) -> Generator[Step, None, Followed | None]:
     """What answers a question by way of another.
 
-    None where it names nothing by a description, where one passage is enough for the whole, and
-    where either answer is missing.
+    None where it describes nothing that is to be found first, where one passage is enough for the
+    whole, and where either answer is missing.
     """
     bridge = bridge_of(question)
-    if bridge is None:
+    if bridge is None or reader.reads_together(question):
         return None
     first = yield from numbered(reader.read(bridge.inner, chunks, language), 1)
     if first is None or len(first.numbers) != 1:

@@ -79,8 +79,7 @@ class PassageReader:
         """The passages that hold the answer, or None; of those `among` these numbers, if any."""
         if not chunks:
             return None
-        # To a server each question is a request of its own, with all of the passage.
-        if not self._grader.reads_logits or asks_for_several(question):
+        if self.reads_together(question):
             return (yield from self._together(question, chunks, language))
         grades: dict[int, float] = {}
         least = self._bounds.min_answerable
@@ -96,6 +95,13 @@ class PassageReader:
             yield Step("answerable", {"answer": False}, grades[best], 0.0)
             return None
         return self._alone(question, best, Reading(language, (chunks[best - 1],)))
+
+    def reads_together(self, question: str) -> bool:
+        """Whether all passages are read at once.
+
+        To a server each question is a request of its own, with all of the passage.
+        """
+        return not self._grader.reads_logits or asks_for_several(question)
 
     def grade(
         self,

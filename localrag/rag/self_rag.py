@@ -17,7 +17,7 @@ from functools import partial
 from localrag.documents.chunking import passage_text
 from localrag.models.llms.base import Options
 from localrag.prompts import PromptLanguage, render
-from localrag.rag import parts
+from localrag.rag import bridges, parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.both_sides import Both
 from localrag.rag.budget import Budget
@@ -25,7 +25,7 @@ from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import has_fewer_words
-from localrag.rag.reading import asks_for_several, not_read
+from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded
 from localrag.text.language import answer_language
@@ -167,6 +167,7 @@ class SelfRAG(Pipeline):
         if state.needed:
             yield from self._find(state)
             yield from self._grade_parts(state)
+            yield from self._follow(state)
             if not state.answered:
                 yield from self._grade_passages(state)
             yield from self._drafts(state)
@@ -247,6 +248,21 @@ class SelfRAG(Pipeline):
         ranked = sorted(best, key=lambda at: -best[at])
         relevant = (at for at in ranked if best[at] >= self._options.min_relevance)
         state.relevant = [state.found[at - 1].passage for at in relevant]
+
+    def _follow(self, state: _State) -> Steps:
+        """Find what leads to the answer first, where that is asked for and time is not short."""
+        if state.asked or self._options.budget_seconds:
+            return
+        least, found = self._options.min_best_relevance, [each.passage for each in state.found]
+        reader = PassageReader(self._tools, self._grader, Bounds(self._options.enough, least))
+        by = yield from bridges.followed(state.question, found, state.language, self._tools, reader)
+        if by is None:
+            return
+        state.asked = state.answered = tuple(by.answered)
+        state.found = [parts.Found(each, state.question) for each in by.chunks]
+        state.read, state.best = len(state.found), least
+        numbers = sorted({number for held in by.answered.values() for number in held})
+        state.relevant = [by.chunks[number - 1] for number in numbers]
 
     def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""

@@ -14,7 +14,7 @@ from localrag.rag.both_sides import Both
 from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, asking, checked
 from localrag.rag.grading import Grader
-from localrag.rag.reading import Bounds, Evidence, PassageReader, asks_for_several, passage_of
+from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
 from localrag.text.questions import Parts
@@ -48,7 +48,7 @@ class StandardRAG(Pipeline):
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         holding = partial(self._holding, language)
         answered, likeliest = yield from parts.held(asked, found[: len(chunks)], holding)
-        if apart and not asked and not asks_for_several(question):
+        if not asked:
             by = yield from bridges.followed(question, chunks, language, self._tools, self._reader)
             if by:
                 (answered, chunks), asked = by, tuple(by.answered)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
+from test_self_rag import OPTIONS
 
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.presentation.steps import decision
-from localrag.rag.base import Toolkit
+from localrag.rag.base import Pipeline, Toolkit
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds
+from localrag.rag.self_rag import SelfRAG
 from localrag.rag.standard import StandardRAG
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Place, ScoredChunk
@@ -46,6 +49,8 @@ def run(
     found: Mapping[str, Sequence[str]] = FOUND,
     *,
     logits: bool = True,
+    self_rag: bool = False,
+    budget: float = 0.0,
 ) -> Answer:
     tools = Toolkit(
         retrieve=lambda asked, k: [PASSAGES[text] for text in found[asked]][:k],
@@ -57,7 +62,10 @@ def run(
         generation=Options(max_tokens=100),
     )
     chooser = LogitChooser(llm) if logits else WrittenChooser(llm)
-    rag = StandardRAG(tools, Grader(chooser), Bounds(enough=0.8, min_answerable=0.5))
+    rag: Pipeline = StandardRAG(tools, Grader(chooser), Bounds(enough=0.8, min_answerable=0.5))
+    if self_rag:
+        options = replace(OPTIONS, enough=0.8, strict=True, budget_seconds=budget)
+        rag = SelfRAG(tools, Grader(chooser), options)
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
     assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
@@ -119,6 +127,22 @@ def test_otherwise_the_question_is_asked_as_it_stands(
     assert not llm.scores
     assert asked(llm)[-2:] == [ASKED, ASKED]
     assert [each.chunk.text for each in answer.contexts] == [TOLLS, HARROW]
+
+
+def test_self_rag_does_the_same() -> None:
+    llm = ScriptedLLM(["Ida Kvistgaard", WROTE], [NO, YES, NO, YES, {"5": 1.0}])
+    answer = run(llm, self_rag=True)
+    assert not llm.scores
+    assert [(each.marker, each.quote) for each in answer.citations] == [(1, HARROW), (2, IDA)]
+    assert answer.grounded
+    written = llm.history[-1][0][1].content
+    assert f"1. {INNER}\n2. {OUTER}" in written
+
+
+def test_where_time_is_short_it_does_not() -> None:
+    llm = ScriptedLLM([], [NO, NO])
+    assert not run(llm, self_rag=True, budget=1000.0).grounded
+    assert asked(llm) == [ASKED, ASKED]
 
 
 def test_a_model_without_logits_is_not_asked_more() -> None:
