@@ -21,6 +21,7 @@ from localrag.rag.reading import PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.bridges import bridge_of, name_in
 from localrag.text.normalize import fold
+from localrag.text.questions import Parts
 from localrag.types import ScoredChunk, Step
 
 LONGEST_ANSWER = 40
@@ -28,8 +29,9 @@ LONGEST_ANSWER = 40
 
 
 class Followed(NamedTuple):
-    """Both questions with the numbers of the passages that hold their answers, from 1."""
+    """Both questions, and those that are held with the numbers of the passages that hold them."""
 
+    asked: Parts
     answered: dict[str, tuple[int, ...]]
     chunks: list[ScoredChunk]
     """The passages that were given, and behind them what was found for the second question."""
@@ -42,10 +44,10 @@ def followed(
     tools: Toolkit,
     reader: PassageReader,
 ) -> Generator[Step, None, Followed | None]:
-    """What answers a question by way of another.
+    """What answers a question by way of another, or at least that other.
 
-    None where it describes nothing that is to be found first, where one passage is enough for the
-    whole, and where either answer is missing.
+    None where it describes nothing that is to be found first, where that is not found, and where
+    one passage is enough for the whole.
     """
     bridge = bridge_of(question)
     if bridge is None or reader.reads_together(question):
@@ -71,9 +73,17 @@ def followed(
     found = tools.fitting((yield from tools.find(outer)), tools.room(question), passage_of)
     every, places = _together(chunks, found)
     second = yield from numbered(reader.read(outer, found, language), 2, places)
-    if second is None or len(second.numbers) != 1:
-        return None
-    return Followed({bridge.inner: (number,), outer: (places[second.numbers[0] - 1],)}, every)
+    answered: dict[str, tuple[int, ...]] = {bridge.inner: (number,)}
+    if second is None:
+        for other in range(1, len(chunks) + 1):
+            if other == number:
+                continue
+            if reader.is_enough((yield from reader.grade(question, chunks, language, other))):
+                return None
+        yield Step("parts", {"missing": (outer,)}, None, 0.0)
+    else:
+        answered[outer] = tuple(places[at - 1] for at in second.numbers)
+    return Followed((bridge.inner, outer), answered, every)
 
 
 def _together(

@@ -258,7 +258,7 @@ class SelfRAG(Pipeline):
         by = yield from bridges.followed(state.question, found, state.language, self._tools, reader)
         if by is None:
             return
-        state.asked = state.answered = tuple(by.answered)
+        state.asked, state.answered = by.asked, tuple(by.answered)
         state.found = [parts.Found(each, state.question) for each in by.chunks]
         state.read, state.best = len(state.found), least
         numbers = sorted({number for held in by.answered.values() for number in held})

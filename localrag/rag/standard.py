@@ -51,7 +51,7 @@ class StandardRAG(Pipeline):
         if not asked:
             by = yield from bridges.followed(question, chunks, language, self._tools, self._reader)
             if by:
-                (answered, chunks), asked = by, tuple(by.answered)
+                asked, answered, chunks = by
         if answered:
             text = parts.to_answer(question, asked, tuple(answered))
             evidence: Evidence | None = self._reader.several(text, answered, chunks, language)

@@ -115,7 +115,6 @@ def test_where_one_passage_is_enough_for_the_whole_it_is_answered_from() -> None
         ([], [NO, NO, NO, NO]),  # nobody knows who designed it
         (["An engineer."], [NO, YES, NO, NO, NO]),  # that is no name
         (["Ola Nordmann"], [NO, YES, NO, NO, NO]),  # the passage does not have it
-        (["Ida Kvistgaard"], [NO, YES, NO, NO, NO, NO, NO]),  # or where she was born
     ],
 )
 def test_otherwise_the_question_is_asked_as_it_stands(
@@ -127,6 +126,26 @@ def test_otherwise_the_question_is_asked_as_it_stands(
     assert not llm.scores
     assert asked(llm)[-2:] == [ASKED, ASKED]
     assert [each.chunk.text for each in answer.contexts] == [TOLLS, HARROW]
+
+
+def test_another_passage_may_be_enough_for_the_whole() -> None:
+    llm = ScriptedLLM(["Ida Kvistgaard", TOLLS], [NO, YES, NO, NO, NO, YES, YES])
+    answer = run(llm)
+    assert asked(llm) == [INNER, INNER, ASKED, OUTER, OUTER, ASKED, ASKED]
+    assert [each.quote for each in answer.citations] == [TOLLS]
+
+
+@pytest.mark.parametrize("self_rag", [False, True])
+def test_what_is_known_is_said_where_the_rest_is_not(self_rag: bool) -> None:
+    scores: list[Scores] = [NO, YES, NO, NO, NO, NO, {"5": 1.0}]
+    llm = ScriptedLLM(["Ida Kvistgaard", HARROW], scores if self_rag else scores[:-1])
+    answer = run(llm, self_rag=self_rag)
+    assert not llm.scores
+    assert answer.text.endswith(f"].\n\nThe documents do not say: {OUTER}")
+    assert [each.quote for each in answer.citations] == [HARROW]
+    assert [each.question for each in answer.not_found] == [OUTER]
+    assert {"missing": (OUTER,)} in [step.values for step in answer.trace]
+    assert f"Question: {INNER}\n" in llm.history[-1][0][1].content
 
 
 def test_self_rag_does_the_same() -> None:
