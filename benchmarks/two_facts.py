@@ -1,6 +1,7 @@
 """Questions whose answer needs two facts from two passages: are both given?
 
-    python benchmarks/two_facts.py run OUT.jsonl [--mode self-rag] [--questions 0:64] [--strict]
+    python benchmarks/two_facts.py run OUT.jsonl [--mode self-rag] [--strict] \\
+        [--questions 0:64] [--kind bridge]
     python benchmarks/two_facts.py summary OUT.jsonl [OTHER.jsonl]
     python benchmarks/two_facts.py each OUT.jsonl
 
@@ -93,7 +94,7 @@ def questions() -> Iterator[Question]:
 # -- run ----------------------------------------------------------------------------
 
 
-def run(out: Path, mode: str, wanted: str, *, strict: bool) -> None:
+def run(out: Path, mode: str, wanted: str, kind: str | None, *, strict: bool) -> None:
     """Ask what OUT does not hold yet."""
     done = {row["id"] for row in rows(out)} if out.exists() else set()
     begin, end = (int(each) if each else None for each in wanted.split(":"))
@@ -110,7 +111,7 @@ def run(out: Path, mode: str, wanted: str, *, strict: bool) -> None:
         report = rag.add([files])
         assert not report.failed, report.failed
         for question in list(questions())[begin:end]:
-            if question.id in done:
+            if question.id in done or kind not in (None, question.kind):
                 continue
             left_out = texts[question.facts[1].passage] if question.missing else None
             started = time.perf_counter()
@@ -293,11 +294,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("other", type=Path, nargs="?")
     parser.add_argument("--mode", choices=["standard", "self-rag"], default="standard")
+    parser.add_argument("--kind")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--questions", default=":")
     arguments = parser.parse_args()
     if arguments.what == "run":
-        run(arguments.out, arguments.mode, arguments.questions, strict=arguments.strict)
+        kind, strict = arguments.kind, arguments.strict
+        run(arguments.out, arguments.mode, arguments.questions, kind, strict=strict)
     if arguments.what == "each":
         asked = {question.id: question for question in questions()}
         for row in rows(arguments.out):
