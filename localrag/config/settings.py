@@ -176,16 +176,16 @@ class AnswerSettings(_Section, frozen=True):
     max_tokens: Positive = 400
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     seed: Count = 0
-    enough: Probability = 0.85
+    enough: Probability = 0.8
     """A passage of this relevance is answered from without reading others; 1 reads all of them."""
-    min_answerable: Probability = 0.75
+    min_answerable: Probability = 0.68
     """Below this probability that a passage holds the answer, or that all do together where a list
     is asked for, localrag says that they do not. As the starter model gives it: others are brought
     to its scale by `models calibrate`."""
     strict: bool = False
     """Whether only what the documents bear out is shown: every sentence is checked before that, and
     where none is left, localrag says that they do not hold the answer."""
-    min_answerable_strict: Probability = 0.83
+    min_answerable_strict: Probability = 0.76
     """`min_answerable`, and `self_rag.min_best_relevance`, with `strict`, which rather says too
     often that the documents lack the answer."""
     unsupported: Literal["mark", "remove"] = "mark"
@@ -204,9 +204,9 @@ class SelfRAGSettings(_Section, frozen=True):
 
     min_retrieval: Probability = 0.3
     """From here on a request needs the documents."""
-    min_relevance: Probability = 0.5
+    min_relevance: Probability = 0.4
     """From here on a passage is relevant."""
-    min_best_relevance: Probability = 0.7
+    min_best_relevance: Probability = 0.65
     """Below this for the most relevant passage, no answer is tried from the documents."""
     min_support: Probability = 0.5
     """From this expected share of full support on, an answer is fully supported."""

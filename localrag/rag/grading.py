@@ -40,23 +40,23 @@ class Grade:
     """A value on the scale of its question; `unread` where no reply gave it.
 
     `probability` is what it means, where the model is calibrated; `value`, which thresholds are
-    for, is on the starter model's scale then. Both are lower where passages have `other_figures`
-    than the question.
+    for, is on the starter model's scale then. Both are lower where a passage `lacks` words of the
+    question.
     """
 
     value: float
     unread: bool = False
     probability: float | None = None
-    other_figures: bool = False
+    lacks: tuple[str, ...] = ()
 
     def told(self) -> dict[str, Plain]:
         """For a step: whether the grade is calibrated, and the probability then."""
         if self.unread:
             return {"unread": True}
-        figures = {"other_figures": True} if self.other_figures else {}
+        lacks: dict[str, Plain] = {"lacks": self.lacks} if self.lacks else {}
         if self.probability is None:
-            return {"calibrated": False, **figures}
-        return {"calibrated": True, "probability": round(self.probability, 4), **figures}
+            return {"calibrated": False, **lacks}
+        return {"calibrated": True, "probability": round(self.probability, 4), **lacks}
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,13 @@ class Text:
         whole, *parts = word.terms
         return whole in self._terms or (bool(parts) and self._terms.issuperset(parts))
 
+    def lack_of(self, word: Word) -> float:
+        """How much of a word that it has not is missing, 0 to 1."""
+        pairs = [word.text[at : at + 2] for at in range(len(word.text) - 1)]
+        if word.kind != "han" or len(pairs) < 2:
+            return 1.0
+        return sum(fold(pair) not in self.folded for pair in pairs) / len(pairs)
+
     def could_have(self, word: Word, asked: Text) -> bool:
         """Whether it says something that the word is not in the text: not across languages.
 
@@ -111,6 +118,23 @@ def has_fewer_words(
         return False
     had = [sum(map(text.has, words)) for text in alike]
     return had[-1] < max(had)
+
+
+def missing_words(
+    question: str, passage: str, tokenize: Tokenize
+) -> tuple[tuple[str, ...], float]:
+    """The words of a question that a passage lacks, and their share of all its words, 0 to 1.
+
+    Of a Chinese word of three characters or more that lacks whole, the pairs of characters that
+    the passage has count as had. What a text in another language could not have is not lacking.
+    """
+    words, asked, text = (
+        question_words(question, tokenize),
+        Text(question, tokenize),
+        Text(passage, tokenize),
+    )
+    lacks = [word for word in words if text.could_have(word, asked) and not text.has(word)]
+    return tuple(word.text for word in lacks), sum(map(text.lack_of, lacks)) / max(len(words), 1)
 
 
 def question_words(question: str, tokenize: Tokenize) -> list[Word]:

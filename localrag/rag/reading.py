@@ -22,7 +22,7 @@ from localrag.rag.citations import hide_labels, hide_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.parts import naming
 from localrag.rag.question_words import has_fewer_words
-from localrag.rag.relevance import graded
+from localrag.rag.relevance import graded, is_ahead
 from localrag.types import Message, ScoredChunk, Step
 
 _SEVERAL = re.compile(
@@ -88,7 +88,7 @@ class PassageReader:
                 yield not_read(number)
                 continue
             grades[number] = yield from self.grade(question, chunks, language, number)
-            if self.is_enough(grades[number]):
+            if self.is_enough(grades[number]) and is_ahead(chunks, number):
                 break
         best = max(grades, key=grades.__getitem__)
         if grades[best] < least:
@@ -111,7 +111,7 @@ class PassageReader:
         number: int,
     ) -> Generator[Step, None, float]:
         """How far a passage, by its number from 1, alone holds the answer."""
-        ask = partial(graded, self._grader, question, language, chunks, number)
+        ask = partial(graded, self._grader, question, language, chunks, number, self._tokenize)
         grade, seconds = timed(partial(ask, searched=not self._reranked))
         held = grade.value >= self._bounds.min_answerable
         told = {"passage": number, "relevant": held, **grade.told()}

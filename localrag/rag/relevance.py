@@ -1,27 +1,25 @@
-"""How relevant a passage is: the grade of the model, the figures of the question, the search.
+"""How relevant a passage is: the grade of the model, the words of the question, the search.
 
-A small model takes what is said of another year or model for the answer. A passage without a
-figure of the question, neither in its text nor above it, is about another one as a rule: of 640
-questions of cmrc2018 and xquad_en that name a figure, 4% lack it in the passage that answers
-them; of the irrelevant passages of RGB that go with such questions, about half do
-(`benchmarks/LOG.md`, 2026-11-22, "one passage at a time"). The first hit of the search has half
-again the score of the second, or more, for about half of the questions that the documents answer,
-and seldom for others.
+A small model takes what is said of another year, person or model for the answer. Its grade alone
+tells passages of RGB that answer from others with an AUC of .89, with the share of the question's
+words that the passage lacks .90; on cmrc2018 .92 becomes .94, on xquad_en .998 becomes 1.00
+(`benchmarks/LOG.md`, 2026-11-22, "the words that a passage lacks"). The first hit of the search
+has half again the score of the second, or more, for about half of the questions that the documents
+answer, and seldom for others.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
 from localrag.prompts import PromptLanguage
 from localrag.rag.grading import Grade, Grader, Reading, shifted
-from localrag.text.figures import figures_not_in
+from localrag.rag.question_words import Tokenize, missing_words
 from localrag.types import ScoredChunk
 
-_OTHER_FIGURES = 1.3
-"""Log odds that a passage without them loses."""
+_WITHOUT_WORDS = 1.5
+"""Log odds that a passage loses which has no word of the question."""
 _STANDS_OUT = 1.2
 """Log odds that a first hit gains which stands out."""
 STANDING_OUT = 1.5
@@ -34,6 +32,7 @@ def graded(
     language: PromptLanguage,
     found: Sequence[ScoredChunk],
     number: int,
+    tokenize: Tokenize,
     *,
     searched: bool,
 ) -> Grade:
@@ -45,14 +44,15 @@ def graded(
     grade = grader.relevance(question, Reading(language, (passage,)))
     if grade.unread:
         return grade
-    lacking = lacks_figures(question, passage)
-    by = _STANDS_OUT * (searched and number == 1 and stands_out(found)) - _OTHER_FIGURES * lacking
+    chunk = passage.chunk
+    lacks, share = missing_words(question, f"{passage.source} {chunk.heading} {chunk.text}", tokenize)
+    by = _STANDS_OUT * (searched and number == 1 and stands_out(found)) - _WITHOUT_WORDS * share
     probability = grade.probability
     return replace(
         grade,
         value=shifted(grade.value, by),
         probability=None if probability is None else shifted(probability, by),
-        other_figures=lacking,
+        lacks=lacks,
     )
 
 
@@ -61,9 +61,6 @@ def stands_out(found: Sequence[ScoredChunk]) -> bool:
     return len(found) > 1 and found[0].score >= STANDING_OUT * found[1].score > 0
 
 
-def lacks_figures(question: str, found: ScoredChunk) -> bool:
-    """Whether the question names a figure that stands neither in the passage nor above it."""
-    chunk = found.chunk
-    passage = f"{found.source} {chunk.heading} {chunk.text}"
-    asked, passage = (unicodedata.normalize("NFKC", text) for text in (question, passage))
-    return bool(figures_not_in(asked, [passage]))
+def is_ahead(found: Sequence[ScoredChunk], number: int) -> bool:
+    """Whether the search ranks a passage, by its number from 1, before the next; the last is."""
+    return number == len(found) or found[number - 1].score > found[number].score

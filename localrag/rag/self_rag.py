@@ -27,7 +27,7 @@ from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import has_fewer_words
 from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
 from localrag.rag.refusals import not_from_documents, refuses
-from localrag.rag.relevance import graded
+from localrag.rag.relevance import graded, is_ahead
 from localrag.text.language import answer_language
 from localrag.text.questions import Parts
 from localrag.text.sentences import split_sentences
@@ -206,6 +206,7 @@ class SelfRAG(Pipeline):
         """
         options = self._options
         stop = options.early_stop and not state.drafts and not asks_for_several(state.question)
+        passages = [each.passage for each in state.found]
         found: list[tuple[float, ScoredChunk]] = []
         while state.ungraded:
             if state.read and not state.budget.allows("relevance", reserve=FOR_THE_ANSWER):
@@ -221,7 +222,8 @@ class SelfRAG(Pipeline):
                 continue
             value = yield from self._relevance(state, state.read, state.question)
             found.append((value, chunk))
-            if stop and value > max(options.enough, self._options.min_best_relevance):
+            enough = value > max(options.enough, self._options.min_best_relevance)
+            if stop and enough and is_ahead(passages, state.read):
                 break
         found.sort(key=lambda each: -each[0])
         if found:
@@ -267,7 +269,8 @@ class SelfRAG(Pipeline):
     def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""
         passages = [each.passage for each in state.found]
-        ask = partial(graded, self._grader, asked, state.language, passages, number)
+        tokenize = self._tools.tokenize
+        ask = partial(graded, self._grader, asked, state.language, passages, number, tokenize)
         searched = self._tools.reranking is None and not state.asked
         grade, seconds = timed(partial(ask, searched=searched))
         relevant = grade.value >= self._options.min_relevance

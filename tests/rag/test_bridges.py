@@ -36,7 +36,7 @@ NO: Scores = {"Yes": 0.1, "No": 0.9}
 
 def passage(number: int, text: str) -> ScoredChunk:
     chunk = Chunk(number, "d", number, text, "", 1, 1, 0, len(text))
-    return ScoredChunk(chunk, 1.0, "bridges.pdf")
+    return ScoredChunk(chunk, 1 - number / 100, "bridges.pdf")
 
 
 PASSAGES = {text: passage(number, text) for number, text in enumerate((HARROW, IDA, TOLLS), 1)}

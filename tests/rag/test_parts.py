@@ -40,7 +40,7 @@ Scores = Mapping[str, float]
 
 def passage(number: int, text: str) -> ScoredChunk:
     chunk = Chunk(number, "d", number, text, "", 1, 1, 0, len(text))
-    return ScoredChunk(chunk, 1.0, "castle.pdf")
+    return ScoredChunk(chunk, 1 - number / 100, "castle.pdf")
 
 
 PASSAGES = {
