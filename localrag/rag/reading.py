@@ -22,7 +22,7 @@ from localrag.rag.citations import hide_labels, hide_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.parts import naming
 from localrag.rag.question_words import has_fewer_words
-from localrag.rag.relevance import graded, is_ahead
+from localrag.rag.relevance import graded, is_tied
 from localrag.types import Message, ScoredChunk, Step
 
 _SEVERAL = re.compile(
@@ -88,7 +88,7 @@ class PassageReader:
                 yield not_read(number)
                 continue
             grades[number] = yield from self.grade(question, chunks, language, number)
-            if self.is_enough(grades[number]) and is_ahead(chunks, number):
+            if self.is_enough(grades[number]) and not is_tied(chunks, number):
                 break
         best = max(grades, key=grades.__getitem__)
         if grades[best] < least:

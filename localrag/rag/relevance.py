@@ -61,6 +61,6 @@ def stands_out(found: Sequence[ScoredChunk]) -> bool:
     return len(found) > 1 and found[0].score >= STANDING_OUT * found[1].score > 0
 
 
-def is_ahead(found: Sequence[ScoredChunk], number: int) -> bool:
-    """Whether the search ranks a passage, by its number from 1, before the next; the last is."""
-    return number == len(found) or found[number - 1].score > found[number].score
+def is_tied(found: Sequence[ScoredChunk], number: int) -> bool:
+    """Whether a passage, by its number from 1, is before the next by no order of the search."""
+    return number < len(found) and found[number - 1].score == found[number].score

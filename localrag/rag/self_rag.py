@@ -27,7 +27,7 @@ from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import has_fewer_words
 from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
 from localrag.rag.refusals import not_from_documents, refuses
-from localrag.rag.relevance import graded, is_ahead
+from localrag.rag.relevance import graded, is_tied
 from localrag.text.language import answer_language
 from localrag.text.questions import Parts
 from localrag.text.sentences import split_sentences
@@ -223,7 +223,7 @@ class SelfRAG(Pipeline):
             value = yield from self._relevance(state, state.read, state.question)
             found.append((value, chunk))
             enough = value > max(options.enough, self._options.min_best_relevance)
-            if stop and enough and is_ahead(passages, state.read):
+            if stop and enough and not is_tied(passages, state.read):
                 break
         found.sort(key=lambda each: -each[0])
         if found:

@@ -30,7 +30,7 @@ OUTER = "Where was Ida Kvistgaard born?"
 WROTE = f"1. {HARROW}\n2. {IDA}"
 
 Scores = Mapping[str, float]
-YES: Scores = {"Yes": 0.9, "No": 0.1}
+YES: Scores = {"Yes": 0.99, "No": 0.01}
 NO: Scores = {"Yes": 0.1, "No": 0.9}
 
 

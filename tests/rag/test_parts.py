@@ -108,7 +108,7 @@ def texts(found: Sequence[ScoredChunk]) -> list[str]:
 
 def test_each_part_is_searched_judged_and_named_to_the_model() -> None:
     searched: list[str] = []
-    llm = ScriptedLLM([f"{BOUGHT} {FEE}"], [yes(0.9), yes(0.9)])
+    llm = ScriptedLLM([f"{BOUGHT} {FEE}"], [yes(0.99), yes(0.99)])
     answer = run(standard(llm, searched), ASKED)
     assert searched == [ASKED, FIRST, SECOND]
     assert texts(answer.contexts) == [BOUGHT, FEE, SHIP], "the best of each part first"
@@ -141,7 +141,7 @@ def test_a_name_with_an_and_in_it_is_one(question: str, text: str) -> None:
     PASSAGES[text] = passage(6, text)
     FOUND[question] = (text, SHIP)
     searched: list[str] = []
-    llm = ScriptedLLM([text], [ja(0.9) if "？" in question else yes(0.9)])
+    llm = ScriptedLLM([text], [ja(0.99) if "？" in question else yes(0.99)])
     answer = run(standard(llm, searched, k=2), question)
     assert searched == [question]
     assert not steps(answer, "parts")
@@ -149,7 +149,7 @@ def test_a_name_with_an_and_in_it_is_one(question: str, text: str) -> None:
 
 
 def test_what_the_documents_lack_is_said_beside_what_they_hold() -> None:
-    llm = ScriptedLLM([BOUGHT], [yes(0.9), yes(0.1), yes(0.2), yes(0.1)])
+    llm = ScriptedLLM([BOUGHT], [yes(0.99), yes(0.1), yes(0.2), yes(0.1)])
     answer = run(standard(llm, []), ASKED)
     assert answer.text == f"{BOUGHT[:-1]} [1].\n\nThe documents do not say: {SECOND}"
     assert steps(answer, "parts")[1] == {"missing": (SECOND,)}
@@ -166,7 +166,7 @@ def test_what_the_documents_lack_is_said_beside_what_they_hold() -> None:
 
 def test_in_chinese() -> None:
     searched: list[str] = []
-    llm = ScriptedLLM([PRICE_9], [ja(0.1), ja(0.1), ja(0.9)])
+    llm = ScriptedLLM([PRICE_9], [ja(0.1), ja(0.1), ja(0.99)])
     answer = run(standard(llm, searched, k=2), ZH_ASKED)
     assert searched == [ZH_ASKED, ZH_FIRST, ZH_SECOND]
     assert texts(answer.contexts) == [PRICE_7, PRICE_9]
@@ -174,7 +174,7 @@ def test_in_chinese() -> None:
     assert not refuses(answer.text)
     assert [each["mark"] for each in sentences(answer)] == ["quoted", ""]
     assert answer.not_found == (NotFound(ZH_FIRST),)
-    llm = ScriptedLLM([f"{PRICE_7}{PRICE_9}"], [ja(0.9), ja(0.9)])
+    llm = ScriptedLLM([f"{PRICE_7}{PRICE_9}"], [ja(0.99), ja(0.99)])
     answer = run(standard(llm, [], k=2), ZH_ASKED)
     assert llm.history[0][0][1].content.endswith(f"请逐一回答：\n1. {ZH_FIRST}\n2. {ZH_SECOND}")
     assert [citation.marker for citation in answer.citations] == [1, 2]
@@ -185,14 +185,14 @@ def test_a_comparison_is_answered_as_one_question() -> None:
     ask = "When was {} built or opened?".format
     parts = (ask("Lorne Castle"), ask("the Oda Solberg"))
     FOUND.update({parts[0]: (BOUGHT,), parts[1]: (SHIP,), question: (BOUGHT, SHIP)})
-    llm = ScriptedLLM(["The castle surely predates it."], [yes(0.9), yes(0.9)])
+    llm = ScriptedLLM(["The castle surely predates it."], [yes(0.99), yes(0.99)])
     answer = run(standard(llm, []), question)
     assert steps(answer, "parts") == [{"parts": parts}]
     assert "each of these" not in llm.history[0][0][1].content
     assert answer.text == "The castle surely predates it. [1][2]"
     assert [one.quote for one in answer.citations] == [BOUGHT, SHIP], "what it rests on"
     assert answer.grounded
-    llm = ScriptedLLM([BOUGHT], [yes(0.9), yes(0.1), yes(0.1)])
+    llm = ScriptedLLM([BOUGHT], [yes(0.99), yes(0.1), yes(0.1)])
     answer = run(standard(llm, []), question)
     assert f"Question: {parts[0]}\n" in llm.history[0][0][1].content, "nothing to compare with"
     assert answer.text.endswith(f"The documents do not say: {parts[1]}")
@@ -207,7 +207,7 @@ def test_no_part_is_a_refusal_as_of_any_question() -> None:
 
 
 def test_a_question_that_is_taken_apart_wrongly_is_answered_as_a_whole() -> None:
-    llm = ScriptedLLM([BOUGHT], [*[yes(0.1)] * 6, yes(0.9)])
+    llm = ScriptedLLM([BOUGHT], [*[yes(0.1)] * 6, yes(0.99)])
     answer = run(standard(llm, []), ASKED)
     assert answer.text == f"{BOUGHT[:-1]} [1]."
     assert "each of these" not in llm.history[0][0][1].content
@@ -215,7 +215,7 @@ def test_a_question_that_is_taken_apart_wrongly_is_answered_as_a_whole() -> None
 
 
 def test_where_no_part_is_held_the_whole_is_asked_of_the_two_best_passages() -> None:
-    grades = [yes(value) for value in (0.1, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.9)]
+    grades = [yes(value) for value in (0.1, 0.4, 0.4, 0.1, 0.1, 0.1, 0.1, 0.99)]
     llm = ScriptedLLM([SHIP], grades)
     answer = run(standard(llm, []), ASKED)
     assert not llm.scores
@@ -226,7 +226,7 @@ def test_where_no_part_is_held_the_whole_is_asked_of_the_two_best_passages() -> 
 
 def test_a_model_that_refuses_lacks_no_part() -> None:
     refusal = "The documents do not contain the answer to this question."
-    scores = [yes(0.9), yes(0.1), yes(0.1), yes(0.1)]
+    scores = [yes(0.99), yes(0.1), yes(0.1), yes(0.1)]
     answer = run(standard(ScriptedLLM([refusal], scores), []), ASKED)
     assert answer.text == refusal
     assert answer.not_found == ()
@@ -234,7 +234,7 @@ def test_a_model_that_refuses_lacks_no_part() -> None:
 
 def test_a_question_for_one_thing_costs_nothing_more() -> None:
     searched: list[str] = []
-    llm = ScriptedLLM([BOUGHT], [yes(0.9)])
+    llm = ScriptedLLM([BOUGHT], [yes(0.99)])
     answer = run(standard(llm, searched), FIRST)
     assert searched == [FIRST]
     assert not steps(answer, "parts")
@@ -259,7 +259,7 @@ def test_a_model_without_logits_is_asked_once_for_the_whole(
 def test_self_rag_grades_passages_for_their_part() -> None:
     # Both sentences stand so in their passages: the model is not asked about them.
     needed, useful = {"information": 1.0}, {"5": 1.0}
-    scores = [needed, yes(0.9), yes(0.8), yes(0.1), useful]
+    scores = [needed, yes(0.99), yes(0.8), yes(0.1), useful]
     llm = ScriptedLLM([f"{BOUGHT} {FEE}"], scores)
     answer = run(self_rag(llm, []), ASKED)
     graded = [(values["passage"], values["part"]) for values in steps(answer, "relevance")]
@@ -273,7 +273,7 @@ def test_self_rag_grades_passages_for_their_part() -> None:
 
 
 def test_self_rag_looks_for_a_part_in_the_other_passages_and_says_what_is_missing() -> None:
-    graded = [yes(0.9), yes(0.2), yes(0.1), yes(0.2), yes(0.1)]
+    graded = [yes(0.99), yes(0.2), yes(0.1), yes(0.2), yes(0.1)]
     scores = [{"information": 1.0}, *graded, {"5": 1.0}]
     answer = run(self_rag(ScriptedLLM([BOUGHT], scores), []), ASKED)
     told = [(values["passage"], values["part"]) for values in steps(answer, "relevance")]
@@ -290,8 +290,8 @@ def test_self_rag_looks_for_a_part_in_the_other_passages_and_says_what_is_missin
 @pytest.mark.parametrize(
     ("question", "text", "scores"),
     [
-        (ASKED, f"{BOUGHT[:-1]} [1]. ✓\n\nThe documents do not say: {SECOND}\n", [yes(0.9)]),
-        (ZH_ASKED, f"{PRICE_7[:-1]}[1]。 ✓\n\n文档中查不到：{ZH_SECOND}\n", [ja(0.9)]),
+        (ASKED, f"{BOUGHT[:-1]} [1]. ✓\n\nThe documents do not say: {SECOND}\n", [yes(0.99)]),
+        (ZH_ASKED, f"{PRICE_7[:-1]}[1]。 ✓\n\n文档中查不到：{ZH_SECOND}\n", [ja(0.99)]),
     ],
 )
 def test_the_terminal_shows_an_answer_of_self_rag_once(

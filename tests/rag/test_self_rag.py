@@ -63,7 +63,7 @@ OWN = Wording(
 )
 OPTIONS = SelfRAGOptions(
     min_retrieval=0.3,
-    min_relevance=0.5,
+    min_relevance=0.2,
     min_best_relevance=0.5,
     min_support=0.5,
     min_partial_support=0.3,
@@ -127,7 +127,9 @@ def check_spans(answer: Answer) -> None:
 
 
 def trace(answer: Answer) -> list[str]:
-    return [f"{step.kind}: {decision(step, 'en')}" for step in answer.trace]
+    """What was decided, without the words that a passage lacks."""
+    said = (f"{step.kind}: {decision(step, 'en')}" for step in answer.trace)
+    return [text.partition("; it lacks: ")[0] for text in said]
 
 
 def used_up(llm: ScriptedLLM) -> bool:
@@ -169,7 +171,7 @@ def test_the_threshold_decides_whether_documents_are_needed() -> None:
 
 
 def test_without_a_relevant_passage_the_answer_is_marked_as_ungrounded() -> None:
-    llm = ScriptedLLM(["In 1889 [1], as some say [2][3]."], [NEEDED, yes(0.2), yes(0.1), yes(0)])
+    llm = ScriptedLLM(["In 1889 [1], as some say [2][3]."], [NEEDED, yes(0.1), yes(0.1), yes(0)])
     answer = run(pipeline(llm))
     assert answer.text == f"{NOTICE}In 1889, as some say."
     assert not answer.grounded
@@ -203,13 +205,13 @@ def test_strict_says_that_the_documents_lack_it_and_calls_no_model(
 
 
 def test_where_even_the_best_passage_is_doubtful_nothing_is_written_from_it() -> None:
-    for threshold, replies in ((0.8, ["Perhaps."]), (0.7, [SAID_OPENED])):
+    for threshold, replies in ((0.7, ["Perhaps."]), (0.6, [SAID_OPENED])):
         llm = ScriptedLLM(replies, [NEEDED, yes(0.6), yes(0.75), yes(0.1), FULL, useful(5)])
         answer = run(pipeline(llm, min_best_relevance=threshold))
-        assert answer.grounded is (threshold == 0.7)
+        assert answer.grounded is (threshold == 0.6)
         doubts = [step for step in answer.trace if step.kind == "answerable"]
         assert [(decision(step, "en"), step.score) for step in doubts] == (
-            [] if answer.grounded else [("no", 0.75)]
+            [] if answer.grounded else [("no", pytest.approx(0.645, abs=0.001))]
         )
 
 
@@ -263,7 +265,7 @@ def prompts(llm: ScriptedLLM) -> list[list[str]]:
 
 def test_the_best_passage_comes_first_then_all_together_then_the_others() -> None:
     bad = [NONE, useful(5)]
-    scores = [NEEDED, yes(0.6), yes(0.9), yes(0.7), *bad, *bad, *bad, *bad]
+    scores = [NEEDED, yes(0.3), yes(0.9), yes(0.7), *bad, *bad, *bad, *bad]
     llm = ScriptedLLM([SAID_OPENED] * 4 + ["I do not know."], scores)
     answer = run(pipeline(llm))
     assert used_up(llm)

@@ -17,6 +17,7 @@ from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds
 from localrag.rag.standard import StandardRAG
+from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
 
 TEXTS = [
@@ -50,7 +51,7 @@ def pipeline(
     tools = Toolkit(
         retrieve=lambda question, k: (found or contexts(texts))[:k],
         llm=llm,
-        tokenize=lambda text: text.lower().replace(".", "").split(),
+        tokenize=Tokenizer(None),
         embedder=HashEmbedder(),
         place_of=lambda chunk, offset: Place(0, number=5),
         k=k,
@@ -118,7 +119,7 @@ def test_a_passage_about_another_year_is_less_relevant() -> None:
     grades = [{"Yes": 7, "No": 3}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}]
     for question, held in (("What was opened in 1907?", True), ("What was opened in 1908?", False)):
         llm = ScriptedLLM(["The glass house was opened in 1907."], grades)
-        answer = run(pipeline(llm), question)
+        answer = run(pipeline(llm, min_answerable=0.6), question)
         assert answer.grounded == held
         assert answer.trace[1].values.get("lacks", ()) == (() if held else ("1908",))
 
@@ -308,6 +309,15 @@ def test_a_first_hit_that_stands_out_is_more_relevant() -> None:
         llm = ScriptedLLM(["The glass house was opened in 1907."], grades)
         answer = run(pipeline(llm, found=found), "When was the glass house opened?")
         assert answer.grounded == held
+
+
+def test_where_the_search_ranks_nothing_all_passages_are_read() -> None:
+    grades = [{"Yes": 97, "No": 3}, {"Yes": 99, "No": 1}, {"Yes": 1, "No": 9}]
+    for score, read in ((1.0, 3), (0.9, 1)):
+        found = [replace(each, score=score**each.chunk.id) for each in contexts(TEXTS)]
+        llm = ScriptedLLM(["The glass house was opened in 1907."], list(grades))
+        run(pipeline(llm, found=found), "When was the glass house opened?")
+        assert len(llm.scored) == read
 
 
 def test_what_is_enough_to_stop_is_enough_to_answer_from() -> None:
