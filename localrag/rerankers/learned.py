@@ -28,13 +28,13 @@ Tokenize = Callable[[str], list[str]]
 
 WEIGHTS = {
     "search": 1.7,
-    "dense": 1.39,
-    "sentence": 3.48,
+    "dense": 1.35,
+    "sentence": 3.47,
     "pieces": 3.4,
-    "pieces of the sentence": 2.3,
+    "pieces of the sentence": 2.31,
     "opening": 1.37,
-    "title": 1.12,
-    "kind": 0.79,
+    "title": 1.13,
+    "kind": 0.78,
     "figures": -0.87,
     "length": 0.18,
 }
