@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.documents.chunking import passage_text
+from localrag.documents.chunking import HEADING_SEPARATOR, passage_text
 from localrag.rerankers.base import Tell, best, search_shares, unheard
 from localrag.text.language import detect
 from localrag.text.normalize import fold
@@ -138,7 +138,7 @@ def features(
                 held[place],
                 _pieces(content, each.text),
                 _pieces(content, each.sentences[place]),
-                _held(rare_pairs, each.text[:_OPENING]),
+                _held(rare_pairs, each.opening),
                 float(each.title in asked),
                 _answers(sought, "".join(each.sentences[place : place + 2]), asked),
                 float(not numbers <= set(_NUMBER.findall(each.text))),
@@ -156,7 +156,11 @@ class _Passage:
         self.sentences = [fold(text[start:end]) for start, end in split_sentences(text)] or [""]
         self.words_by_sentence = [frozenset(tokenize(sentence)) for sentence in self.sentences]
         self.words = frozenset().union(*self.words_by_sentence)
-        title = _TITLE.match(self.text)
+        # Of a path of headings the last: those above it stand over other passages, too.
+        start = text.split("\n", 1)[0].rfind(HEADING_SEPARATOR)
+        beginning = self.text if start < 0 else fold(text[start + len(HEADING_SEPARATOR) :])
+        self.opening = beginning[:_OPENING]
+        title = _TITLE.match(beginning)
         self.title = title[0] if title else "\0"  # which no question holds
 
 

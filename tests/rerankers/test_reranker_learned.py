@@ -54,6 +54,13 @@ def test_a_figure_of_the_question_that_a_passage_lacks() -> None:
     assert neither["kind"] == 0.5
 
 
+def test_a_passage_opens_with_the_last_of_its_headings() -> None:
+    path = "河上的老桥和渡口，以及它们周围的村庄与道路的历史和现状，一九九九年修订版 > 白鹭渡口大桥"
+    below, plain = figures(QUESTION, passage(1, "建于1987年。", heading=path), passage(2, "建成。"))
+    assert (below["title"], plain["title"]) == (1.0, 0.0)
+    assert below["opening"] > plain["opening"] == 0.0
+
+
 def test_the_passage_with_the_whole_name_comes_first_with_the_greater_chance() -> None:
     ranked = LearnedReranker(Tokenizer()).rerank(QUESTION, [SCATTERED, TITLED], 2)
     assert ids(ranked) == [1, 2]
