@@ -3,6 +3,7 @@
     python benchmarks/reranking.py cross-encoder SET OUT.jsonl --questions 300 --half even
     python benchmarks/reranking.py llm SET OUT.jsonl --questions 30 --grades --warm
     python benchmarks/reranking.py keyword SET OUT.jsonl
+    python benchmarks/reranking.py learned SET OUT.jsonl
     python benchmarks/reranking.py summary OUT.jsonl [...]
 
 SET is a folder with corpus.jsonl, queries.jsonl and qrels.tsv. The first passages of the
@@ -44,7 +45,7 @@ from localrag.text.language import answer_language
 from localrag.types import ScoredChunk
 
 CROSS_ENCODER = "ms-marco-minilm-l12-v2-int8"
-CANDIDATES = {"keyword": 20, "cross-encoder": 20, "llm": 10}
+CANDIDATES = {"keyword": 20, "learned": 20, "cross-encoder": 20, "llm": 10}
 
 
 def main() -> None:
@@ -156,7 +157,7 @@ def window_logits(
 
 
 def no_model() -> factory.Model:
-    """Keywords want no language model."""
+    """These want no language model."""
     raise AssertionError
 
 
@@ -204,6 +205,7 @@ def graded(
 WAYS: dict[str, Callable[[dict[str, Any], dict[str, Any]], float]] = {
     "search": lambda row, each: -row["passages"].index(each),
     "keyword": lambda _, each: each["keyword"],
+    "learned": lambda _, each: each["learned"],
     "cross-encoder, first window": lambda _, each: each["windows"][0],
     "cross-encoder, best window": lambda _, each: max(each["windows"]),
     "the same + 6 x search": lambda row, each: (

@@ -23,6 +23,7 @@ from localrag.config.settings import (
     STARTER_EMBEDDING,
     CrossEncoderReranking,
     KeywordReranking,
+    LearnedReranking,
     LlamaCppSettings,
     LLMReranking,
     NoReranking,
@@ -529,6 +530,10 @@ def make_reranking(
             from localrag.rerankers.keyword import KeywordReranker
 
             return Reranking("keyword", KeywordReranker(), candidates)
+        case LearnedReranking(candidates=candidates):
+            from localrag.rerankers.learned import LearnedReranker
+
+            return Reranking("learned", LearnedReranker(make_tokenizer(settings)), candidates)
         case CrossEncoderReranking() as chosen:
             from localrag.rerankers.routing import LanguageRouter
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CONTEXT_LIBRARY = "library"
 MODES = ("standard", "self-rag")
-RERANKERS = ("none", "keyword", "cross-encoder", "llm")
+RERANKERS = ("none", "keyword", "learned", "cross-encoder", "llm")
 """Those of `config`; repeated here because that module is heavier."""
 INDENT = 4
 """Columns before the further lines of an item."""

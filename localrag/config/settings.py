@@ -148,6 +148,13 @@ class KeywordReranking(_Section, frozen=True, tag_field="kind", tag="keyword"):
     """Passages that are reordered."""
 
 
+class LearnedReranking(_Section, frozen=True, tag_field="kind", tag="learned"):
+    """Weighs what question and passage have in common, as learnt for Chinese. No model."""
+
+    candidates: Positive = 20
+    """Passages that are reordered."""
+
+
 class CrossEncoderReranking(_Section, frozen=True, tag_field="kind", tag="cross-encoder"):
     """A model that reads question and passage together."""
 
@@ -163,7 +170,9 @@ class LLMReranking(_Section, frozen=True, tag_field="kind", tag="llm"):
     """Passages that it reads: about 4 s each on a laptop, 1 s when it has read them before."""
 
 
-RerankerSettings = NoReranking | KeywordReranking | CrossEncoderReranking | LLMReranking
+RerankerSettings = (
+    NoReranking | KeywordReranking | LearnedReranking | CrossEncoderReranking | LLMReranking
+)
 
 
 class AnswerSettings(_Section, frozen=True):
@@ -324,7 +333,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield prefix + key, value
 
 
-RERANKERS = ("none", "keyword", "cross-encoder", "llm")
+RERANKERS = ("none", "keyword", "learned", "cross-encoder", "llm")
 """The kinds of reranker."""
 
 

@@ -83,7 +83,8 @@ def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert [way["name"] for way in result["ways"]] == ["none", "keyword", "cross-encoder", "llm"]
+    names = [way["name"] for way in result["ways"]]
+    assert names == ["none", "keyword", "learned", "cross-encoder", "llm"]
     found = [candidate["chunk_id"] for candidate in result["candidates"]]
     for way in result["ways"]:
         assert len(way["passages"]) == 3
@@ -92,11 +93,11 @@ def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
             assert found[passage["rank_before"] - 1] == passage["chunk_id"]
         assert way["answer"]["answer"].startswith(ANSWER.rstrip("."))
         assert way["rerank_seconds"] >= 0
-    assert "Rosenblatt" in result["ways"][2]["passages"][0]["text"]
+    assert "Rosenblatt" in result["ways"][3]["passages"][0]["text"]
     # Every passage is graded 9; a third of the grade is the search's, whose best has 10.
-    assert result["ways"][3]["passages"][0]["score"] == pytest.approx((2 * 9 + 10) / 3)
-    assert [grade["agrees"] for grade in result["grades"]] == [1.0] * 4
-    assert result["grades"][2]["rank"] == 1
+    assert result["ways"][4]["passages"][0]["score"] == pytest.approx((2 * 9 + 10) / 3)
+    assert [grade["agrees"] for grade in result["grades"]] == [1.0] * 5
+    assert result["grades"][3]["rank"] == 1
     assert "Overall: " in result["verdict"]
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
@@ -111,6 +112,7 @@ def test_compare_for_a_reader(run: Run) -> None:
     for shown in (
         "none",
         "keyword",
+        "learned",
         "cross-encoder",
         "llm",
         ANSWER.rstrip("."),

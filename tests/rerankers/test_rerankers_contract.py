@@ -15,9 +15,11 @@ from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.rerankers.base import Reranker
 from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
 from localrag.rerankers.keyword import KeywordReranker
+from localrag.rerankers.learned import LearnedReranker
 from localrag.rerankers.llm import LLMReranker
 from localrag.rerankers.onnx_cross_encoder import OnnxCrossEncoder
 from localrag.rerankers.routing import LanguageRouter, Route
+from localrag.text.tokenize import Tokenizer
 
 QUESTION = "Who presented the perceptron?"
 
@@ -38,6 +40,7 @@ class ByLength(ScriptedLLM):
     params=[
         "none",
         "keyword",
+        "learned",
         "llm by logits",
         "llm by text",
         "routing",
@@ -54,6 +57,8 @@ def reranker(
             return LanguageRouter([])
         case "keyword":
             return KeywordReranker()
+        case "learned":
+            return LearnedReranker(Tokenizer())
         case "llm by logits":
             return LLMReranker(model, LogitChooser(model))
         case "llm by text":

@@ -35,10 +35,11 @@ def compared(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
 def test_rerankers_are_told_as_they_come_then_side_by_side(served: Served) -> None:
     with served.client(**{"accept-language": "zh"}) as http:
         told = list(compared(http, reference="In 1907."))
-    assert [said["name"] for name, said in told if name == "progress"] == ["none", "keyword", "llm"]
+    names = ["none", "keyword", "learned", "llm"]
+    assert [said["name"] for name, said in told if name == "progress"] == names
     found = told[-1][1]
     assert told[-1][0] == "compared"
-    assert [way["name"] for way in found["ways"]] == ["none", "keyword", "llm"]
+    assert [way["name"] for way in found["ways"]] == names
     assert found["ways"][0]["answer"]["answer"] == "It was opened in 1907 [1]."
     assert found["ways"][0]["answer"]["views"][0]["start"] == 0
     assert sorted(found["ways"][1]["before"]) == [1, 2]
@@ -76,7 +77,7 @@ def test_ways_stand_side_by_side(opened: Open, locale: str, scheme: str, width: 
     at.is_accessible()
     page.locator("#compared").fill(QUESTION)
     page.keyboard.press("Enter")
-    expect(page.locator(".way")).to_have_count(3)
+    expect(page.locator(".way")).to_have_count(4)
     expect(page.locator(".plot g")).to_have_count(2)
     at.is_accessible()
     page.locator(".way .marker").first.click()

@@ -2,7 +2,7 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 import { Sentence } from "./turn.js";
 
-const TITLES = { none: "notReranked", keyword: "byKeyword", "cross-encoder": "byCrossEncoder", llm: "byModel", standard: "standard", "self-rag": "selfRag", judge: "judging" };
+const TITLES = { none: "notReranked", keyword: "byKeyword", learned: "byLearned", "cross-encoder": "byCrossEncoder", llm: "byModel", standard: "standard", "self-rag": "selfRag", judge: "judging" };
 
 export function Compare({ say, library, show, empty, toDocuments }) {
   const [question, setQuestion] = useState("");

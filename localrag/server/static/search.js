@@ -67,7 +67,7 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
             <option value="">${say("asSet")}</option>
             ${["10", "20", "50", "100"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
           ${pick("retrieval", "retrieval", choices.retrieval, (one) => say({ hybrid: "hybrid", dense: "dense", keyword: "keyword" }[one]))}
-          ${pick("rerank", "rerank", choices.rerank, (one) => say({ none: "noRerank", keyword: "byKeyword", "cross-encoder": "byCrossEncoder", llm: "byModel" }[one]))}
+          ${pick("rerank", "rerank", choices.rerank, (one) => say({ none: "noRerank", keyword: "byKeyword", learned: "byLearned", "cross-encoder": "byCrossEncoder", llm: "byModel" }[one]))}
           ${pick("expand", "expand", choices.expand, (one) => say({ none: "noExpand", "multi-query": "multiQuery", hyde: "hyde" }[one]))}
           <fieldset class="field types"><legend>${say("types")}</legend>
             ${choices.types.map((one) => html`<label key=${one}><input type="checkbox" checked=${wanted.types.includes(one)} onChange=${() => toggle(one)} /> ${say(`type ${one}`)}</label>`)}

@@ -6,7 +6,7 @@ const CONTROLS = {
   "answer.mode": ["standard", "self-rag"], "answer.k": "number", "answer.strict": "switch",
   "retrieval.mode": ["hybrid", "dense", "keyword"], "retrieval.k": "number",
   "retrieval.expansion": ["none", "multi-query", "hyde"],
-  "reranker.kind": ["none", "keyword", "cross-encoder", "llm"],
+  "reranker.kind": ["none", "keyword", "learned", "cross-encoder", "llm"],
 };
 const MOST = 50;
 
