@@ -121,7 +121,8 @@ class Both:
             cited = replace(cite(marker, each.text), claims=(added,))
             rated = SupportedSentence(start, start + len(added), "fully supported", 1.0)
             text = f"{answer.text}\n\n{added} [{marker}]"
-            answer = Checked(text, (*answer.citations, cited), (*answer.support, rated))
+            citations, support = (*answer.citations, cited), (*answer.support, rated)
+            answer = replace(answer, text=text, citations=citations, support=support)
         return answer
 
     def _missing(self, text: str) -> list[Statement]:

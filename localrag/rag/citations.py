@@ -48,7 +48,7 @@ SHARED_COUNTS = 0.5
 SHORT_ANSWER = 40
 """Characters up to which a whole answer may be a bare name or number."""
 
-LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}[.)、）](?!\d)\s*)+")
+LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}(?:\.(?!\d)|[)、）])\s*)+")
 _NUMBERS = r"\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*"
 MARKER = re.compile(
     r"(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"

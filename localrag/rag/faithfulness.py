@@ -22,10 +22,11 @@ from localrag.rag.base import Toolkit
 from localrag.rag.citations import LIST_MARK, Attributor, marked, without_markers
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
+from localrag.rag.parts import asked_in
 from localrag.rag.reading import Evidence, numbered_prompt
 from localrag.text.figures import Figure, figures, figures_not_in
 from localrag.text.language import answer_language, detect
-from localrag.text.questions import compares
+from localrag.text.questions import Parts, compares
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, Plain, Rating, ScoredChunk, Step, SupportedSentence
 
@@ -34,7 +35,7 @@ Unsupported = Literal["mark", "remove", "remove unchecked"]
 """What becomes of a sentence that no passage bears out; the last holds for unchecked ones, too."""
 
 Ask = Callable[[str], Grade | None]
-"""A statement -> how far the model says that the passages bear it out; None: it is not asked."""
+"""A sentence -> how far the model says that the passages bear it out; None: it is not asked."""
 
 MOST_TIME = 0.15
 """Share of an answer's time that asking the model may take."""
@@ -70,7 +71,7 @@ class Passages:
 
     def finding(self, sentence: str, citations: Sequence[Citation]) -> Finding | None:
         """What can be said of a sentence with its markers without a model, or None."""
-        statement = _statement(sentence)
+        statement = statement_of(sentence)
         markers = marked(sentence)
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
         every = [passage_text(each.chunk) for each in self.chunks]
@@ -130,7 +131,8 @@ def sentences(text: str) -> list[tuple[int, int]]:
     ]
 
 
-def _statement(sentence: str) -> str:
+def statement_of(sentence: str) -> str:
+    """What a sentence says, without its markers and the mark of a list."""
     return LIST_MARK.sub("", without_markers(sentence)).strip()
 
 
@@ -154,6 +156,8 @@ class Checked:
     text: str
     citations: tuple[Citation, ...] = ()
     support: tuple[SupportedSentence, ...] = ()
+    lost: Parts = ()
+    """Parts of the question of whose answer nothing is left."""
 
     @property
     def grounded(self) -> bool:
@@ -161,32 +165,39 @@ class Checked:
         unsupported = [each for each in self.support if each.rating == "no support"]
         return bool(self.citations) and len(unsupported) < len(sentences(self.text))
 
-    def without_unsupported(self, *, unchecked: bool = False) -> Checked:
+    def without_unsupported(self, asked: Parts = (), *, unchecked: bool = False) -> Checked:
         """The answer without the sentences that nothing bears out; no text where none is left.
 
-        Without those that were left `unchecked`, too, if wanted.
+        Without those that were left `unchecked`, too, if wanted; `asked` are the parts of the
+        question that it answers.
         """
         rated = {each.start: each for each in self.support}
-        parts: list[str] = []
+        pieces: list[str] = []
         kept: list[SupportedSentence] = []
+        left: dict[str, bool] = {}
+        part = ""
         done = length = 0
         for start, end in sentences(self.text):
             found = rated.get(start)
-            if found.rating == "no support" if found else unchecked:
-                parts.append(self.text[done:start])
+            gone = found.rating == "no support" if found else unchecked
+            part = asked_in(self.text[start:end], part, asked)
+            left[part] = left.get(part, False) or not gone
+            if gone:
+                pieces.append(self.text[done:start])
                 length += start - done
                 done = _BLANKS.match(self.text, end).end()  # type: ignore[union-attr]
             elif found:
                 by = length - done
                 kept.append(replace(found, start=start + by, end=end + by))
-        text = "".join([*parts, self.text[done:]])
+        text = "".join([*pieces, self.text[done:]])
         blank = len(text) - len(text.lstrip())
-        text = text[blank:]
+        text = text[blank:].rstrip()
         kept = [replace(each, start=each.start - blank, end=each.end - blank) for each in kept]
         if not sentences(text):
             return Checked("")
         cited = tuple(each for each in self.citations if each.marker in marked(text))
-        return Checked(text, cited, tuple(kept))
+        lost = tuple(part for part in asked if not left.get(part, True))
+        return Checked(text, cited, tuple(kept), lost)
 
     def cited(self, attributor: Attributor, numbers: Sequence[int]) -> Checked:
         """The answer with the closest of the passages that it was written from, if it cites none.
@@ -209,7 +220,7 @@ def checked(
     asked = unchecked = 0
     for start, end in sentences(text):
         finding = passages.finding(text[start:end], citations)
-        if finding is None and ask and (grade := ask(_statement(text[start:end]))):
+        if finding is None and ask and (grade := ask(text[start:end])):
             asked += 1
             finding = None if grade.unread else Finding(rating_of(grade.value), grade.value)
         if finding is None and passages.unknown_names(text[start:end]):
@@ -237,18 +248,18 @@ class BoundedAsking:
     def __init__(
         self, grade: Callable[[str], Grade], cost: Callable[[str], int], read: int, written: int
     ) -> None:
-        """`cost`: tokens of the question about a statement, behind what was `read` already."""
+        """`cost`: tokens of the question about a sentence, behind what was `read` already."""
         self._grade = grade
         self._cost = cost
         self._left = MOST_TIME * (read + READ_FASTER * written)
 
-    def __call__(self, statement: str) -> Grade | None:
+    def __call__(self, sentence: str) -> Grade | None:
         """The grade, or None where there is no time for it."""
-        cost = self._cost(statement)
+        cost = self._cost(sentence)
         if cost > self._left:
             return None
         self._left -= cost
-        return self._grade(statement)
+        return self._grade(sentence)
 
 
 def asking(
@@ -270,15 +281,17 @@ def asking(
     llm, language = tools.llm, answer_language(question)
     own = tuple(chunks[number - 1] for number in evidence.numbers)
 
-    def ask(statement: str) -> Grade:
+    def ask(sentence: str) -> Grade:
+        statement = statement_of(sentence)
         if evidence.keep:
-            return grader.support(question, statement, Reading(language, own))
+            asked = asked_in(sentence, question, evidence.asked)
+            return grader.support(asked, statement, Reading(language, own))
         task = render("borne_out", language, statement=statement)
         prompt = numbered_prompt(tools.wording, question, own, language, task)
         return grader.borne_out(prompt, language)
 
-    def cost(statement: str) -> int:
-        task = render("support", language, question=question, statement=statement)
+    def cost(sentence: str) -> int:
+        task = render("support", language, question=question, statement=statement_of(sentence))
         return llm.count_tokens(task)
 
     if unsupported != "mark":

@@ -171,6 +171,14 @@ def naming(task: str, question: str, answered: Parts, language: PromptLanguage) 
     return f"{task}\n{render('answer_parts', language, parts=listed)}"
 
 
+def asked_in(sentence: str, question: str, answered: Parts) -> str:
+    """What a sentence of an answer is to answer: its part, for "2. 17 pounds", or the question."""
+    number = re.match(r"\s*(\d)(?:\.(?!\d)|[、）)])", sentence)
+    if number and len(answered) > 1 and 1 <= int(number[1]) <= len(answered):
+        return answered[int(number[1]) - 1]
+    return question
+
+
 def resting_on(
     attributor: Attributor, answered: Mapping[str, tuple[int, ...]]
 ) -> tuple[Citation, ...]:

@@ -57,6 +57,8 @@ class Evidence:
     messages: list[Message]
     keep: int = 0
     """Messages whose state is kept for other questions."""
+    asked: tuple[str, ...] = ()
+    """The parts of the question that the prompt names."""
 
 
 class PassageReader:
@@ -135,10 +137,11 @@ class PassageReader:
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = naming(self._task(language), question, asked, language)
             messages = numbered_prompt(wording, question, chunks, language, task)
-            return Evidence(tuple(range(1, len(chunks) + 1)), messages)
+            return Evidence(tuple(range(1, len(chunks) + 1)), messages, asked=asked)
         task = wording.render("write_from_passages", language, question=question.strip())
         reading = Reading(language, tuple(chunks[number - 1] for number in numbers))
-        return Evidence(numbers, reading.messages(naming(task, question, asked, language)), keep=1)
+        messages = reading.messages(naming(task, question, asked, language))
+        return Evidence(numbers, messages, keep=1, asked=asked)
 
     def _task(self, language: PromptLanguage) -> str:
         # A small model that is told how to refuse does so when it need not, and copies whatever

@@ -22,7 +22,7 @@ from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.both_sides import Both
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
-from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences
+from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences, statement_of
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import has_fewer_words
 from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
@@ -396,8 +396,9 @@ class SelfRAG(Pipeline):
                 yield state.step("budget", skipped="sentences", count=len(spans) - number)
                 state.unchecked = True
                 break
-            statement = without_markers(text[start:end]).strip()
-            ask = partial(self._grader.support, state.question, statement, reading)
+            asked = parts.asked_in(text[start:end], state.question, state.answered)
+            statement = statement_of(text[start:end])
+            ask = partial(self._grader.support, asked, statement, reading)
             grade, seconds = timed(ask)
             rating = self._rating(grade.value)
             yield state.graded("support of a sentence", grade, seconds, rating=rating)
@@ -446,7 +447,8 @@ class SelfRAG(Pipeline):
         chunks = [*state.relevant, *others]
         answer = Checked(best.text, best.citations, best.sentences)
         if self._options.unsupported != "mark":
-            answer = answer.without_unsupported()
+            answer = answer.without_unsupported(state.answered)
+            state.answered = tuple(part for part in state.answered if part not in answer.lost)
         both = Both.among(
             state.question, chunks, best.numbers, state.language, self._tools, numbered=False
         )

@@ -64,6 +64,7 @@ class StandardRAG(Pipeline):
         if not answer.text:
             yield render("refusal", language)
         elif not refuses(answer.text):
+            answered = {part: held for part, held in answered.items() if part not in answer.lost}
             # "A is older", or a bare "17 pounds": a part that no citation is for gets its own.
             markers = {one.marker for one in answer.citations}
             bare = {part: held for part, held in answered.items() if markers.isdisjoint(held)}
@@ -116,7 +117,7 @@ class StandardRAG(Pipeline):
         answer = yield from checked(text, citations.citations, passages, ask)
         if not shown:
             strict = self._unsupported == "remove unchecked"
-            answer = answer.without_unsupported(unchecked=strict)
+            answer = answer.without_unsupported(evidence.asked, unchecked=strict)
             if strict:
                 answer = answer.cited(attributor, evidence.numbers)
             yield answer.text

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.rag.faithfulness import BoundedAsking, Checked, Passages, checked, rating_of
+from localrag.rag.faithfulness import (
+    BoundedAsking,
+    Checked,
+    Passages,
+    checked,
+    rating_of,
+    statement_of,
+)
 from localrag.rag.grading import Grade
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, Citation, ScoredChunk, SupportedSentence
@@ -76,8 +83,8 @@ def rated(text: str, *grades: float) -> tuple[Checked, dict[str, object], list[s
     asked: list[str] = []
     left = list(grades)
 
-    def ask(statement: str) -> Grade | None:
-        asked.append(statement)
+    def ask(sentence: str) -> Grade | None:
+        asked.append(statement_of(sentence))
         return Grade(left.pop(0)) if left else None
 
     run = checked(text, CITED, evidence(), ask)

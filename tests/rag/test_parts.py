@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,7 @@ from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.rag.base import OnStep, Piece, Pipeline, Toolkit
 from localrag.rag.grading import Grader
-from localrag.rag.parts import Found, interleaved
+from localrag.rag.parts import Found, asked_in, interleaved
 from localrag.rag.reading import Bounds
 from localrag.rag.refusals import refuses, tells_missing
 from localrag.rag.self_rag import SelfRAG
@@ -328,6 +329,58 @@ def test_self_rag_grades_for_the_whole_where_no_part_is_held() -> None:
     told = steps(answer, "relevance")
     assert ["part" in values for values in told] == [True] * 6 + [False] * 2
     assert [values["passage"] for values in told[-2:]] == [2, 3], "the two best for a part"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "asked"),
+    [
+        ("2. 17 pounds", SECOND),
+        ("1、1884年", FIRST),
+        ("3. Never.", ASKED),
+        ("17 pounds", ASKED),
+        ("2.5 pounds", ASKED),
+    ],
+)
+def test_what_a_sentence_is_to_answer(sentence: str, asked: str) -> None:
+    assert asked_in(sentence, ASKED, (FIRST, SECOND)) == asked
+    assert asked_in(sentence, ASKED, (SECOND,)) == ASKED
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_the_bare_answer_to_a_part_is_held_against_that_part(graded: bool) -> None:
+    reply = f"1. {BOUGHT}\n2. A handful of coins"
+    full, useful = {"Fully supported": 1.0}, {"5": 1.0}
+    if graded:
+        llm = ScriptedLLM([reply], [{"information": 1.0}, *[yes(0.9)] * 2, yes(0), full, useful])
+        answer = run(self_rag(llm, []), ASKED)
+    else:
+        llm = ScriptedLLM([reply], [yes(0.9), yes(0.9), full])
+        bounds = Bounds(enough=0.8, min_answerable=0.5)
+        rag = StandardRAG(tools(llm, [], 3), Grader(LogitChooser(llm)), bounds, "remove")
+        answer = run(rag, ASKED)
+        assert [one.marker for one in answer.citations] == [1, 2], "the bare one, too"
+    assert not llm.scores
+    (question,) = [m[1].content for m, choices in llm.scored if "Fully supported" in choices]
+    assert f"Question: {SECOND}\nAnswer: A handful of coins\n" in question
+    assert [each.rating for each in answer.support] == ["fully supported"] * 2
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_a_part_of_whose_answer_nothing_is_left_is_missing(graded: bool) -> None:
+    reply = f"1. {BOUGHT}\n2. Adults pay 99 pounds."
+    if graded:
+        scores = [{"information": 1.0}, *[yes(0.9)] * 2, yes(0), {"5": 1.0}]
+        llm = ScriptedLLM([reply], scores)
+        options = replace(OPTIONS, unsupported="remove")
+        rag: Pipeline = SelfRAG(tools(llm, [], 3), Grader(LogitChooser(llm)), options)
+    else:
+        llm = ScriptedLLM([reply], [yes(0.9), yes(0.9)])
+        bounds = Bounds(enough=0.8, min_answerable=0.5)
+        rag = StandardRAG(tools(llm, [], 3), Grader(LogitChooser(llm)), bounds, "remove")
+    answer = run(rag, ASKED)
+    assert answer.text == f"1. {BOUGHT[:-1]} [1].\n\nThe documents do not say: {SECOND}"
+    assert [one.marker for one in answer.citations] == [1]
+    assert [each.question for each in answer.not_found] == [SECOND]
 
 
 def test_the_best_of_each_come_first_and_none_twice() -> None:

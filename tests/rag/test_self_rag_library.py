@@ -37,7 +37,7 @@ def test_states_of_passages_go_with_a_document(
             "answer.k": 1,
             "answer.max_tokens": 4,
             "self_rag.min_retrieval": 0.0,
-            "self_rag.strict": True,
+            "answer.strict": True,
         }
         return LocalRAG.open(tmp_path / "library", settings=load_settings(chosen | options))
 
