@@ -2,13 +2,15 @@
 
     python benchmarks/grades.py measure DATA OUT.jsonl [--sets ours,rgb] [--model NAME] [--each 60]
     python benchmarks/grades.py summary OUT.jsonl
+    python benchmarks/grades.py plot OUT.jsonl PLOT.svg
     python benchmarks/grades.py ship OUT.jsonl
 
 DATA holds rgb/, cmrc2018/ and xquad_en/. A case is a line of OUT as soon as it is graded, and a
 run that was stopped goes on where it was; sets take turns, so that one that is stopped has some of
 each. `summary` fits a curve on our own questions alone and prints AUC and ECE before and after it
 on every set, and what the gate accepts and refuses at today's threshold and at one from our
-questions. `ship` writes the starter model's calibration into the package.
+questions. `plot` draws how often the answer is there against what the grade says. `ship` writes
+the starter model's calibration into the package.
 
 Cases of other sets: RGB, a positive and a negative passage of the same question alone; five
 together with one positive or none. cmrc2018, a passage with its own questions, with one of a
@@ -42,6 +44,7 @@ from localrag.evaluation.grades import measuring
 from localrag.evaluation.grades.fitting import GradedCase, fit
 from localrag.evaluation.grades.questions import Case, Kind, cases
 from localrag.evaluation.statistics import calibration_error, ordering, resampled_interval
+from localrag.presentation.plots import Markup, element, picture, text
 from localrag.printable import as_json
 from localrag.prompts.own import Wording
 from localrag.rag.calibration import Curve, Graded, calibration_key
@@ -49,10 +52,13 @@ from localrag.rag.calibration import Curve, Graded, calibration_key
 SETS = ("ours", "rgb", "cmrc2018", "xquad_en")
 STARTER = Path(__file__).parents[1] / "localrag" / "rag" / "starter_calibration.json"
 TODAY = {
-    "answerable": {"standard": 0.8},
-    "relevance": {"Self-RAG": 0.7, "Self-RAG, strict": 0.85},
+    "answerable": {"standard": Settings().answer.min_answerable},
+    "relevance": {
+        "standard": Settings().answer.min_answerable,
+        "strict": Settings().answer.min_answerable_strict,
+    },
 }
-"""`answer.min_answerable`, `self_rag.min_best_relevance` and `answer.min_answerable_strict`."""
+"""What decides, before the words that a passage lacks are weighed."""
 PROBABILITIES = (0.35, 0.5, 0.65)
 """Thresholds that mean the same for every grade and language."""
 LEAST = 40
@@ -64,7 +70,7 @@ Blocks = list[list[Case]]
 def main() -> None:
     """Measure, summarise or ship."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["measure", "summary", "ship"])
+    parser.add_argument("what", choices=["measure", "summary", "plot", "ship"])
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--graded", choices=["relevance", "answerable"])
@@ -80,6 +86,9 @@ def main() -> None:
             measure(blocks, given.sets.split(","), out, given.model, given.threads)
         case "summary":
             summarise(rows(given.paths[0]))
+        case "plot":
+            source, drawn = given.paths
+            drawn.write_text(reliability(rows(source)), encoding="utf-8")
         case "ship":
             ship(rows(given.paths[0]), given.model)
 
@@ -302,6 +311,33 @@ def summarise(found: Sequence[Any]) -> None:
             refused = figure(mean_of, (~accepted[right]).astype(float), right[right])
             let = figure(mean_of, accepted[~right].astype(float), right[~right])
             print("| " + " | ".join([*of_what, title, refused, let]) + " |")
+
+
+def reliability(found: Sequence[Any]) -> str:
+    """A panel for each set, grade and language, before and after calibration, as SVG."""
+    side, edge, across = 170, 34, 5
+    parts: list[Markup] = []
+    panels = list(by_set(found))
+    for at, (_, of_what, right, odds, after) in enumerate(panels):
+        left, top = at % across * (side + edge) + edge, at // across * (side + 2 * edge) + edge
+        box = {"x": left, "y": top, "width": side, "height": side, "fill": "none"}
+        parts.append(element("rect", **box, stroke="#bbb"))
+        rise = f"M{left},{top + side}L{left + side},{top}"
+        parts.append(element("path", d=rise, stroke="#bbb", stroke_dasharray="3 3"))
+        name, graded, language, count = of_what
+        parts.append(text(left, top - 6, f"{name}, {graded}, {language} ({count})"))
+        for said, colour in ((1 / (1 + np.exp(-odds)), "#b5651d"), (after, "#1f5fa8")):
+            for some in np.array_split(np.argsort(said), min(8, len(said) // 6)):
+                x, y = left + side * said[some].mean(), top + side * (1 - right[some].mean())
+                dot = element("circle", cx=round(x, 1), cy=round(y, 1), r=4, fill=colour)
+                parts.append(dot)
+    width = across * (side + edge) + edge
+    height = math.ceil(len(panels) / across) * (side + 2 * edge) + edge
+    legend = (
+        "across: what the grade says; up: how often the answer is there; orange before, blue after"
+    )
+    parts.append(text(edge, height - 10, legend))
+    return picture("Reliability of grades", width, height, parts, font_size=11).text
 
 
 def by_set(

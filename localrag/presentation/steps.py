@@ -72,9 +72,8 @@ def decision(step: Step, language: InterfaceLanguage | None = None) -> str:
         text = say("{text} ({note})", text=text, note=say(_UNREAD[step.kind]))
     elif "calibrated" in step.values:
         text = _with_calibration(text, step, say)
-    if lacks := step.values.get("lacks"):
-        words = say(", ").join(str(word) for word in (lacks if isinstance(lacks, tuple) else ())[:3])
-        text = say("{text}; it lacks: {words}", text=text, words=words)
+    if isinstance(lacks := step.values.get("lacks"), tuple):
+        text = say("{text}; it lacks: {words}", text=text, words=say(", ").join(lacks[:3]))
     if step.notes:
         notes = " ".join(note_text(note, language) for note in step.notes)
         text = say("{text}. {notes}", text=text, notes=notes)

@@ -120,19 +120,14 @@ def has_fewer_words(
     return had[-1] < max(had)
 
 
-def missing_words(
-    question: str, passage: str, tokenize: Tokenize
-) -> tuple[tuple[str, ...], float]:
+def missing_words(question: str, passage: str, tokenize: Tokenize) -> tuple[tuple[str, ...], float]:
     """The words of a question that a passage lacks, and their share of all its words, 0 to 1.
 
     Of a Chinese word of three characters or more that lacks whole, the pairs of characters that
     the passage has count as had. What a text in another language could not have is not lacking.
     """
-    words, asked, text = (
-        question_words(question, tokenize),
-        Text(question, tokenize),
-        Text(passage, tokenize),
-    )
+    words = question_words(question, tokenize)
+    asked, text = Text(question, tokenize), Text(passage, tokenize)
     lacks = [word for word in words if text.could_have(word, asked) and not text.has(word)]
     return tuple(word.text for word in lacks), sum(map(text.lack_of, lacks)) / max(len(words), 1)
 

@@ -45,7 +45,9 @@ def graded(
     if grade.unread:
         return grade
     chunk = passage.chunk
-    lacks, share = missing_words(question, f"{passage.source} {chunk.heading} {chunk.text}", tokenize)
+    lacks, share = missing_words(
+        question, f"{passage.source} {chunk.heading} {chunk.text}", tokenize
+    )
     by = _STANDS_OUT * (searched and number == 1 and stands_out(found)) - _WITHOUT_WORDS * share
     probability = grade.probability
     return replace(
