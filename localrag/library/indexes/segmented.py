@@ -25,9 +25,15 @@ from localrag.library.folder.gate import (
     clear_segments,
     of_earlier_versions,
 )
-from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
+from localrag.library.folder.sealing import (
+    DamagedIndexError,
+    ForeignIndexError,
+    Identity,
+    sealed,
+    unsealed,
+)
 from localrag.library.indexes.base import Query, Storage, Verified
-from localrag.library.indexes.segments import C, Identity, Origin, Segment, opened
+from localrag.library.indexes.segments import C, Origin, Segment, opened
 from localrag.library.records import ID_SUMS, NEVER, ChunkSet, Stamp
 from localrag.system.files import make_folder, open_plain, replace_content
 

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.folder.sealing import DamagedIndexError
+from localrag.library.folder.sealing import DamagedIndexError, Identity
 from localrag.library.indexes.base import are_allowed
 from localrag.library.records import ChunkIds
 from localrag.system.files import open_plain, replace_file
@@ -65,20 +65,6 @@ class Content(Protocol):
 
 
 C = TypeVar("C", bound=Content)
-
-
-class Identity(NamedTuple):
-    """By which a file that was checked once is known again: its number, size and times in ns."""
-
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-    @staticmethod
-    def of(found: os.stat_result) -> Identity:
-        """That of a file."""
-        return Identity(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 class Origin(NamedTuple):
