@@ -225,6 +225,20 @@ def test_common_terms_change_no_answer_where_they_are_skipped() -> None:
             assert indexes[0].search(query, k, allowed) == indexes[1].search(query, k, allowed)
 
 
+def test_of_many_passages_those_with_rarer_terms_are_enough() -> None:
+    words = {n: ["common"] * (n % 2) + [f"rare{n % 50}", f"own{n}"] for n in range(400)}
+    whole, index = InvertedKeywords(), InvertedKeywords(whole=300, capacity=64)
+    for one in (whole, index):
+        one.apply((), words.items(), FIRST)
+    two, three = ["common", "rare7", "own9"], ["common", "rare7", "own9", "rare8"]
+    assert index.search(two, 400) == whole.search(two, 400)
+    hits = index.search(three, 400)
+    assert {hit.chunk_id for hit in hits} == {n for n in words if n % 50 in (7, 8) or n == 9}
+    assert hits == [hit for hit in whole.search(three, 400) if hit in hits]
+    some = np.array([7, 8, 9, 11], dtype=np.int64)
+    assert [hit.chunk_id for hit in index.search(three, 9, some)] == [9, 7, 8]
+
+
 def test_words_of_many_letters_and_kinds() -> None:
     long, lone = "z" * 300, "a\ud800"
     terms = ["", "é", "ee", "日本", "日本語", "本日", "𝒳y", "y𝒳", long, long + "z", lone]

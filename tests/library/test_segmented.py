@@ -54,7 +54,7 @@ KINDS = {
         lambda number: vector(number).astype("<f2").tobytes(),
     ),
     "keywords": Kind(
-        lambda capacity: InvertedKeywords(capacity=capacity),
+        lambda capacity: InvertedKeywords(whole=100, capacity=capacity),
         KEYWORDS,
         terms,
         lambda number: f"own{number % 150:03}".encode(),

@@ -9,7 +9,9 @@ so that scores equal those of an index that never held more, to the digit.
 Terms are scored from the rarest on. Once the rest of them cannot lift a passage among the best any
 more, they are looked up only for the passages that are still in question (MaxScore: Turtle and
 Flood, "Query evaluation: strategies and optimizations", 1995): a common word costs little beside
-rarer ones, and the answer stays the same.
+rarer ones, and the answer stays the same. Of more than `WHOLE` passages, three rarer terms are
+enough: passages that hold none of a query's rarer terms are then left out, which otherwise would
+fill the end of a list.
 """
 
 from __future__ import annotations
@@ -35,12 +37,18 @@ from localrag.types import Hit
 K1 = 1.2
 B = 0.75
 
+WHOLE = 1 << 16
+"""Up to so many passages all that share a term with the query are found."""
+
 _FORM = "localrag-keywords-4"
 _TERMS = 1 << 20
 """So many terms at a time become postings: 100 MB of memory for a moment."""
 
 _COMMON = 5
-"""Before a term that stands in more than one of so many passages it is asked who is in question."""
+"""A term is common that stands in more than one of so many passages."""
+
+_ENOUGH = 3
+"""So many rarer terms say what a query is about."""
 
 _APART = 16
 """Candidates are looked up one by one where a term has so many times more passages."""
@@ -52,9 +60,12 @@ _SLACK = 1 - 1e-9
 class InvertedKeywords(SegmentedIndex[Terms, Postings]):
     """BM25 over terms that somebody else has cut, each indexed exactly as given."""
 
-    def __init__(self, terms: Callable[[], str] = str, *, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self, terms: Callable[[], str] = str, *, whole: int = WHOLE, capacity: int = CAPACITY
+    ) -> None:
         """`terms` identifies how terms are cut: of other terms nothing is taken up."""
         super().__init__(Postings, _FORM, terms, capacity)
+        self._whole = whole
         self._counted = _Passages(())
 
     def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
@@ -64,10 +75,13 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
             return []
         wanted = passages.wanted(query)
         best = _Best(k)
+        rarer = sum(not one.common for one in wanted) >= _ENOUGH and passages.total > self._whole
         sums = np.empty(max(len(segment.rows.ids) for segment in passages.segments))
         for number, segment in enumerate(passages.segments):
             terms = [
-                _Weighted(one.weight, one.spans[number]) for one in wanted if one.spans[number].stop
+                _Weighted(one.weight, one.spans[number], rarer and one.common)
+                for one in wanted
+                if one.spans[number].stop
             ]
             mask = segment.among(allowed)
             if terms and (mask is None or mask.any()):
@@ -125,11 +139,14 @@ class _Wanted(NamedTuple):
 
     weight: float
     spans: list[slice]
+    common: bool
 
 
 class _Weighted(NamedTuple):
     weight: float
     span: slice
+    beside: bool
+    """Counts only beside a term that does not."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +188,13 @@ class _Passages:
             count, spans = self.holding(term)
             if count:
                 idf = math.log(1 + (self.total - count + 0.5) / (count + 0.5))
-                found.append((count, term, _Wanted(times * idf * (K1 + 1), spans)))
+                found.append(
+                    (
+                        count,
+                        term,
+                        _Wanted(times * idf * (K1 + 1), spans, count * _COMMON > self.total),
+                    )
+                )
         return [one for *_, one in sorted(found, key=lambda each: each[:2])]
 
 
@@ -215,27 +238,34 @@ def _scored(
     # Of no count a term has more than its weight.
     rest = list(accumulate((one.weight for one in reversed(terms)), initial=0.0))[::-1]
     among = None if mask is None else np.flatnonzero(mask)
-    least, asked = best.least, False
-    for left, (weight, span) in zip(rest, terms, strict=False):
+    least, asked, narrowed = best.least, False, False
+
+    def only(enough: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.flatnonzero(enough) if among is None else among[enough]
+
+    for left, (weight, span, beside) in zip(rest, terms, strict=False):
         size = span.stop - span.start
+        if beside and not narrowed:
+            among, narrowed = only(_of(scores, among) > 0), True
         if size * _COMMON > len(scores):
             if left >= least and not asked:
                 least, asked = max(least, _last_of(_of(scores, among), best.k)), True
             if left < least:
-                enough = _of(scores, among) >= (least - left) * _SLACK
-                among = np.flatnonzero(enough) if among is None else among[enough]
-        places, counts = rows.places[span], rows.counts[span]
+                among = only(_of(scores, among) >= (least - left) * _SLACK)
+        held, counts = rows.places[span], rows.counts[span]
         if among is not None and len(among) * _APART < size:
-            at = np.minimum(np.searchsorted(places, among.astype(np.uint16)), size - 1)
-            held = places[at] == among
-            places, counts = among[held], counts[at[held]]
-        found = counts.astype(np.float64)
-        scores[places] += weight * found / (found + norms[places])
+            at = np.minimum(np.searchsorted(held, among.astype(np.uint16)), size - 1)
+            found = held[at] == among
+            places, counts = among[found], counts[at[found]]
+        else:
+            places = held.astype(np.int64)
+        times = counts.astype(np.float64)
+        scores[places] += weight * times / (times + norms[places])
     if among is None:
         among = np.flatnonzero(scores >= least if least else scores > 0)
-    held = scores[among]
-    kept = (held >= least) & (held > 0)
-    return rows.ids[among[kept]], held[kept]
+    sums = scores[among]
+    kept = (sums >= least) & (sums > 0)
+    return rows.ids[among[kept]], sums[kept]
 
 
 def _of(scores: NDArray[np.float64], among: NDArray[np.int64] | None) -> NDArray[np.float64]:
