@@ -31,8 +31,8 @@ from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.benchmark import WholePassages, document_vectors
 from localrag.evaluation.retrieval.metrics import ndcg
 from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
-from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.models.registry.spec import catalogue
 from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
@@ -171,7 +171,7 @@ def measure_sets(data: Path, count: int, model: str) -> None:
     )
     dataset = read_retrieval_set(data / "scifact")
     plain = partial(re.findall, r"\w+")
-    index = TantivyKeywords()
+    index = InvertedKeywords()
     places = list(dataset.corpus)
     index.add(range(len(places)), [plain(passage.lower()) for passage in dataset.corpus.values()])
     scores = []
@@ -322,15 +322,15 @@ def measure_size(passages: int) -> None:
     for row in generator.integers(passages, size=200):
         rare = [word for word in corpus[row] if int(word[1:]) > 50]
         questions.append(rare[:12])
-    tantivy, reference = TantivyKeywords(), RankBm25Keywords()
-    tantivy.add(range(passages), corpus)
+    ours, reference = InvertedKeywords(), RankBm25Keywords()
+    ours.add(range(passages), corpus)
     reference.add(range(passages), corpus)
     reference.search(["w1"], 1)
-    tantivy_ms = timed(lambda terms: tantivy.search(terms, 100), questions)
+    ours_ms = timed(lambda terms: ours.search(terms, 100), questions)
     reference_ms = timed(lambda terms: reference.search(terms, 100), questions[:10])
-    print(f"keyword leg, p50 ms: tantivy {np.median(tantivy_ms):.2f}", end=", ")
+    print(f"keyword leg, p50 ms: ours {np.median(ours_ms):.2f}", end=", ")
     print(f"rank_bm25 {np.median(reference_ms):.1f}", end=", ")
-    print(f"ratio of means {np.mean(reference_ms) / np.mean(tantivy_ms):.0f}")
+    print(f"ratio of means {np.mean(reference_ms) / np.mean(ours_ms):.0f}")
 
     store = FaissVectors(512)
     store.add(range(passages), vectors)
@@ -342,13 +342,13 @@ def measure_size(passages: int) -> None:
     def texts(ids: Sequence[int]) -> dict[int, str]:
         return {number: " ".join(corpus[number]) for number in ids}
 
-    legs = {"dense": Dense(), "keyword": KeywordRetriever(str.split, tantivy)}
-    hybrid = HybridRetriever(legs, EvidenceFusion(str.split, tantivy, texts))
+    legs = {"dense": Dense(), "keyword": KeywordRetriever(str.split, ours)}
+    hybrid = HybridRetriever(legs, EvidenceFusion(str.split, ours, texts))
     asked = [" ".join(terms) for terms in questions if terms]
     dense_ms = timed(lambda query: Dense().retrieve(query, 100), asked)
     hybrid_ms = timed(lambda query: hybrid.retrieve(query, 10), asked)
     runs = [(Dense().retrieve(q, 100), legs["keyword"].retrieve(q, 100)) for q in asked]
-    fuse = EvidenceFusion(str.split, tantivy, texts)
+    fuse = EvidenceFusion(str.split, ours, texts)
     pairs = list(zip(asked, runs, strict=True))
     fuse_ms = timed(lambda pair: fuse(*pair), pairs)
     for name, values in (("dense", dense_ms), ("hybrid", hybrid_ms), ("fusion alone", fuse_ms)):

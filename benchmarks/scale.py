@@ -1,7 +1,7 @@
 """What a library costs as it grows: building, opening, searching, one change, memory, disk.
 
     python benchmarks/scale.py --passages 100000 [--set DATA/cmrc2018 ...] [--against CHECKOUT]
-    python benchmarks/scale.py --passages 100000 --alone     the vector index without a library
+    python benchmarks/scale.py --passages 100000 --alone     both indexes without a library
 
 Vectors are those of the passages of the retrieval sets (embedded once, then kept in localrag's
 cache), each repeated with jitter until there are enough; without sets they are random. Texts are
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ ALONE = "alone"
 """In the name of a folder that holds an index only."""
 
 DIMENSION, PER_FILE, WORDS, QUERIES = 512, 5, 95, 200
+COMMON = 28
 JITTER = 0.35
 """Length of the noise on a vector of length 1; what it yields is as like as two passages of one
 article."""
@@ -85,31 +87,38 @@ def documents(folder: Path, start: int, passages: int) -> Iterator:
         )
 
 
-class Alone:
-    """A vector index in its folder, without a library around it."""
+class Leg:
+    """An index in its folder, without a library around it."""
 
-    def __init__(self, folder: Path, rescored: int | None) -> None:
-        from localrag.library.folder.gate import VECTORS
+    def __init__(self, place: Path, index, numbered) -> None:
         from localrag.library.indexes.base import Storage
-        from localrag.library.indexes.faiss import FaissVectors
         from localrag.system.seals import own_seal
 
-        (folder / "library").mkdir(exist_ok=True)
-        self.index = FaissVectors() if rescored is None else FaissVectors(rescored)
-        self.at = Storage(folder / "library" / VECTORS, own_seal())
-        self.search, self.vectors = self.index.search, self
-
-    def __enter__(self) -> Alone:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+        self.index, self.numbered = index, numbered
+        self.at = Storage(place, own_seal())
+        self.search = index.search
 
     def current(self) -> None:
         self.index.open(self.at)
 
     def changed(self, removed: Sequence[int], added: Iterator) -> None:
         self.index.apply(removed, added, ("scale", self.index.stamp[1] + 1), self.at)
+
+
+class Alone:
+    """Both indexes."""
+
+    def __init__(self, folder: Path, made) -> None:
+        library = folder / "library"
+        library.mkdir(exist_ok=True)
+        self.vectors = Leg(library / "vectors", made.vectors(), partial(numbered, folder))
+        self.keywords = Leg(library / "keywords", made.keywords(), numbered_terms)
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def numbered(folder: Path, start: int, count: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -119,13 +128,37 @@ def numbered(folder: Path, start: int, count: int) -> Iterator[tuple[int, np.nda
             yield hash_of(f"{place}"), vector
 
 
+def numbered_terms(start: int, count: int) -> Iterator[tuple[int, list[str]]]:
+    """The same ids, and words."""
+    for first in range(start, start + count, PER_FILE):
+        draw = np.random.default_rng(first)
+        for place in range(first, first + PER_FILE):
+            yield hash_of(f"{place}"), words(draw, WORDS).split()
+
+
+def questions_of(passages: int) -> dict[str, list[list[str]]]:
+    """Words of a passage each: three rarer ones, the same with five common ones, and twenty."""
+    draw = np.random.default_rng(8)
+    found: dict[str, list[list[str]]] = {"3 rarer": [], "3 rarer, 5 common": [], "20 words": []}
+    while len(found["20 words"]) < QUERIES:
+        first = int(draw.integers(0, passages)) // PER_FILE * PER_FILE
+        held = list(dict.fromkeys(words(np.random.default_rng(first), WORDS).split()))
+        # Of the words drawn so, the first 28 stand in more than a fifth of all passages.
+        common = [one for one in held if int(one[1:]) <= COMMON]
+        rare = [one for one in held if int(one[1:]) > COMMON]
+        if len(common) < 5 or len(rare) < 15:
+            continue
+        found["3 rarer"].append(rare[:3])
+        found["3 rarer, 5 common"].append([*rare[:3], *common[:5]])
+        found["20 words"].append([*common[:5], *rare[:15]])
+    return found
+
+
 def hash_of(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def opened(folder: Path, rescored: int | None = None):
-    if ALONE in folder.parts[-1]:
-        return Alone(folder, rescored)
     from localrag import factory
     from localrag.config.settings import Settings
     from localrag.library.derived import Indexes
@@ -138,6 +171,8 @@ def opened(folder: Path, rescored: int | None = None):
 
         vectors = partial(FaissVectors, rescored)
         made = Indexes(vectors, made.keywords, made.tokenize, made.passage_text)
+    if ALONE in folder.parts[-1]:
+        return Alone(folder, made)
     dimension = np.load(folder / "base.npy", mmap_mode="r").shape[1]
     embedding = EmbeddingIdentity("scale", "scale", dimension)
     return Library.open(folder / "library", create=True, embedding=embedding, indexes=made)
@@ -145,13 +180,21 @@ def opened(folder: Path, rescored: int | None = None):
 
 def build(folder: Path, passages: int) -> dict[str, float]:
     if ALONE in folder.parts[-1]:
-        started, used = time.perf_counter(), time.process_time()
-        opened(folder).changed((), numbered(folder, 0, passages))
-        return {
-            "build: vectors s": time.perf_counter() - started,
-            "build: vectors CPU s": time.process_time() - used,
-            "disk: vectors MB": size_of(folder),
-        }
+        found: dict[str, float] = {}
+        for name in LEGS:
+            leg = getattr(opened(folder), name)
+            # Making the data up is no part of it.
+            used = time.process_time()
+            sum(1 for _ in leg.numbered(0, passages))
+            made = time.process_time() - used
+            started, used = time.perf_counter(), time.process_time()
+            leg.changed((), leg.numbered(0, passages))
+            found |= {
+                f"build: {name} s, with making the data": time.perf_counter() - started,
+                f"build: {name} CPU s": time.process_time() - used - made,
+                f"disk: {name} MB": size_of(folder, name),
+            }
+        return found
     started, used = time.perf_counter(), time.process_time()
     with opened(folder) as library:
         for start in range(0, passages, 1000):
@@ -169,49 +212,91 @@ def build(folder: Path, passages: int) -> dict[str, float]:
         "build: vectors s": vectors - added,
         "build: vectors CPU s": vectors_used,
         "build: keywords s": done - vectors,
-        "disk: vectors MB": size_of(folder),
+        **{f"disk: {name} MB": size_of(folder, name) for name in LEGS},
         "disk: all MB": folder_size(folder / "library") / 1e6,
     }
 
 
-def size_of(folder: Path) -> float:
-    from localrag.library.folder.gate import VECTORS, folder_size
+def size_of(folder: Path, name: str) -> float:
+    from localrag.library.folder.gate import folder_size
 
-    place = folder / "library" / VECTORS
+    place = folder / "library" / name
     return (folder_size(place) if place.is_dir() else place.stat().st_size) / 1e6
 
 
+def asked(folder: Path, passages: int) -> dict[str, list]:
+    """What each leg is asked."""
+    return {"vectors": list(queries_of(folder, passages))} | {
+        f"keywords, {name}": some for name, some in questions_of(passages).items()
+    }
+
+
 def cold(folder: Path, passages: int) -> dict[str, float]:
-    query = queries_of(folder, passages)[0]
+    found: dict[str, float] = {}
     import faiss  # noqa: F401 - takes the same time everywhere
 
-    started, used = time.perf_counter(), time.process_time()
-    with opened(folder) as library:
-        library.vectors.current()
-        current, current_used = time.perf_counter(), time.process_time()
-        library.vectors.search(query, 100)
-        searched, searched_used = time.perf_counter(), time.process_time()
-    return {
-        "cold: open ms": (current - started) * 1e3,
-        "cold: open, CPU ms": (current_used - used) * 1e3,
-        "cold: first search ms": (searched - current) * 1e3,
-        "cold: first search, CPU ms": (searched_used - current_used) * 1e3,
-    }
+    for name, queries in list(asked(folder, passages).items())[:2]:
+        started, used = time.perf_counter(), time.process_time()
+        with opened(folder) as library:
+            leg = getattr(library, name.split(",")[0])
+            leg.current()
+            current, current_used = time.perf_counter(), time.process_time()
+            leg.search(queries[0], 100)
+            searched, searched_used = time.perf_counter(), time.process_time()
+        found |= {
+            f"cold: {name}: open ms": (current - started) * 1e3,
+            f"cold: {name}: open, CPU ms": (current_used - used) * 1e3,
+            f"cold: {name}: first search ms": (searched - current) * 1e3,
+            f"cold: {name}: first search, CPU ms": (searched_used - current_used) * 1e3,
+        }
+    return found
 
 
 def warm(folder: Path, passages: int) -> dict[str, float]:
-    queries, seconds = queries_of(folder, passages), []
+    found: dict[str, float] = {}
+    with opened(folder) as library:
+        for name, queries in asked(folder, passages).items():
+            leg = getattr(library, name.split(",")[0])
+            leg.current()
+            leg.search(queries[0], 100)
+            taken = [_seconds(partial(leg.search, query, 100)) for query in queries]
+            for percentile in (50, 95, 99):
+                milliseconds = float(np.percentile(taken, percentile)) * 1e3
+                found[f"warm: {name}: p{percentile} ms"] = milliseconds
+    return found
+
+
+def both(folder: Path, passages: int) -> dict[str, float]:
+    """The legs of a search in turn, and side by side as `HybridRetriever` asks them."""
+    questions = asked(folder, passages)
+    taken: dict[str, list[float]] = {"in turn": [], "side by side": []}
     with opened(folder) as library:
         library.vectors.current()
-        library.vectors.search(queries[0], 100)
-        for query in queries:
-            started = time.perf_counter()
-            library.vectors.search(query, 100)
-            seconds.append(time.perf_counter() - started)
+        library.keywords.current()
+        pairs = zip(questions["vectors"], questions["keywords, 3 rarer, 5 common"], strict=True)
+        for vector, terms in pairs:
+            calls = (
+                partial(library.vectors.search, vector, 100),
+                partial(library.keywords.search, terms, 100),
+            )
+
+            def at_once(calls=calls) -> None:
+                with ThreadPoolExecutor(1) as pool:
+                    running = pool.submit(calls[1])
+                    calls[0]()
+                    running.result()
+
+            taken["in turn"].append(_seconds(lambda calls=calls: [call() for call in calls]))
+            taken["side by side"].append(_seconds(at_once))
     return {
-        f"warm: p{percentile} ms": float(np.percentile(seconds, percentile)) * 1e3
-        for percentile in (50, 95, 99)
+        f"both legs: {name}, p50 ms": float(np.median(one)) * 1e3 for name, one in taken.items()
     }
+
+
+def _seconds(call) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
 
 
 def recall(folder: Path, passages: int) -> dict[str, float]:
@@ -244,30 +329,31 @@ def change(folder: Path, passages: int) -> dict[str, float]:
         times.setdefault(f"{name} CPU ms", []).append((time.process_time() - used) * 1e3)
 
     with opened(folder) as library:
-        library.vectors.current()
-        if ALONE in folder.parts[-1]:
+        for name in LEGS:
+            leg = getattr(library, name)
+            leg.current()
             for turn in range(5):
-                new = numbered(folder, passages + turn * PER_FILE, PER_FILE)
-                old = [number for number, _ in numbered(folder, turn * PER_FILE, PER_FILE)]
-                timed("change: vectors, add", partial(library.changed, (), new))
-                timed("change: vectors, remove", partial(library.changed, old, ()))
-                erase = partial(library.index.erase, library.at, library.index.stamp)
-                timed("change: vectors, purge", erase)
-            return {name: float(np.median(values)) for name, values in times.items()}
-        for turn in range(5):
-            place = f"/files/{turn * PER_FILE}.txt"
-            (new,) = documents(folder, passages + turn * PER_FILE, PER_FILE)
-            library.add([new])
-            timed("change: vectors, add", lambda: library.vectors.current(keep=True))
-            with library._catalogue.write() as transaction:
-                transaction.remove_source(place)
-                stamp = transaction.stamp()
-            timed("change: vectors, remove", lambda: library.vectors.current(keep=True))
-            timed("change: vectors, purge", partial(library.vectors.erase, stamp))
+                if ALONE in folder.parts[-1]:
+                    old = [number for number, _ in leg.numbered(turn * PER_FILE, PER_FILE)]
+                    new = list(leg.numbered(passages + turn * PER_FILE, PER_FILE))
+                    timed(f"change: {name}, add", partial(leg.changed, (), new))
+                    timed(f"change: {name}, remove", partial(leg.changed, old, ()))
+                    erase = partial(leg.index.erase, leg.at, leg.index.stamp)
+                    timed(f"change: {name}, purge", erase)
+                    continue
+                start = passages + (turn + LEGS.index(name) * 5) * PER_FILE
+                library.add(list(documents(folder, start, PER_FILE)))
+                timed(f"change: {name}, add", lambda leg=leg: leg.current(keep=True))
+                with library._catalogue.write() as transaction:
+                    transaction.remove_source(f"/files/{start - passages}.txt")
+                    stamp = transaction.stamp()
+                timed(f"change: {name}, remove", lambda leg=leg: leg.current(keep=True))
+                timed(f"change: {name}, purge", partial(leg.erase, stamp))
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
-STEPS = (build, cold, warm, change, recall)
+STEPS = (build, cold, warm, both, change, recall)
+LEGS = ("vectors", "keywords")
 
 
 def measured(checkout: Path, step: str, folder: Path, passages: int) -> dict[str, float]:
@@ -314,7 +400,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--passages", type=int, required=True)
     parser.add_argument("--set", dest="sets", type=Path, action="append", default=[])
-    parser.add_argument("--alone", action="store_true", help="the vector index without a library")
+    parser.add_argument("--alone", action="store_true", help="both indexes without a library")
     parser.add_argument("--against", type=Path, help="another checkout of localrag")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

@@ -44,8 +44,8 @@ from localrag.library.indexes.base import (
     VectorSearch,
 )
 from localrag.library.indexes.faiss import EXACT, RESCORED, FaissVectors
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
-from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds, EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder
@@ -157,14 +157,14 @@ def make_indexes(settings: Settings) -> Indexes:
 
 def indexes_of(
     tokenizer: Tokenizer,
-    engine: Literal["tantivy", "rank-bm25"] = "tantivy",
+    engine: Literal["inverted-index", "rank-bm25"] = "inverted-index",
     rescored: int = RESCORED,
 ) -> Indexes:
     """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
     keywords: Callable[[], KeywordIndex]
     match engine:
-        case "tantivy":
-            keywords = partial(TantivyKeywords, lambda: tokenizer.fingerprint)
+        case "inverted-index":
+            keywords = partial(InvertedKeywords, lambda: tokenizer.fingerprint)
         case "rank-bm25":
             keywords = RankBm25Keywords
         case _:

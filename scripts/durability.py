@@ -117,9 +117,8 @@ def warm_up() -> None:
     import httpx
     import platformdirs
     import psutil
-    import tantivy
 
-    assert all((faiss, filelock, httpx, psutil, tantivy))
+    assert all((faiss, filelock, httpx, psutil))
     assert platformdirs.user_cache_path("localrag")  # imports what it takes here
     # Faults are to hit the library's disk, not that of Python's own files.
     metadata.version = cache(metadata.version)

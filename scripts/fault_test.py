@@ -6,7 +6,7 @@
 
 For N = 1, 2, ... until the operation ends before its Nth write, each of: a disk that is full from
 the Nth write on, one that fails at it, one that is read-only from then on, and a SIGKILL at it.
-Writes are the system calls that change what is on disk, in Python, SQLite, FAISS and tantivy
+Writes are the system calls that change what is on disk, in Python and SQLite
 alike (strace sees them all; Linux only). Afterwards the operation must have ended with a clear
 error or as if nothing had been, the library must open, hold all that was reported, and be found
 sound by `localrag check`, if need be after `localrag rebuild`, and the same operation must

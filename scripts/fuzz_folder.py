@@ -311,6 +311,7 @@ def link_part(scene: Scene) -> None:
     names += [f"catalogue.sqlite.import.{os.getpid()}.part", "keywords/reader-00000000"]
     names += [f"vectors/index.json.{os.getpid()}.part", f"vectors/{'0' * 16}.segment"]
     names += [f"keywords/index.json.{os.getpid()}.part", "keywords/bm25-ffffffff"]
+    names += [f"keywords/{'0' * 16}.segment"]
     names += ["kv/a.kv", f"kv/{'0' * 40}.kv", "x.part", "keywords/old"]
     path = scene.library / scene.draw.choice(names)
     if not path.parent.is_symlink():
@@ -412,9 +413,9 @@ def swap(scene: Scene) -> None:
         shutil.copy(source, path)
 
 
-def foreign_vectors(scene: Scene) -> None:
+def foreign_segments(scene: Scene) -> None:
     """Other bytes in the place of a segment, as many or not, with the times of the old ones."""
-    for path in sorted(scene.library.glob("vectors/*.segment")):
+    for path in sorted(scene.library.glob("*/*.segment")):
         if not _is_plain(path):
             continue
         found = path.stat()
@@ -423,31 +424,14 @@ def foreign_vectors(scene: Scene) -> None:
         os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def foreign_keywords(scene: Scene) -> None:
-    """A tantivy index of another schema in the place of ours, or a pointer that leads away."""
-    import tantivy
-
-    keywords = scene.library / "keywords"
-    if not keywords.is_dir() or keywords.is_symlink():
-        return
-    if scene.draw.random() < 0.5:
-        pointer = keywords / "index.json"
-        if _is_plain(pointer):
-            there = os.path.relpath(scene.draw.choice((scene.canary, scene.base)), keywords)
-            data = pointer.read_bytes().replace(b"bm25-", there.encode() + b"/bm25-")
+def list_that_leads_away(scene: Scene) -> None:
+    """A list of segments that names files of somebody else."""
+    for pointer in sorted(scene.library.glob("*/index.json")):
+        if _is_plain(pointer) and not pointer.parent.is_symlink():
+            there = os.path.relpath(scene.draw.choice((scene.canary, scene.base)), pointer.parent)
+            name = b'"name":"'
+            data = pointer.read_bytes().replace(name, name + there.encode() + b"/")
             pointer.write_bytes(data)
-        return
-    for folder in keywords.glob("bm25-*"):
-        if folder.is_dir():
-            shutil.rmtree(folder)
-            folder.mkdir()
-            builder = tantivy.SchemaBuilder()
-            builder.add_text_field("title", stored=True)
-            index = tantivy.Index(builder.build(), path=str(folder))
-            writer = index.writer(15_000_000, 1)
-            writer.add_document(tantivy.Document(title="x"))
-            writer.commit()
-            writer.wait_merging_threads()
 
 
 def planted_state(scene: Scene) -> None:
@@ -590,7 +574,7 @@ _POSIX = ((pipe, 3), (listening, 1), (device, 2), (rights, 2)) if os.name == "po
 MUTATIONS: tuple[tuple[Callable[[Scene], None], int], ...] = (
     *((link_entry, 5), (link_part, 5), (hard_link, 2), *_POSIX),
     *((other_kind, 2), (damage, 3), (odd_names, 2), (swap, 3), (planted_state, 3)),
-    *((foreign_vectors, 3), (foreign_keywords, 3), (lock_of_another, 1)),
+    *((foreign_segments, 4), (list_that_leads_away, 2), (lock_of_another, 1)),
     *((alter, 12), (keep_removed, 4), (alter_values, 6), (endless, 3)),
     *((journal, 2), (log, 4), (header, 2)),
 )
@@ -715,7 +699,6 @@ COMMANDS: dict[str, Callable[[Scene], None]] = {
 def read_folder(folder: Path, draw: random.Random, seeds: list[bytes]) -> None:
     """Make one case of a folder, run one command, and look at what has come of it."""
     own, other = (_unpacked(data, folder) for data in seeds)
-    # Each under a name of its own: tantivy goes on watching the last one for a while.
     scene = Scene(folder / "case" / f"{draw.getrandbits(32):08x}", draw, own, other)
     _remove_case(scene.base.parent)
     for place in ("stick", "home", "user", "here", "temporary"):

@@ -33,7 +33,7 @@ from localrag.evaluation.retrieval.beir import read_retrieval_set
 from localrag.factory import indexes_of
 from localrag.indexing.indexer import Indexer
 from localrag.library.indexes.base import Storage
-from localrag.library.indexes.tantivy import read_pointer
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.registry.store import ModelStore
@@ -186,7 +186,7 @@ def test_a_disk_that_turns_read_only_while_old_indexes_are_swept(
 
 def test_the_pointer_of_an_index_of_brackets(tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text(DEEP, encoding="utf-8")
-    assert read_pointer(Storage(tmp_path, own_seal())) is None
+    assert InvertedKeywords().saved(Storage(tmp_path, own_seal())) is None
 
 
 @pytest.mark.parametrize(

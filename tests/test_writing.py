@@ -16,7 +16,6 @@ ELSEWHERE = {
 """Modules that may make files by themselves, and why."""
 
 LIBRARY = (
-    "library/indexes/tantivy.py",
     "library/folder/locking.py",
     "library/folder/filesystem.py",
     "library/transfer.py",

@@ -31,7 +31,6 @@ PACKAGES = (
     "onnxruntime",
     "onnxruntime-extensions",
     "pymupdf",
-    "tantivy",
     "rank-bm25",
     "rapidocr",
     "jieba",

@@ -113,7 +113,7 @@ class ParsingSettings(_Section, frozen=True):
 class KeywordSettings(_Section, frozen=True):
     """The lexical half of the search."""
 
-    engine: Literal["tantivy", "rank-bm25"] = "tantivy"
+    engine: Literal["inverted-index", "rank-bm25"] = "inverted-index"
     user_dictionary: str = ""
     """Path of a jieba dictionary with the words of your field."""
 

@@ -40,7 +40,7 @@ EMBEDDER = HashEmbedder()
 EMBEDDING = EmbeddingIdentity(EMBEDDER.fingerprint, "hash", EMBEDDER.dimension)
 
 
-def indexes(tokenize: Any = None, engine: Any = "tantivy") -> Indexes:
+def indexes(tokenize: Any = None, engine: Any = "inverted-index") -> Indexes:
     return indexes_of(tokenize or Words(), engine)
 
 
@@ -50,7 +50,7 @@ def storage(path: Path) -> Storage:
 
 
 def open_library(
-    directory: Path, *, tokenize: Any = None, keyword_engine: str = "tantivy", **changes: Any
+    directory: Path, *, tokenize: Any = None, keyword_engine: str = "inverted-index", **changes: Any
 ) -> Library:
     arguments: dict[str, Any] = {
         "create": True,

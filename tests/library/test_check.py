@@ -211,9 +211,7 @@ def test_each_damage_of_the_vector_file_is_named(folder: Path) -> None:
 
 def test_each_damage_of_the_keyword_index_is_named(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "copy")
-    for file in sorted((folder / "keywords").glob("bm25-*/*.*")):
-        if file.name.startswith(".") or file.name == "meta.json":
-            continue
+    for file in sorted((folder / "keywords").glob("*.segment")):
         content = file.read_bytes()
         for altered in (content[:-1], content[: len(content) // 2], b"", None):
             if altered is None:
@@ -272,15 +270,15 @@ def test_an_older_catalogue_gets_its_checksums(folder: Path) -> None:
 
 
 def test_a_pointer_cannot_lead_out_of_the_library(folder: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "bm25-00000000"
-    next((folder / "keywords").glob("bm25-*")).rename(moved)
+    moved = tmp_path / "0123456789abcdef.segment"
+    next((folder / "keywords").glob("*.segment")).rename(moved)
     pointer = folder / "keywords" / "index.json"
-    name = json.loads(pointer.read_text())["folder"]
-    pointer.write_text(pointer.read_text().replace(name, "../../bm25-00000000"))
+    name = json.loads(pointer.read_text())["segments"][0]["name"]
+    pointer.write_text(pointer.read_text().replace(name, f"../../{moved.name}"))
     with open_library(folder, create=False) as library:
         assert found(library, "green tea")[1]
-    assert moved.is_dir()
-    assert [p.name for p in (folder / "keywords").glob("bm25-*")] != []
+    assert moved.is_file()
+    assert list((folder / "keywords").glob("*.segment")) != []
 
 
 def _state(library: Library) -> object:

@@ -134,11 +134,11 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
 
     with monkeypatch.context() as patch:
         if moment == "vectors":
-            patch.setattr("localrag.library.indexes.faiss._save", killed)
+            patch.setattr("localrag.library.indexes.faiss.FaissVectors._save", killed)
         elif moment == "keywords":
-            patch.setattr("localrag.library.indexes.tantivy._point", killed)
+            patch.setattr("localrag.library.indexes.inverted.InvertedKeywords._save", killed)
         elif moment == "sweep":
-            patch.setattr("localrag.library.indexes.tantivy.clear_index_folders", killed)
+            patch.setattr("localrag.library.indexes.segmented.clear_segments", killed)
         else:
             patch.setattr("localrag.library.catalogue.catalogue.Catalogue.purge", killed)
         with pytest.raises(KilledError):
@@ -192,7 +192,9 @@ def test_a_reader_that_was_killed_keeps_nothing(tmp_path: Path) -> None:
         add(library, marked("other"))
         library.sync()
         scratch = tmp_path / "keywords" / "reader-0123abcd"
-        shutil.copytree(next((tmp_path / "keywords").glob("bm25-*")), scratch)
+        scratch.mkdir()
+        (segment,) = tmp_path.glob("keywords/*.segment")
+        shutil.copyfile(segment, scratch / "0.term")
         library.remove(sources=[secret.source])
     assert left(tmp_path, secret, "SECRET") == []
 

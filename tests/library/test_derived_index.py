@@ -20,8 +20,8 @@ from localrag.library.folder.gate import KEYWORDS, VECTORS
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError
 from localrag.library.indexes.base import Storage, Verified
 from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
-from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.records import ID_SUMS, NEVER, ChunkSet
 from localrag.system.seals import Seal
 from localrag.types import Hit
@@ -87,7 +87,8 @@ def terms(number: int) -> list[str]:
 KINDS = {
     "faiss": Kind(FaissVectors, VECTORS, vector),
     "faiss, many segments": Kind(partial(FaissVectors, capacity=4), VECTORS, vector),
-    "tantivy": Kind(TantivyKeywords, KEYWORDS, terms),
+    "inverted": Kind(InvertedKeywords, KEYWORDS, terms),
+    "inverted, many segments": Kind(partial(InvertedKeywords, capacity=4), KEYWORDS, terms),
     "rank-bm25": Kind(RankBm25Keywords, KEYWORDS, terms),
     "new": Kind(SharedWords, KEYWORDS, terms),
 }

@@ -16,9 +16,8 @@ from read_only_medium import on_read_only_medium
 from localrag.errors import LibraryError
 from localrag.library.check import check_library
 from localrag.library.folder import filesystem
-from localrag.library.indexes import faiss as vectors
-from localrag.library.indexes import tantivy
-from localrag.library.indexes.tantivy import TantivyKeywords
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.library import Library
 from localrag.presentation.check import finding_text
 
@@ -88,7 +87,7 @@ def test_who_would_change_it_is_told_why_not(protected: Path) -> None:
 
 def test_its_indexes_are_followed_in_memory(protected: Path, monkeypatch: Any) -> None:
     with open_library(protected) as library:
-        monkeypatch.setattr(TantivyKeywords, "open", lambda *_: None)
+        monkeypatch.setattr(InvertedKeywords, "open", lambda *_: None)
         assert found(library, "season")[0] == [TEXTS[1]]
 
 
@@ -144,13 +143,9 @@ def test_a_search_goes_on_where_the_disk_is_full(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def full_too(*_: object) -> None:
-        raise LibraryError("full")
-
     with open_library(shelf) as library, monkeypatch.context() as disk:
-        disk.setattr(vectors, "_save", full)
-        disk.setattr(tantivy, "make_folder", full)
-        disk.setattr(tantivy, "_share", full_too)
+        disk.setattr(FaissVectors, "_save", full)
+        disk.setattr("localrag.library.indexes.segments.replace_file", full)
         assert found(library, "river")[0] == ["a river"]
         assert library.vectors.current().chunk_set().size == 3
         with pytest.raises(LibraryError):
@@ -210,7 +205,7 @@ def test_a_keyword_index_ahead_of_its_pointer_is_no_damage(
 
     with open_library(shelf) as library, monkeypatch.context() as disk:
         add(library, document("a river", source="2.txt"))
-        disk.setattr("localrag.library.indexes.tantivy._point", ended)
+        disk.setattr(InvertedKeywords, "_save", ended)
         with pytest.raises(LibraryError, match="cannot be used"):
             library.sync()
     found_then = check_library(shelf, indexes())

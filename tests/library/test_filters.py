@@ -16,8 +16,8 @@ from library_fixtures import EMBEDDER, add, document, open_library
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
-from localrag.library.indexes.tantivy import TantivyKeywords
 from localrag.library.library import Library
 
 COUNT = 3000
@@ -32,12 +32,12 @@ def allowed_of(size: int, seed: int) -> np.ndarray:
     return np.array(sorted(random.Random(seed).sample(chunk_ids(), size)), dtype=np.int64)
 
 
-@pytest.fixture(scope="module", params=["tantivy", "rank_bm25"])
-def keywords(request: pytest.FixtureRequest) -> TantivyKeywords | RankBm25Keywords:
+@pytest.fixture(scope="module", params=["inverted", "rank_bm25"])
+def keywords(request: pytest.FixtureRequest) -> InvertedKeywords | RankBm25Keywords:
     draw = random.Random(4)
     words = [f"word{n}" for n in range(60)]
     weights = [1 / (n + 1) for n in range(60)]
-    engine = TantivyKeywords() if request.param == "tantivy" else RankBm25Keywords()
+    engine = InvertedKeywords() if request.param == "inverted" else RankBm25Keywords()
     texts = [draw.choices(words, weights, k=draw.randint(3, 30)) for _ in range(COUNT)]
     for start in range(0, COUNT, 1000):  # several segments
         some = zip(chunk_ids()[start : start + 1000], texts[start : start + 1000], strict=True)

@@ -33,7 +33,6 @@ from localrag.errors import (
 )
 from localrag.library.catalogue.guarded import log_of
 from localrag.library.check import check_library
-from localrag.library.indexes import tantivy as keywords_module
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.library.transfer import export_library
@@ -55,7 +54,7 @@ def filled(directory: Path, *, leave_out: str = "", **changes: object) -> Librar
     return library
 
 
-@pytest.mark.parametrize("engine", ["tantivy", "rank-bm25"])
+@pytest.mark.parametrize("engine", ["inverted-index", "rank-bm25"])
 def test_what_was_added_is_found_now_and_after_reopening(tmp_path: Path, engine: str) -> None:
     with filled(tmp_path, keyword_engine=engine) as library:
         first = found(library, "green tea")
@@ -131,7 +130,7 @@ def test_changed_file_replaces_its_old_version(tmp_path: Path) -> None:
         assert len(found(library, "pear")[0]) == 1
 
 
-@pytest.mark.parametrize("engine", ["tantivy", "rank-bm25"])
+@pytest.mark.parametrize("engine", ["inverted-index", "rank-bm25"])
 def test_after_removal_answers_are_those_of_never_having_added_it(
     tmp_path: Path, engine: str
 ) -> None:
@@ -229,27 +228,25 @@ def test_reader_sees_what_a_writer_commits_without_reopening(tmp_path: Path) -> 
         assert found(reader, "zebra")[1] == []
 
 
-@pytest.mark.parametrize("damage", ["vectors", "meta", "pointer", "gone"])
+@pytest.mark.parametrize("damage", ["vectors", "keywords", "pointer", "gone"])
 def test_damaged_index_is_built_anew_from_the_catalogue(tmp_path: Path, damage: str) -> None:
     with filled(tmp_path) as library:
         library.sync()
         before = found(library, "green tea")
     noted: list[Path] = []
-    if damage == "vectors":
-        (path,) = tmp_path.glob("vectors/*.segment")
-        path.write_bytes(path.read_bytes()[:-300] + bytes(300))
-    elif damage == "meta":
-        next((tmp_path / "keywords").glob("bm25-*/meta.json")).write_text("")
+    if damage in ("vectors", "keywords"):
+        (path,) = tmp_path.glob(f"{damage}/*.segment")
+        path.write_bytes(path.read_bytes()[:-30] + bytes(30))
     elif damage == "pointer":
         (tmp_path / "keywords" / "index.json").write_text("[]")
     else:
-        keywords_module.shutil.rmtree(tmp_path / "vectors")
-        keywords_module.shutil.rmtree(tmp_path / "keywords")
+        shutil.rmtree(tmp_path / "vectors")
+        shutil.rmtree(tmp_path / "keywords")
     with opened(tmp_path, create=False, note=noted.append) as library:
         assert found(library, "green tea") == before
     assert [path.name for path in noted] == {
         "vectors": ["vectors"],
-        "meta": ["keywords"],
+        "keywords": ["keywords"],
         "pointer": ["keywords"],
         "gone": [],
     }[damage]

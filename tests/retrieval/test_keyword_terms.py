@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.library.indexes.tantivy import TantivyKeywords
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.retrieval.hybrid import KeywordRetriever
 from localrag.text.tokenize import Tokenizer
 
@@ -76,7 +76,7 @@ TERMS = terms()
 
 @pytest.fixture(scope="module")
 def keyword() -> KeywordRetriever:
-    tokenize, index = Tokenizer(), TantivyKeywords()
+    tokenize, index = Tokenizer(), InvertedKeywords()
     passages = [
         PASSAGES[number % len(PASSAGES)].format(term=written)
         for number, (written, _) in enumerate(TERMS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
-from localrag.library.indexes.tantivy import TantivyKeywords
 
 
-@pytest.mark.parametrize("engine", [TantivyKeywords, RankBm25Keywords])
+@pytest.mark.parametrize("engine", [InvertedKeywords, RankBm25Keywords])
 def test_frequencies_count_passages_and_forget_removed_ones(
-    engine: type[TantivyKeywords] | type[RankBm25Keywords],
+    engine: type[InvertedKeywords] | type[RankBm25Keywords],
 ) -> None:
     index = engine()
     assert index.frequencies(["海"]) == (0, [0])

@@ -24,7 +24,6 @@ _NATIVE = {
     "pymupdf": "pymupdf",
     "python_calamine": "python_calamine",
     "shapely": "shapely",
-    "tantivy": "tantivy",
     "watchfiles": "watchfiles",
 }
 """Wheels with machine code, and what is imported to see that it runs on this processor."""

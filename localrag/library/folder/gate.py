@@ -26,8 +26,7 @@ from localrag.system import files
 VECTORS = "vectors"
 KEYWORDS = "keywords"
 POINTER = "index.json"
-"""In the folder of an index: names the files or the folder in use, and the state they were built
-to."""
+"""In the folder of an index: names the files in use, and the state they were built to."""
 
 EARLIER_VECTORS = "vectors.faiss"
 """The vector index of versions before 0.2: never read, and gone once there is one of ours."""
@@ -44,11 +43,11 @@ HOLDER = "write.lock.json"
 KEY = "seal.key"
 """The key of a group, where a library was opened to one."""
 
-INDEX_FOLDER = re.compile(r"bm25-[0-9a-f]{8}|reader-[0-9a-f]{8}")
-"""Folders of the keyword index: those in use and older ones, and readers' of localrag 0.1."""
-
 SEGMENT = re.compile(r"[0-9a-f]{16}\.segment")
-"""Files of the vector index."""
+"""Files of the vector and the keyword index."""
+
+_EARLIER_KEYWORDS = re.compile(r"bm25-[0-9a-f]{8}|reader-[0-9a-f]{8}")
+"""Folders of the keyword index of earlier versions: never read, and gone with the first of ours."""
 
 _IN_PLACE = (CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", JOURNAL, LOCK)
 """Files that are written where they lie, so that another name of them would change too."""
@@ -56,11 +55,9 @@ _IN_PLACE = (CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", JOURNAL, LOCK)
 _PARTS = re.compile(
     r"(?:vectors\.faiss|write\.lock\.json|seal\.key|catalogue\.sqlite\.import)\.[0-9a-f]{1,16}\.part"
 )
-_POINTER_PARTS = re.compile(r"index\.json\.[0-9a-f]{1,16}\.part")
-_VECTOR_PARTS = re.compile(rf"(?:index\.json|{SEGMENT.pattern})\.[0-9a-f]{{1,16}}\.part")
+_INDEX_PARTS = re.compile(rf"(?:index\.json|{SEGMENT.pattern})\.[0-9a-f]{{1,16}}\.part")
 _STATES = re.compile(r"[0-9a-f]{40}\.kv|[0-9a-f]{40}\.kv\.[0-9a-f]{8}\.part|tmp[0-9a-z_]+\.new")
-_POINTER = re.compile(re.escape(POINTER))
-_SEGMENTS = re.compile(rf"{re.escape(POINTER)}|{SEGMENT.pattern}|{_VECTOR_PARTS.pattern}")
+_INDEX = re.compile(rf"{re.escape(POINTER)}|{SEGMENT.pattern}|{_INDEX_PARTS.pattern}")
 _PLAIN = (*_IN_PLACE, EARLIER_VECTORS, HOLDER, KEY)
 _NAMES = (*_PLAIN, VECTORS, KEYWORDS, KV_FOLDER, UPLOADS)
 _FILES = re.compile(rf"{'|'.join(map(re.escape, _PLAIN))}|{_PARTS.pattern}")
@@ -142,8 +139,8 @@ def _looked_at(directory: Path) -> Path:
 def _expect_our_own(directory: Path) -> None:
     _look(directory, "", _FILES, _FOLDERS)
     for name, known, folders in (
-        (VECTORS, _SEGMENTS, _NONE),
-        (KEYWORDS, _POINTER, INDEX_FOLDER),
+        (VECTORS, _INDEX, _NONE),
+        (KEYWORDS, _INDEX, _EARLIER_KEYWORDS),
         (KV_FOLDER, _STATES, _NONE),
     ):
         for lower in _look(directory, name, known, folders):
@@ -162,9 +159,9 @@ def _expect_our_own(directory: Path) -> None:
 def parts(directory: Path) -> list[Path]:
     """What processes left that were ended while they wrote a file of the library."""
     found = list(_plain(directory, _PARTS))
-    for name, known in ((VECTORS, _VECTOR_PARTS), (KEYWORDS, _POINTER_PARTS)):
+    for name in (VECTORS, KEYWORDS):
         if files.is_real_folder(directory / name):
-            found += _plain(directory / name, known)
+            found += _plain(directory / name, _INDEX_PARTS)
     return found
 
 
@@ -174,52 +171,35 @@ def sweep_parts(directory: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def clear_vectors(vectors: Path) -> bool:
-    """Delete the vector index, and nothing else that may lie in its folder.
+def clear_index(folder: Path) -> bool:
+    """Delete a derived index, and nothing else that may lie in its folder.
 
     False where some of it is still in use.
     """
-    if not files.is_real_folder(vectors):
-        return clear_segments(vectors)
-    (vectors / POINTER).unlink(missing_ok=True)
-    gone = clear_segments(vectors)
-    _remove_if_empty(vectors)
+    if files.is_real_folder(folder):
+        (folder / POINTER).unlink(missing_ok=True)
+    gone = clear_segments(folder)
+    if files.is_real_folder(folder):
+        _remove_if_empty(folder)
     return gone
 
 
-def clear_segments(vectors: Path, keep: Collection[str] = ()) -> bool:
-    """Delete files of the vector index but `keep`, those of earlier versions and parts too.
+def clear_segments(folder: Path, keep: Collection[str] = ()) -> bool:
+    """Delete files of a derived index but `keep`, those of earlier versions and parts too.
 
     False where one is still in use: Windows lets nobody delete what a reader has mapped.
     """
-    found = [vectors.parent / EARLIER_VECTORS]
-    if files.is_real_folder(vectors):
-        found += [*_plain(vectors, SEGMENT), *_plain(vectors, _VECTOR_PARTS)]
-    return _all_deleted(
-        path for path in found if path.name not in keep and files.is_plain_file(path)
-    )
+    found = of_earlier_versions(folder)
+    if files.is_real_folder(folder):
+        found += [*_plain(folder, SEGMENT), *_plain(folder, _INDEX_PARTS)]
+    return _all_deleted(path for path in found if path.name not in keep)
 
 
-def clear_keywords(keywords: Path) -> bool:
-    """Delete the keyword index, and nothing else that may lie in its folder.
-
-    False where some of it is still in use.
-    """
-    if not files.is_real_folder(keywords):
-        return True
-    (keywords / POINTER).unlink(missing_ok=True)
-    gone = clear_index_folders(keywords)
-    sweep_parts(keywords.parent)
-    _remove_if_empty(keywords)
-    return gone
-
-
-def clear_index_folders(keywords: Path, keep: str = "") -> bool:
-    """Delete folders of the keyword index but `keep`; False where one is still in use.
-
-    Windows lets nobody delete what a reader has open; the next writer does.
-    """
-    return _all_deleted(one for one in _index_folders(keywords) if one.name != keep)
+def of_earlier_versions(folder: Path) -> list[Path]:
+    """What earlier versions have left of the index in this folder: never read."""
+    if folder.name == VECTORS:
+        return [one for one in (folder.parent / EARLIER_VECTORS,) if files.is_plain_file(one)]
+    return list(_index_folders(folder)) if files.is_real_folder(folder) else []
 
 
 def states(directory: Path) -> list[Path]:
@@ -250,8 +230,8 @@ def all_of_ours(directory: Path) -> Iterator[Path]:
     yield directory
     yield from _of_one_name(directory, _FILES)
     for name, known in (
-        (VECTORS, _SEGMENTS),
-        (KEYWORDS, _POINTER),
+        (VECTORS, _INDEX),
+        (KEYWORDS, _INDEX),
         (KV_FOLDER, _STATES),
         (UPLOADS, _ALL),
     ):
@@ -289,7 +269,7 @@ def _of_one_name(folder: Path, known: re.Pattern[str]) -> Iterator[Path]:
 
 def _index_folders(keywords: Path) -> Iterator[Path]:
     for path in sorted(keywords.iterdir()):
-        if INDEX_FOLDER.fullmatch(path.name) and files.is_real_folder(path):
+        if _EARLIER_KEYWORDS.fullmatch(path.name) and files.is_real_folder(path):
             yield path
 
 

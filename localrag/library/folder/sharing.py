@@ -111,8 +111,8 @@ def _close(directory: Path) -> None:
 
 def _begin_anew(directory: Path) -> None:
     """Delete what another key has sealed: the next search makes it anew."""
-    gate.clear_vectors(directory / gate.VECTORS)
-    gate.clear_keywords(directory / gate.KEYWORDS)
+    gate.clear_index(directory / gate.VECTORS)
+    gate.clear_index(directory / gate.KEYWORDS)
     gate.clear_states(directory)
 
 

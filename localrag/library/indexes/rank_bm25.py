@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from localrag.library.folder.gate import clear_keywords
+from localrag.library.folder.gate import clear_index
 from localrag.library.indexes.base import Storage, Terms, Verified, are_allowed
 from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
 from localrag.text.spelling import edits_between
@@ -106,7 +106,7 @@ class RankBm25Keywords:
 
     def erase(self, at: Storage, but: Stamp | None = None) -> bool:  # noqa: ARG002
         """Delete what another engine has left there, which nobody brings up to date."""
-        clear_keywords(at.path)
+        clear_index(at.path)
         return True
 
     def _built(self) -> Any:
@@ -117,7 +117,7 @@ class RankBm25Keywords:
 
 
 def _okapi(corpus: Sequence[Sequence[str]]) -> Any:
-    """Okapi BM25 with the idf of Lucene and tantivy, which is never negative.
+    """Okapi BM25 with the idf of Lucene, which is never negative.
 
     `rank_bm25` itself takes ln((N - n + 0.5) / (n + 0.5)) and replaces negative values by a
     share of the mean, so that the score of a frequent word depends on all other words.

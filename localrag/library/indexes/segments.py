@@ -1,75 +1,70 @@
-"""Segments of a vector index: some vectors with their ids and codes, in a file or in memory.
+"""Segments of an index: some entries with their ids, in a file or in memory.
 
-A file holds, in this order and with nothing else, the ids (int64, sorted), the vectors (float16,
-the same numbers that the catalogue holds) and their one-bit codes. It is written once and mapped:
-what a search does not look at is not read. Knows nothing of states, seals or other segments.
+A file holds the arrays of its content one after another and nothing else. It is written once and
+mapped: what a search does not look at is not read. Knows nothing of states, seals, other
+segments, or what the arrays mean.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.folder.sealing import DamagedIndexError
+from localrag.library.folder.sealing import DamagedIndexError, Identity
 from localrag.library.indexes.base import are_allowed
-from localrag.library.indexes.rabitq import one_bit_codes, viewing
 from localrag.library.records import ChunkIds
 from localrag.system.files import open_plain, replace_file
 
 SUFFIX = ".segment"
 
-_ID_BYTES = 8
 
+class Content(Protocol):
+    """Entries that never change: a named tuple of arrays."""
 
-class Rows(NamedTuple):
-    """Entries of a segment: ids, shape (n,) int64; vectors, (n, dimension) float16; codes."""
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """Sorted, each once."""
+        ...
 
-    ids: NDArray[np.int64]
-    vectors: NDArray[np.float16]
-    codes: NDArray[np.uint8]
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers from which the shapes of all arrays follow; the first is that of entries."""
+        ...
 
-    def at(self, places: NDArray[np.bool_] | slice) -> Rows:
-        """Those at some places."""
-        return Rows(self.ids[places], self.vectors[places], self.codes[places])
+    def __iter__(self) -> Iterator[Any]:
+        """The arrays in the order of a file."""
+        ...
+
+    def at(self, places: NDArray[np.bool_] | slice) -> Self:
+        """The entries at some places, and no trace of the others."""
+        ...
 
     @staticmethod
-    def of(ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> Rows:
-        """Entries for vectors of shape (n, dimension), as near as float16 has them."""
-        held = vectors.astype("<f2")
-        return Rows(ids, held, one_bit_codes(vectors.shape[1]).encode(held.astype(np.float32)))
-
-    @staticmethod
-    def joined(some: list[Rows]) -> Rows:
+    def joined(some: Sequence[Any], /) -> Any:
         """All of them, by id."""
-        ids = np.concatenate([rows.ids for rows in some])
-        order = np.argsort(ids, kind="stable")
-        vectors = np.concatenate([rows.vectors for rows in some])[order]
-        codes = np.concatenate([rows.codes for rows in some])[order]
-        return Rows(ids[order], vectors, codes)
-
-
-class Identity(NamedTuple):
-    """By which a file that was checked once is known again: its number, size and times in ns."""
-
-    inode: int
-    size: int
-    modified: int
-    changed: int
+        ...
 
     @staticmethod
-    def of(found: os.stat_result) -> Identity:
-        """That of a file."""
-        return Identity(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    def layout(*shape: int) -> list[tuple[str, tuple[int, ...]]]:
+        """The type and shape of each array; none takes more bytes an item than the one before.
+
+        Raises TypeError or ValueError where nothing of ours has such a shape.
+        """
+        ...
+
+
+C = TypeVar("C", bound=Content)
 
 
 class Origin(NamedTuple):
@@ -81,10 +76,10 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class Segment(Generic[C]):
     """Entries that never change, less those that are `gone`, shape (n,), which a search passes."""
 
-    rows: Rows
+    rows: C
     origin: Origin | None = None
     gone: NDArray[np.bool_] | None = None
     _views: dict[str, Any] = field(default_factory=dict)
@@ -106,24 +101,13 @@ class Segment:
             raise ValueError("it has not been written")
         return self.origin
 
-    @property
-    def exact(self) -> Any:
-        """A FAISS index over the vectors."""
-        return self._view("exact", lambda: exact_index(self.rows.vectors))
-
-    @property
-    def coarse(self) -> Any:
-        """A FAISS index over the codes."""
-        made = one_bit_codes(self.rows.vectors.shape[1]).index
-        return self._view("coarse", lambda: made(self.rows.codes))
-
-    def left(self) -> Rows:
+    def left(self) -> C:
         """The entries that are left."""
         return self.rows if self.gone is None else self.rows.at(~self.gone)
 
-    def without(self, removed: ChunkIds) -> Segment:
+    def without(self, removed: ChunkIds) -> Segment[C]:
         """The same with entries gone that have one of these ids."""
-        if not (stale := self._places(removed)).any():
+        if not (stale := self.holding(removed)).any():
             return self
         return replace(self, gone=stale if self.gone is None else self.gone | stale)
 
@@ -131,26 +115,11 @@ class Segment:
         """Which entries can be found, shape (n,); None for all."""
         if allowed is None:
             return None if self.gone is None else ~self.gone
-        held = self._places(allowed)
+        held = self.holding(allowed)
         return held if self.gone is None else held & ~self.gone
 
-    def written(self, folder: Path) -> Segment:
-        """The entries that are left as a new file in `folder`, which takes the memory's place."""
-        parts = [np.ascontiguousarray(part).view(np.uint8).reshape(-1).data for part in self.left()]
-        digest = hashlib.sha256()
-        for part in parts:
-            digest.update(part)
-        path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
-        replace_file(path, lambda file: file.writelines(parts))
-        origin = Origin(path, digest.hexdigest(), Identity.of(path.lstat()))
-        return opened(origin, self.live, self.rows.vectors.shape[1])
-
-    def check(self) -> None:
-        """Raise DamagedIndexError unless the file is bit by bit what was written."""
-        if self.origin is not None:
-            _expect_content(self.origin)
-
-    def _places(self, ids: ChunkIds) -> NDArray[np.bool_]:
+    def holding(self, ids: ChunkIds) -> NDArray[np.bool_]:
+        """Which entries have one of these ids, gone or not; shape (n,)."""
         if len(ids) > len(self.rows.ids):
             return are_allowed(self.rows.ids, ids)
         places = np.searchsorted(self.rows.ids, ids)
@@ -159,55 +128,58 @@ class Segment:
         held[places[self.rows.ids[places] == ids]] = True
         return held
 
-    def _view(self, name: str, make: Callable[[], Any]) -> Any:
+    def view(self, name: str, make: Callable[[C], Any]) -> Any:
+        """What is made of the entries, gone or not, the first time that it is asked for."""
         if name not in self._views:
-            self._views[name] = make()
+            self._views[name] = make(self.rows)
         return self._views[name]
 
+    def written(self, folder: Path) -> Segment[C]:
+        """The entries that are left as a new file in `folder`, which takes the memory's place."""
+        content = self.left()
+        parts = [np.ascontiguousarray(part).reshape(-1).view(np.uint8).data for part in content]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
+        replace_file(path, lambda file: file.writelines(parts))
+        origin = Origin(path, digest.hexdigest(), Identity.of(path.lstat()))
+        return opened(type(content), origin, content.shape)
 
-def opened(origin: Origin, count: int, dimension: int, gone: bytes = b"") -> Segment:
+    def check(self) -> None:
+        """Raise DamagedIndexError unless the file is bit by bit what was written."""
+        if self.origin is not None:
+            _expect_content(self.origin)
+
+
+def opened(kind: type[C], origin: Origin, shape: Sequence[int], gone: bytes = b"") -> Segment[C]:
     """A segment from its file; `gone` has a bit for each entry, or none at all.
 
     The content is looked through only where the file is not the one that was checked before.
     Raises DamagedIndexError for another size or content, before anything is made of it.
     """
-    size = count * entry_size(dimension)
+    arrays = [(np.dtype(form), shape) for form, shape in kind.layout(*shape)]
+    sizes = [form.itemsize * math.prod(shape) for form, shape in arrays]
     try:
         with open_plain(origin.path) as file:
             found = Identity.of(os.fstat(file.fileno()))
-            if found.size != size or not size:
+            if found.size != sum(sizes) or not found.size:
                 raise DamagedIndexError(f"{origin.path.name} has another size")
             if found != origin.identity:
                 _expect_content(origin)
-            content = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            data = mmap.mmap(file.fileno(), found.size, access=mmap.ACCESS_READ)
     except OSError as error:
         raise DamagedIndexError(f"{origin.path.name} cannot be read") from error
-    vectors_end = count * (_ID_BYTES + 2 * dimension)
-    data = np.frombuffer(content, dtype=np.uint8)
-    rows = Rows(
-        data[: count * _ID_BYTES].view("<i8"),
-        data[count * _ID_BYTES : vectors_end].view("<f2").reshape(count, dimension),
-        data[vectors_end:].reshape(count, -1),
-    )
-    mask = np.unpackbits(np.frombuffer(gone, dtype=np.uint8), bitorder="little", count=count)
+    begin, parts = 0, []
+    for (form, lengths), size in zip(arrays, sizes, strict=True):
+        count = size // form.itemsize
+        parts.append(np.frombuffer(data, form, count, begin if count else 0).reshape(lengths))
+        begin += size
+    mask = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little", count=shape[0])
     # A segment that was copied or restored is known again from the next change on.
     known = origin._replace(identity=found)
-    return Segment(rows, known, mask.astype(np.bool_) if gone else None)
-
-
-def entry_size(dimension: int) -> int:
-    """Bytes that an entry takes in a file."""
-    return _ID_BYTES + 2 * dimension + one_bit_codes(dimension).size
-
-
-def exact_index(vectors: NDArray[np.float16]) -> Any:
-    """A FAISS index over vectors of shape (n, dimension), by inner product."""
-    import faiss
-
-    made = faiss.IndexScalarQuantizer(
-        vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-    )
-    return viewing(made, vectors.view(np.uint8))
+    made: Callable[..., C] = kind
+    return Segment(made(*parts), known, mask.astype(np.bool_) if gone else None)
 
 
 def _expect_content(origin: Origin) -> None:

@@ -1,0 +1,280 @@
+"""Okapi BM25 over an inverted index, in a folder of segments and a sealed list of them.
+
+The score of a passage is the sum over the query's terms of idf * tf * (k1 + 1) / (tf + k1 * (1 - b
++ b * length / mean length)), with k1 = 1.2, b = 0.75 and idf = ln(1 + (N - n + 0.5) / (n + 0.5)) as
+Lucene has it (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
+2009). N, n and the mean are those of the passages that are left, and terms are added in one order,
+so that scores equal those of an index that never held more, to the digit.
+
+Terms are scored from the rarest on. Once the rest of them cannot lift a passage among the best any
+more, they are looked up only for the passages that are still in question (MaxScore: Turtle and
+Flood, "Query evaluation: strategies and optimizations", 1995): a common word costs little beside
+rarer ones, and the answer stays the same. Of more than `WHOLE` passages, three rarer terms are
+enough: passages that hold none of a query's rarer terms are then left out, which otherwise would
+fill the end of a list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.library.indexes.base import Terms
+from localrag.library.indexes.postings import Postings, batches
+from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
+from localrag.library.indexes.segments import Segment
+from localrag.library.records import ChunkIds
+from localrag.types import Hit
+
+K1 = 1.2
+B = 0.75
+
+WHOLE = 1 << 16
+"""Up to so many passages all that share a term with the query are found."""
+
+_FORM = "localrag-keywords-4"
+_TERMS = 1 << 20
+"""So many terms at a time become postings: 100 MB of memory for a moment."""
+
+_COMMON = 5
+"""A term is common that stands in more than one of so many passages."""
+
+_ENOUGH = 3
+"""So many rarer terms say what a query is about."""
+
+_APART = 16
+"""Candidates are looked up one by one where a term has so many times more passages."""
+
+_SLACK = 1 - 1e-9
+"""Bounds are sums in another order than the scores that they bound."""
+
+
+class InvertedKeywords(SegmentedIndex[Terms, Postings]):
+    """BM25 over terms that somebody else has cut, each indexed exactly as given."""
+
+    def __init__(
+        self, terms: Callable[[], str] = str, *, whole: int = WHOLE, capacity: int = CAPACITY
+    ) -> None:
+        """`terms` identifies how terms are cut: of other terms nothing is taken up."""
+        super().__init__(Postings, _FORM, terms, capacity)
+        self._whole = whole
+        self._counted = _Passages(())
+
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """How rare a term is, is counted in all chunks, whatever is allowed."""
+        passages = self._passages()
+        if k < 1 or not passages.total:
+            return []
+        wanted = passages.wanted(query)
+        best = _Best(k)
+        rarer = sum(not one.common for one in wanted) >= _ENOUGH and passages.total > self._whole
+        sums = np.empty(max(len(segment.rows.ids) for segment in passages.segments))
+        for number, segment in enumerate(passages.segments):
+            terms = [
+                _Weighted(one.weight, one.spans[number], rarer and one.common)
+                for one in wanted
+                if one.spans[number].stop
+            ]
+            mask = segment.among(allowed)
+            if terms and (mask is None or mask.any()):
+                norms = passages.norms[number]
+                scores = sums[: len(norms)]
+                scores.fill(0)
+                best.take(*_scored(segment.rows, terms, norms, scores, mask, best))
+        return best.hits()
+
+    def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The first of those that there are, by id."""
+        found = [np.empty(0, dtype=np.int64)]
+        for segment in self._segments:
+            held = segment.rows.spelt_like(term, edits)
+            if (mask := segment.among(allowed)) is not None:
+                held &= mask
+            found.append(segment.rows.ids[held])
+        return [Hit(number, 1.0) for number in np.sort(np.concatenate(found))[:k].tolist()]
+
+    def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
+        """How many chunks there are, and how many of them hold each term."""
+        passages = self._passages()
+        return passages.total, [passages.holding(term)[0] for term in terms]
+
+    def _passages(self) -> _Passages:
+        segments, counted = self._segments, self._counted
+        if counted.segments is not segments:
+            self._counted = counted = _Passages(segments)
+        return counted
+
+    def _contents(
+        self,
+        entries: Iterable[tuple[int, Terms]],
+        like: Postings | None,  # noqa: ARG002
+    ) -> Iterator[Postings]:
+        return batches(entries, _TERMS)
+
+    def _differing(
+        self, segments: Sequence[Segment[Postings]], expected: Iterable[tuple[int, Terms]]
+    ) -> int:
+        """By a digest of the terms, in any order."""
+        held: dict[int, int] = {}
+        for segment in segments:
+            left = segment.left()
+            held.update(zip(left.ids.tolist(), left.digests().tolist(), strict=True))
+        differing = 0
+        for wanted in batches(expected, _TERMS):
+            pairs = zip(wanted.ids.tolist(), wanted.digests().tolist(), strict=True)
+            differing += sum(held.get(number, digest) != digest for number, digest in pairs)
+        return differing
+
+
+class _Wanted(NamedTuple):
+    """A term of a query: what it weighs, and where its pairs lie in each segment."""
+
+    weight: float
+    spans: list[slice]
+    common: bool
+
+
+class _Weighted(NamedTuple):
+    weight: float
+    span: slice
+    beside: bool
+    """Counts only beside a term that does not."""
+
+
+@dataclass(frozen=True)
+class _Passages:
+    """What is counted over all segments, less what is gone from them."""
+
+    segments: tuple[Segment[Postings], ...]
+
+    @cached_property
+    def total(self) -> int:
+        """How many passages there are."""
+        return sum(segment.live for segment in self.segments)
+
+    @cached_property
+    def norms(self) -> list[NDArray[np.float64]]:
+        """By segment: k1 * (1 - b + b * length / mean length); shape (n,) each."""
+        lengths = [segment.rows.lengths for segment in self.segments]
+        left = (
+            one if segment.gone is None else one[~segment.gone]
+            for one, segment in zip(lengths, self.segments, strict=True)
+        )
+        mean = sum(int(one.sum(dtype=np.int64)) for one in left) / self.total or 1.0
+        return [K1 * (1 - B + B * one.astype(np.float64) / mean) for one in lengths]
+
+    def holding(self, term: str) -> tuple[int, list[slice]]:
+        """How many passages hold a term, and where its pairs lie in each segment."""
+        sought = term.encode("utf-8", "surrogatepass")
+        spans = [segment.rows.find(sought) for segment in self.segments]
+        count = sum(span.stop - span.start for span in spans)
+        for segment, span in zip(self.segments, spans, strict=True):
+            if segment.gone is not None and span.stop:
+                count -= int(np.count_nonzero(segment.gone[segment.rows.places[span]]))
+        return count, spans
+
+    def wanted(self, query: Terms) -> list[_Wanted]:
+        """The terms of a query that any passage holds, the rarest first."""
+        found = []
+        for term, times in Counter(query).items():
+            count, spans = self.holding(term)
+            if count:
+                idf = math.log(1 + (self.total - count + 0.5) / (count + 0.5))
+                found.append(
+                    (
+                        count,
+                        term,
+                        _Wanted(times * idf * (K1 + 1), spans, count * _COMMON > self.total),
+                    )
+                )
+        return [one for *_, one in sorted(found, key=lambda each: each[:2])]
+
+
+class _Best:
+    """The k best so far, and what ties with the last of them."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+        self.least = 0.0
+        """What a passage must have to be among them."""
+        self._ids = np.empty(0, dtype=np.int64)
+        self._scores = np.empty(0)
+
+    def take(self, ids: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+        """Passages with their scores; shape (n,) each."""
+        self._ids = np.concatenate([self._ids, ids])
+        self._scores = np.concatenate([self._scores, scores])
+        self.least = max(self.least, _last_of(self._scores, self.k))
+        kept = self._scores >= self.least
+        self._ids, self._scores = self._ids[kept], self._scores[kept]
+
+    def hits(self) -> list[Hit]:
+        """Best first, ties by id."""
+        order = np.lexsort((self._ids, -self._scores))[: self.k]
+        pairs = zip(self._ids[order].tolist(), self._scores[order].tolist(), strict=True)
+        return [Hit(number, score) for number, score in pairs]
+
+
+def _scored(
+    rows: Postings,
+    terms: Sequence[_Weighted],
+    norms: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    mask: NDArray[np.bool_] | None,
+    best: _Best,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Ids and scores of all passages of a segment that can be among the best.
+
+    `scores`, shape (n,), come as zeros.
+    """
+    # Of no count a term has more than its weight.
+    rest = list(accumulate((one.weight for one in reversed(terms)), initial=0.0))[::-1]
+    among = None if mask is None else np.flatnonzero(mask)
+    least, asked, narrowed = best.least, False, False
+
+    def only(enough: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.flatnonzero(enough) if among is None else among[enough]
+
+    for left, (weight, span, beside) in zip(rest, terms, strict=False):
+        size = span.stop - span.start
+        if beside and not narrowed:
+            among, narrowed = only(_of(scores, among) > 0), True
+        if size * _COMMON > len(scores):
+            if left >= least and not asked:
+                least, asked = max(least, _last_of(_of(scores, among), best.k)), True
+            if left < least:
+                among = only(_of(scores, among) >= (least - left) * _SLACK)
+        held, counts = rows.places[span], rows.counts[span]
+        if among is not None and len(among) * _APART < size:
+            at = np.minimum(np.searchsorted(held, among.astype(np.uint16)), size - 1)
+            found = held[at] == among
+            places, counts = among[found], counts[at[found]]
+        else:
+            places = held.astype(np.int64)
+        times = counts.astype(np.float64)
+        scores[places] += weight * times / (times + norms[places])
+    if among is None:
+        among = np.flatnonzero(scores >= least if least else scores > 0)
+    sums = scores[among]
+    kept = (sums >= least) & (sums > 0)
+    return rows.ids[among[kept]], sums[kept]
+
+
+def _of(scores: NDArray[np.float64], among: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    return scores if among is None else scores[among]
+
+
+def _last_of(scores: NDArray[np.float64], k: int) -> float:
+    """The k-th best of those above 0; 0 for fewer."""
+    found = scores[scores > 0]
+    if len(found) < k:
+        return 0.0
+    return float(np.partition(found, len(found) - k)[len(found) - k])

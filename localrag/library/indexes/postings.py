@@ -1,0 +1,225 @@
+"""Which passages hold a term, and how often: an inverted index of some passages, as arrays.
+
+Terms lie sorted by their UTF-8 bytes, the passages of a term by their ids. Knows nothing of
+scores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.library.indexes.base import Terms
+
+MOST = 1 << 16
+"""Passages of one such index: their places take 16 bits."""
+
+_MOST_COUNTED = (1 << 16) - 1
+
+
+class Postings(NamedTuple):
+    """`n` passages with `t` terms in `p` pairs of a term and a passage, and `b` bytes of terms."""
+
+    ids: NDArray[np.int64]
+    """Shape (n,), sorted."""
+    lengths: NDArray[np.uint32]
+    """How many terms each passage has, repeated ones counted; shape (n,)."""
+    starts: NDArray[np.uint32]
+    """Where the pairs of each term begin, and the last ones end; shape (t + 1,)."""
+    letters: NDArray[np.uint32]
+    """Where the bytes of each term begin, and the last ones end; shape (t + 1,)."""
+    places: NDArray[np.uint16]
+    """Which passage, by its place among `ids`, rising within a term; shape (p,)."""
+    counts: NDArray[np.uint16]
+    """How often it holds the term, up to 65,535; shape (p,)."""
+    text: NDArray[np.uint8]
+    """The terms, one after another; shape (b,)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`n`, `t`, `p` and `b`."""
+        return len(self.ids), len(self.starts) - 1, len(self.places), len(self.text)
+
+    @staticmethod
+    def layout(*shape: int) -> list[tuple[str, tuple[int, ...]]]:
+        """From `n`, `t`, `p` and `b`."""
+        n, t, p, b = shape
+        if n > MOST:
+            raise ValueError(n)
+        numbers = [("<i8", n), ("<u4", n), ("<u4", t + 1), ("<u4", t + 1)]
+        return [(form, (count,)) for form, count in (*numbers, ("<u2", p), ("<u2", p), ("u1", b))]
+
+    @staticmethod
+    def of(entries: Sequence[tuple[int, Terms]]) -> Postings:
+        """Those of some passages, at most `MOST`."""
+        numbers: defaultdict[str, int] = defaultdict()
+        numbers.default_factory = numbers.__len__
+        terms = array("I")
+        for _, some in entries:
+            terms.extend(map(numbers.__getitem__, some))
+        ids = np.array([one for one, _ in entries], dtype=np.int64)
+        lengths = np.array([len(some) for _, some in entries], dtype=np.uint32)
+        order = np.argsort(ids, kind="stable")
+        places = _inverted(order)
+        names = [term.encode("utf-8", "surrogatepass") for term in numbers]
+        rank = _inverted(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64))
+        held = np.frombuffer(terms, dtype=f"u{terms.itemsize}").astype(np.int64)
+        pairs = rank[held] << 16 | np.repeat(places, lengths)
+        pairs.sort()
+        first = np.flatnonzero(np.diff(pairs, prepend=-1))
+        counts = np.minimum(np.diff(first, append=len(pairs)), _MOST_COUNTED)
+        return _assembled(ids[order], lengths[order], sorted(names), pairs[first] << 16 | counts)
+
+    @staticmethod
+    def joined(some: Sequence[Postings]) -> Postings:
+        """All of them, by id."""
+        ids = np.concatenate([one.ids for one in some])
+        order = np.argsort(ids, kind="stable")
+        places = _inverted(order)
+        names = sorted(set().union(*(one.terms() for one in some)))
+        number = {name: rank for rank, name in enumerate(names)}
+        packed, begin = [], 0
+        for one in some:
+            known = np.fromiter(map(number.__getitem__, one.terms()), np.int64, one.shape[1])
+            held = np.repeat(known, np.diff(one.starts)) << 32
+            held |= places[begin : begin + len(one.ids)][one.places] << 16
+            packed.append(held | one.counts)
+            begin += len(one.ids)
+        pairs = np.concatenate(packed)
+        pairs.sort()
+        lengths = np.concatenate([one.lengths for one in some])[order]
+        return _assembled(ids[order], lengths, names, pairs)
+
+    def at(self, places: NDArray[np.bool_] | slice) -> Postings:
+        """Those of some passages, with no term that only others hold."""
+        kept = np.zeros(len(self.ids), dtype=np.bool_)
+        kept[places] = True
+        held = kept[self.places]
+        counts = np.add.reduceat(held, self.starts[:-1], dtype=np.int64)
+        left = counts > 0
+        widths = np.diff(self.letters)
+        renumbered = (np.cumsum(kept) - 1).astype(np.uint16)
+        return Postings(
+            self.ids[kept],
+            self.lengths[kept],
+            _begins(counts[left]),
+            _begins(widths[left]),
+            renumbered[self.places[held]],
+            self.counts[held],
+            self.text[np.repeat(left, widths)],
+        )
+
+    def terms(self) -> Iterator[bytes]:
+        """In their order."""
+        text = self.text.tobytes()
+        return (text[begin:end] for begin, end in pairwise(self.letters.tolist()))
+
+    def find(self, term: bytes) -> slice:
+        """Where the pairs of a term lie; empty for one that no passage holds."""
+        text, letters = self.text.data, self.letters.data  # items of arrays are slow to get at
+
+        def at(place: int) -> bytes:
+            return text[letters[place] : letters[place + 1]].tobytes()
+
+        count = len(letters) - 1
+        place = bisect_left(range(count), term, key=at)
+        if place == count or at(place) != term:
+            return slice(0, 0)
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+    def spelt_like(self, term: str, edits: int) -> NDArray[np.bool_]:
+        """Which passages hold a term that so few edits make of this one; shape (n,).
+
+        Optimal string alignment, as `text.spelling` has it, with all terms side by side.
+        """
+        letters, sought = (
+            np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+            for text in (self.text.tobytes().decode("utf-8", "surrogatepass"), term)
+        )
+        # A letter begins at each byte but those that go on with one.
+        begins = _begins(self.text & 0xC0 != 0x80)[self.letters]
+        lengths = np.diff(begins).astype(np.int64)
+        near = np.flatnonzero(np.abs(lengths - len(sought)) <= edits)
+        width, lengths = len(sought) + edits, lengths[near]
+        columns = []
+        for place in range(width):
+            held = np.minimum(begins[near] + place, max(len(letters) - 1, 0))
+            columns.append(np.where(place < lengths, letters[held], 0) if len(letters) else held)
+        before: list[NDArray[np.int16]] = []
+        row = [np.full(len(near), place, dtype=np.int16) for place in range(width + 1)]
+        for i, letter in enumerate(sought):
+            earlier, before, row = before, row, [np.full(len(near), i + 1, dtype=np.int16)]
+            for j, column in enumerate(columns):
+                cost = np.minimum(before[j + 1], row[j]) + np.int16(1)
+                cost = np.minimum(cost, before[j] + (column != letter))
+                if i and j:
+                    swapped = (columns[j - 1] == letter) & (column == sought[i - 1])
+                    cost = np.where(swapped, np.minimum(cost, earlier[j - 1] + np.int16(1)), cost)
+                row.append(cost)
+        distances = np.stack(row)[lengths, np.arange(len(near))]
+        held = np.zeros(len(self.ids), dtype=np.bool_)
+        for found in near[distances <= edits].tolist():
+            held[self.places[self.starts[found] : self.starts[found + 1]]] = True
+        return held
+
+    def digests(self) -> NDArray[np.uint64]:
+        """A number for each passage that follows from its terms in any order; shape (n,)."""
+        hashes = np.frombuffer(
+            b"".join(hashlib.blake2b(term, digest_size=8).digest() for term in self.terms()), "<u8"
+        )
+        found = np.zeros(len(self.ids), dtype=np.uint64)
+        np.add.at(found, self.places, np.repeat(hashes, np.diff(self.starts)) * self.counts)
+        return found
+
+
+def _assembled(
+    ids: NDArray[np.int64],
+    lengths: NDArray[np.uint32],
+    names: Sequence[bytes],
+    pairs: NDArray[np.int64],
+) -> Postings:
+    """From pairs that are sorted: the number of the term, then 16 bits of place and of count."""
+    counted = np.bincount(pairs >> 32, minlength=len(names))
+    return Postings(
+        ids,
+        lengths,
+        _begins(counted),
+        _begins(np.fromiter(map(len, names), np.int64, len(names))),
+        (pairs >> 16 & 0xFFFF).astype(np.uint16),
+        (pairs & 0xFFFF).astype(np.uint16),
+        np.frombuffer(b"".join(names), np.uint8),
+    )
+
+
+def _begins(sizes: NDArray[Any]) -> NDArray[np.uint32]:
+    """Where things of these sizes begin that lie one after another, and the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
+
+
+def _inverted(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place that each has in an order."""
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def batches(entries: Iterable[tuple[int, Terms]], most_terms: int) -> Iterator[Postings]:
+    """Postings of as many passages at a time as have about so many terms, at most `MOST`."""
+    some: list[tuple[int, Terms]] = []
+    terms = 0
+    for entry in entries:
+        some.append(entry)
+        terms += len(entry[1])
+        if terms >= most_terms or len(some) == MOST:
+            yield Postings.of(some)
+            some, terms = [], 0
+    if some:
+        yield Postings.of(some)
