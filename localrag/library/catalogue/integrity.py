@@ -30,7 +30,7 @@ _IMPOSSIBLE = (
     "SELECT count(1) FROM documents WHERE CASE WHEN json_valid(metadata) "
     "THEN json_type(metadata) != 'object' ELSE 1 END",
     "SELECT count(1) FROM documents WHERE length < 0 OR size < 0",
-    "SELECT count(1) FROM chunks WHERE id NOT IN (SELECT chunk FROM embeddings)",
+    "SELECT count(1) FROM chunks WHERE number NOT IN (SELECT chunk FROM embeddings)",
 )
 """How many rows say what no document can be."""
 
@@ -126,7 +126,7 @@ def passages_are_sound(snapshot: Snapshot) -> bool:
 
 def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) -> bool:
     (wrong,) = sql.execute(
-        "SELECT count(*) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.id "
+        "SELECT count(*) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.number "
         "WHERE c.document = ? AND (e.vector IS NULL "
         "OR length(e.vector) != 2 * (SELECT value FROM meta WHERE key = 'dimension') "
         "OR c.generation > (SELECT value FROM meta WHERE key = 'generation'))",

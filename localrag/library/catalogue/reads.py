@@ -531,13 +531,14 @@ class Snapshot:
     def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
         """Batches of ids and vectors as they are stored, of chunks that came after it."""
         rows = self.sql.rows(
-            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
-            "WHERE c.generation > ? ORDER BY c.id",
+            # Numbers ascend with generations: as they come from the index, nothing is sorted.
+            "SELECT c.number, c.id, e.vector FROM chunks c JOIN embeddings e "
+            "ON e.chunk = c.number WHERE c.generation > ? ORDER BY c.generation, c.number",
             generation,
-            kinds=(int, bytes),
+            kinds=(int, int, bytes),
         )
         while some := list(islice(rows, 4 * BATCH)):
-            yield [row[0] for row in some], [row[1] for row in some]
+            yield [row[1] for row in some], [row[2] for row in some]
 
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
@@ -555,7 +556,7 @@ class Snapshot:
     def document_vectors(self, document_id: str) -> dict[int, NDArray[np.float32]]:
         """The vector of each chunk of a document, shape (dimension,), by the chunk's id."""
         rows = self.sql.rows(
-            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
+            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.number "
             "JOIN documents d ON d.number = c.document WHERE d.id = ? ORDER BY c.id",
             document_id,
             kinds=(int, bytes),

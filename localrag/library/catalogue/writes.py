@@ -193,11 +193,17 @@ class Transaction(Snapshot):
             ),
         )
         generation = self._next_generation()
-        chunks = ((*_columns(chunk), number, generation) for chunk in new.chunks)
-        self._insert("chunks", (*_FIELDS, "document", "generation"), chunks)
-        self.sql.executemany(
-            "INSERT INTO embeddings VALUES (?, ?)",
-            zip((chunk.id for chunk in new.chunks), _packed(new.vectors), strict=True),
+        (last,) = self.sql.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()
+        numbers = range(last + 1, last + 1 + len(new.chunks))
+        chunks = (
+            (each, *_columns(chunk), number, generation)
+            for each, chunk in zip(numbers, new.chunks, strict=True)
+        )
+        self._insert("chunks", ("number", *_FIELDS, "document", "generation"), chunks)
+        self._insert(
+            "embeddings",
+            ("chunk", "vector"),
+            zip(numbers, _packed(new.vectors), strict=True),
         )
         store_checksums(self.sql, number)
 
@@ -352,11 +358,11 @@ class Transaction(Snapshot):
         self.sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
         self.sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
         self.sql.execute(
-            f"INSERT INTO chunks({_names(_FIELDS)}, document, generation) "
-            f"SELECT {_names(_FIELDS)}, document, ? FROM staged_chunks",
+            f"INSERT INTO chunks(number, {_names(_FIELDS)}, document, generation) "
+            f"SELECT number, {_names(_FIELDS)}, document, ? FROM staged_chunks",
             (generation,),
         )
-        self.sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
+        self.sql.execute("INSERT INTO embeddings SELECT number, vector FROM staged_chunks")
         self.sql.execute("UPDATE documents SET chunking = ?", (chunking,))
         for (number,) in self.sql.execute("SELECT number FROM documents").fetchall():
             store_checksum(self.sql, "passages", PASSAGES, number)
