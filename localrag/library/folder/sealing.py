@@ -1,9 +1,10 @@
-"""Small records that only the holder of a key can have written, as JSON."""
+"""Small records that only the holder of a key can have written, as JSON, and files known again."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+from typing import Any, NamedTuple
 
 from localrag.system.seals import Seal
 
@@ -14,6 +15,20 @@ class DamagedIndexError(Exception):
 
 class ForeignIndexError(DamagedIndexError):
     """It was not made under this account: by somebody else, or by an earlier version."""
+
+
+class Identity(NamedTuple):
+    """By which a file that was checked once is known again: its number, size and times in ns."""
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @staticmethod
+    def of(found: os.stat_result) -> Identity:
+        """That of a file."""
+        return Identity(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def sealed(fields: dict[str, Any], seal: Seal) -> bytes:

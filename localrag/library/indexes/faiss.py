@@ -29,11 +29,16 @@ from localrag.library.folder.gate import (
     clear_segments,
     clear_vectors,
 )
-from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
+from localrag.library.folder.sealing import (
+    DamagedIndexError,
+    ForeignIndexError,
+    Identity,
+    sealed,
+    unsealed,
+)
 from localrag.library.indexes.base import Storage, Vector, Verified
 from localrag.library.indexes.rabitq import one_bit_codes
 from localrag.library.indexes.segments import (
-    Identity,
     Origin,
     Rows,
     Segment,

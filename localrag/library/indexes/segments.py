@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.folder.sealing import DamagedIndexError
+from localrag.library.folder.sealing import DamagedIndexError, Identity
 from localrag.library.indexes.base import are_allowed
 from localrag.library.indexes.rabitq import one_bit_codes, viewing
 from localrag.library.records import ChunkIds
@@ -56,20 +56,6 @@ class Rows(NamedTuple):
         vectors = np.concatenate([rows.vectors for rows in some])[order]
         codes = np.concatenate([rows.codes for rows in some])[order]
         return Rows(ids[order], vectors, codes)
-
-
-class Identity(NamedTuple):
-    """By which a file that was checked once is known again: its number, size and times in ns."""
-
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-    @staticmethod
-    def of(found: os.stat_result) -> Identity:
-        """That of a file."""
-        return Identity(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 class Origin(NamedTuple):
