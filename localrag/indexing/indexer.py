@@ -151,8 +151,9 @@ class Indexer:
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
-            run.known = {record.state.path: record for record in library.sources()}
-            run.paths = sorted(run.known)
+            known = library.sources(map(storable_path, paths))
+            run.known = {record.state.path: record for record in known}
+            run.paths = list(run.known)
             found = walk(paths, run.skipped, library=library.directory, known=run.known)
             files = list(found)
             run.tell(Found(len(files)))
@@ -216,8 +217,9 @@ class Indexer:
             unread.Failures(library.unread(), map(storable_path, files)),
             hold=lambda: library.writing(-1, on_wait),
         )
-        run.known = {record.state.path: record for record in library.sources()}
-        run.paths = sorted(run.known)
+        known = library.sources(map(storable_path, files))
+        run.known = {record.state.path: record for record in known}
+        run.paths = list(run.known)
         self._take_all(files, run)
         run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))

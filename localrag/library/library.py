@@ -41,6 +41,7 @@ from localrag.library.folder.gate import (
     folder_size,
     no_library,
     sweep_parts,
+    uploads,
 )
 from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
 from localrag.library.folder.places import Places
@@ -193,6 +194,8 @@ class Library:
     embedding = property(_asked(Snapshot.embedding))
     removals = _asked(Snapshot.removals)
     counts = _asked(Snapshot.counts)
+    chunk_set = _asked(Snapshot.chunk_set)
+    is_empty = _asked(Snapshot.is_empty)
     documents = _asked(Snapshot.documents)
     listed = _asked(Snapshot.listed)
     has_document = _asked(Snapshot.has_document)
@@ -320,7 +323,7 @@ class Library:
         where that fails, `Removal.fault` says why, and whatever opens the library next does it.
         """
         with self.writing(timeout, on_wait):
-            before = self.counts()
+            before = self.chunk_set().size
             gone_sources: list[str] = []
             gone_documents: list[str] = []
             gone_unread = tuple(unread)
@@ -346,7 +349,7 @@ class Library:
                 purged = self.purge()
             except LibraryError as error:
                 fault = error
-        chunks = before.chunks - self.counts().chunks
+        chunks = before - self.chunk_set().size
         return Removal(
             tuple(gone_sources), tuple(gone_documents), chunks, purged, gone_unread, fault
         )
@@ -433,7 +436,8 @@ class Library:
     def sweep_uploads(self) -> None:
         """Delete the files in `uploads` that are no document's any more, or are not yet."""
         with self.writing():
-            sweep_uploads(self.directory, {record.state.path for record in self.sources()})
+            if uploads(self.directory):
+                sweep_uploads(self.directory, {record.state.path for record in self.sources()})
 
     def purge_if_due(self) -> None:
         """Purge, if something was removed since the last time."""

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from localrag.library.catalogue.checksums import CONTENT, PASSAGES, SOURCES, checksum
-from localrag.library.catalogue.reads import SETTINGS, Snapshot
+from localrag.library.catalogue.reads import CHUNKS, SETTINGS, Snapshot
 from localrag.types import Finding
 
 FOREIGN = "foreign"
 """The code of a finding that an import leaves behind."""
 
-_REQUIRED = ("generation", "dimension", "epoch", "embedding")
+_REQUIRED = ("generation", "dimension", "epoch", "embedding", CHUNKS)
 _TYPES = {"INTEGER": "integer", "TEXT": "text", "BLOB": "blob"}
 _IMPOSSIBLE = (
     "SELECT count(1) FROM chunks c JOIN documents d ON d.number = c.document WHERE c.id < 0 OR "
@@ -73,6 +73,8 @@ def _settings(snapshot: Snapshot) -> Iterator[Finding]:
     found = dict(snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"))
     wrong = [key for key in _REQUIRED if key not in found]
     wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
+    if CHUNKS in found and snapshot.chunk_set() != snapshot.counted_chunks():
+        wrong.append(CHUNKS)
     for key in wrong:
         yield _found("settings", key=key)
     for key in (key for key in found if key not in SETTINGS):

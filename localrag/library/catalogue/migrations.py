@@ -184,7 +184,8 @@ def m005_number_chunks(connection: sqlite3.Connection) -> None:
     """Chunks and vectors in the order in which they came, not in that of their ids.
 
     An id is as good as random: by it, every addition wrote all over the file, and SQLite keeps the
-    key of a row that is gone in the pages above it. A number tells nothing.
+    key of a row that is gone in the pages above it. A number tells nothing. Which chunks there are
+    is written down: how many, and the sum of their ids.
     """
     # A schema is compared to the letter: what is renamed goes, and the new tables stand as they
     # are written here.
@@ -240,6 +241,11 @@ def m005_number_chunks(connection: sqlite3.Connection) -> None:
         "CREATE INDEX staged_chunks_by_document ON staged_chunks(document)",
     ):
         connection.execute(statement)
+    count, high, low = connection.execute(
+        "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) FROM chunks"
+    ).fetchone()
+    total = ((high << 32) + low) % (1 << 64)
+    connection.execute("INSERT INTO meta VALUES ('chunks', ?)", (f"{count} {total}",))
 
 
 Step = Callable[[sqlite3.Connection], None]
