@@ -158,7 +158,7 @@ class Indexer:
             files = list(found)
             run.tell(Found(len(files)))
             self._take_all(files, run)
-            for source in gone_from(paths, run.known.keys() - map(storable_path, files)):
+            for source in gone_from(paths, run.known.keys() - run.met):
                 if library.file_of(source) == Path(source):  # uploads moved with the library
                     run.tell(Vanished(source))
             run.failures.skip(run.skipped)
@@ -283,16 +283,18 @@ class Indexer:
     def _meet(self, path: Path, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
         """Find out whether a file is to be read; read it, and have it parsed."""
         source = storable_path(path)
+        run.met.add(source)
         met = _Met(path, FileState(source, 0, 0, 0))
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
-            met.state = FileState(source, *version, 0)
             met.again = attaches(source) and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
-                met.kept = known
-                met.state = replace(known.state, origins=run.origins(path))
+                met.kept, led = known, run.origins(path)
+                same = led == known.state.origins
+                met.state = known.state if same else replace(known.state, origins=led)
                 return met
+            met.state = FileState(source, *version, 0)
             failed = run.failures.known(source)
             if failed and is_as_read(failed.state, *version):
                 met.failed = failed
@@ -347,6 +349,9 @@ class Indexer:
 
     def _keep(self, known: SourceRecord, state: FileState, run: Run) -> None:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
+        if not attaches(state.path) and state is known.state:  # most files of most folders
+            run.tell(Unchanged(state.path))
+            return
         inside = list(run.inside(state.path)) if attaches(state.path) else []
         if inside:
             run.tell(Found(len(inside)))

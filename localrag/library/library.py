@@ -146,14 +146,18 @@ class Library:
             if self._read_only and catalogue.path.exists():
                 catalogue.upgrade_elsewhere(self._held.enter_context(scratch_folder()))
             else:
-                with self.writing():
+                with self._lock.hold(PATIENCE), self._changing():
                     catalogue.migrate()
         with catalogue.read() as snapshot:
             unbound = snapshot.meta("embedding") is None
         if unbound:
             if self._expected is None:  # a process was killed while it created the library
                 raise no_library(self.directory)
-            with self.writing(), catalogue.write() as transaction:
+            with (
+                self._lock.hold(PATIENCE),
+                self._changing(),
+                catalogue.write() as transaction,
+            ):
                 if transaction.meta("embedding") is None:
                     transaction.set_embedding(self._expected)
 
@@ -262,15 +266,22 @@ class Library:
                 if not self._writing:
                     close_to_others(self.directory)
                     sweep_parts(self.directory)
-                    self._catalogue.begin()
-            self._writing += 1
-            try:
+            with self._changing():
                 yield
-            finally:
-                self._writing -= 1
-            if not self._writing:
-                with suppress(LibraryError):  # what was changed stands: the next one tries again
-                    self._catalogue.settle()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """See to what SQLite leaves behind in the catalogue; the caller holds the lock."""
+        if not self._writing:
+            self._catalogue.begin()
+        self._writing += 1
+        try:
+            yield
+        finally:
+            self._writing -= 1
+        if not self._writing:
+            with suppress(LibraryError):  # what was changed stands: the next one tries again
+                self._catalogue.settle()
 
     def add(self, documents: Iterable[NewDocument], gone: Iterable[str] = ()) -> None:
         """Add documents under their paths, and forget the paths `gone`, all in one transaction.
@@ -450,7 +461,7 @@ class Library:
         """Do what a removal that was cut off has left to do; reading goes on where it cannot."""
         with self._lock.try_hold() as mine:
             if mine:
-                with suppress(LibraryError), self.writing():  # a full disk, say: it stays due
+                with suppress(LibraryError), self._changing():  # a full disk, say: it stays due
                     self.purge_if_due()
 
     def clear_states(self) -> None:

@@ -167,7 +167,8 @@ class Catalogue:
         with self._translated(), self._held("writer") as connection:
             if self._swept:
                 with connection.unlimited():
-                    connection.execute("PRAGMA incremental_vacuum").fetchall()
+                    # A script, as Python takes only the first step of a statement without columns.
+                    connection.executescript("PRAGMA incremental_vacuum")
             else:
                 with rewriting(connection):
                     connection.execute("VACUUM")

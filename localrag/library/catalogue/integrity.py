@@ -53,10 +53,10 @@ def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield _found("structure", reason=" ".join(fault.split()), mendable=mendable)
     if faults:
         return
-    yield from _dangling(sql)
-    yield from _settings(snapshot)
-    yield from _documents(sql)
-    yield from _values(snapshot)
+    wrong = [*_dangling(sql), *_settings(snapshot), *_documents(sql), *_values(snapshot)]
+    yield from wrong
+    if not wrong and snapshot.chunk_set() != snapshot.counted_chunks():
+        yield _found("settings", key=CHUNKS)
 
 
 def _found(code: str, **values: object) -> Finding:
@@ -73,8 +73,6 @@ def _settings(snapshot: Snapshot) -> Iterator[Finding]:
     found = dict(snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"))
     wrong = [key for key in _REQUIRED if key not in found]
     wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
-    if CHUNKS in found and snapshot.chunk_set() != snapshot.counted_chunks():
-        wrong.append(CHUNKS)
     for key in wrong:
         yield _found("settings", key=key)
     for key in (key for key in found if key not in SETTINGS):

@@ -245,7 +245,7 @@ def m005_number_chunks(connection: sqlite3.Connection) -> None:
         "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) FROM chunks"
     ).fetchone()
     total = ((high << 32) + low) % (1 << 64)
-    connection.execute("INSERT INTO meta VALUES ('chunks', ?)", (f"{count} {total}",))
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('chunks', ?)", (f"{count} {total}",))
 
 
 Step = Callable[[sqlite3.Connection], None]

@@ -539,7 +539,7 @@ class Snapshot:
     def added_ids_since(self, generation: int) -> list[int]:
         """Ids of the chunks that are there and came after `generation`."""
         rows = self.sql.rows(
-            "SELECT number, id FROM chunks WHERE generation > ? ORDER BY generation, number",
+            f"SELECT c.number, c.id FROM {_since(generation)}",
             generation,
             kinds=(int, int),
         )
@@ -560,9 +560,8 @@ class Snapshot:
     def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
         """Batches of ids and vectors as they are stored, of chunks that came after it."""
         rows = self.sql.rows(
-            # Numbers ascend with generations: as they come from the index, nothing is sorted.
-            "SELECT c.number, c.id, e.vector FROM chunks c JOIN embeddings e "
-            "ON e.chunk = c.number WHERE c.generation > ? ORDER BY c.generation, c.number",
+            "SELECT c.number, c.id, e.vector FROM "
+            + _since(generation, "JOIN embeddings e ON e.chunk = c.number"),
             generation,
             kinds=(int, int, bytes),
         )
@@ -572,7 +571,7 @@ class Snapshot:
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
         numbers = self.sql.rows(
-            "SELECT DISTINCT document FROM chunks WHERE generation > ? ORDER BY document",
+            f"SELECT DISTINCT c.document FROM {_since(generation, order='c.document')}",
             generation,
             kinds=(int,),
         )
@@ -617,6 +616,20 @@ class Snapshot:
             kinds=(int, str),
         )
         return [row[1] for row in rows]
+
+
+def _since(generation: int, more: str = "", order: str = "") -> str:
+    """Chunks that came after a generation: the table itself where all are wanted.
+
+    By number unless another order is asked for.
+    """
+    if generation < 0:  # an index may hide some, by damage
+        return f"chunks c NOT INDEXED {more} WHERE c.generation > ? ORDER BY {order or 'c.number'}"
+    # Numbers ascend with generations: nothing needs to be sorted.
+    order = order or "c.generation, c.number"
+    return (
+        f"chunks c INDEXED BY chunks_by_generation {more} WHERE c.generation > ? ORDER BY {order}"
+    )
 
 
 _OLDER_NOTES: dict[str, PageNoteKind] = {
