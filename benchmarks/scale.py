@@ -111,13 +111,13 @@ class NoKeywords:
         self.stamp = ("", 0)
         self._ids: set[int] = set()
 
-    def saved(self, at) -> None:
+    def saved(self, _) -> None:
         return None
 
-    def open(self, at) -> None:
+    def open(self, _) -> None:
         pass
 
-    def apply(self, removed, added, stamp, at=None) -> None:
+    def apply(self, removed, added, stamp, _=None) -> None:
         self._ids -= set(removed)
         self._ids |= {number for number, _ in added}
         self.stamp = stamp
@@ -127,7 +127,7 @@ class NoKeywords:
 
         return ChunkSet(len(self._ids), sum(self._ids) % ID_SUMS)
 
-    def erase(self, at, but=None) -> bool:
+    def erase(self, at, _=None) -> bool:
         from localrag.library.folder.gate import clear_keywords
 
         return clear_keywords(at.path)
@@ -203,13 +203,14 @@ def build(folder: Path, passages: int) -> dict[str, float]:
             "disk: vectors MB": size_of(folder),
         }
     started, used = time.perf_counter(), time.process_time()
-    batches = []
+    batches, batches_used = [], []
     with opened(folder) as library:
         for start in range(0, passages, 1000):
             batch = list(documents(folder, start, min(1000, passages - start)))
-            began = time.perf_counter()
+            began, began_used = time.perf_counter(), time.process_time()
             library.add(batch)
             batches.append(time.perf_counter() - began)
+            batches_used.append(time.process_time() - began_used)
         tenth = max(1, len(batches) // 10)
         added, added_used = time.perf_counter(), time.process_time()
         library.vectors.current(keep=True)
@@ -222,6 +223,8 @@ def build(folder: Path, passages: int) -> dict[str, float]:
         "build: catalogue s": sum(batches),
         "build: catalogue, first tenth s": sum(batches[:tenth]),
         "build: catalogue, last tenth s": sum(batches[-tenth:]),
+        "build: catalogue, first tenth CPU s": sum(batches_used[:tenth]),
+        "build: catalogue, last tenth CPU s": sum(batches_used[-tenth:]),
         "build: catalogue and texts CPU s": added_used - used,
         "build: vectors s": vectors - added,
         "build: vectors CPU s": vectors_used,
@@ -324,7 +327,7 @@ def change(folder: Path, passages: int) -> dict[str, float]:
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
-def commands(folder: Path, passages: int) -> dict[str, float]:
+def commands(folder: Path, _: int) -> dict[str, float]:
     """Whole processes, from the command line to its end: the median of three."""
     times: dict[str, list[float]] = {}
     file = folder / "one.txt"
@@ -377,9 +380,7 @@ def unchanged(folder: Path, passages: int) -> dict[str, float]:
             chunk = Chunk(hash_of(text), name, 0, text, "", 1, 1, 0, len(text))
             parsed = Document(name, str(path), text, (Page(1, text),))
             vectors = passages_of(folder, number, 1)
-            batch.append(
-                NewDocument(parsed, [state], len(text), "en", "scale", [chunk], vectors)
-            )
+            batch.append(NewDocument(parsed, [state], len(text), "en", "scale", [chunk], vectors))
             if len(batch) == 1000:
                 library.add(batch)
                 batch.clear()

@@ -365,6 +365,11 @@ class Library:
             tuple(gone_sources), tuple(gone_documents), chunks, purged, gone_unread, fault
         )
 
+    def fill_from(self, source: Snapshot) -> None:
+        """Copy every row of another catalogue into this library, which holds no documents."""
+        with self.writing(), self._catalogue.write() as transaction:
+            transaction.copy_from(source)
+
     def keep_history(self, *, on: bool) -> None:
         """Say whether answers are to be kept from now on; what is kept stays."""
         with self.writing(), self._catalogue.write() as transaction:

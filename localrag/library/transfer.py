@@ -306,7 +306,6 @@ def _fill(
     with (
         scratch_folder() as scratch,
         closing(Catalogue(scratch / CATALOGUE)) as source,
-        closing(Catalogue(directory / CATALOGUE)) as target,
     ):
         with _of_an_export(packed):
             _extract(packed, manifest, scratch / CATALOGUE)
@@ -316,7 +315,7 @@ def _fill(
                 wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
         if wrong:
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
-        with source.read() as snapshot, target.write() as transaction:
+        with source.read() as snapshot:
             counts = snapshot.counts()
             found = snapshot.embedding(), counts.documents, counts.chunks
             if found != (manifest.identity, manifest.documents, manifest.chunks):
@@ -325,7 +324,7 @@ def _fill(
                 )
             with _of_an_export(packed):
                 _extract_uploads(packed, directory, _digests(snapshot.sources()))
-            transaction.copy_from(snapshot)
+            library.fill_from(snapshot)
 
 
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:

@@ -101,7 +101,8 @@ class Catalogue:
         with self._translated(), self._held("writer") as connection:
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             migrate(connection, self.path)
-            self._swept = self._mark is not None and (self._swept or pages <= 1)  # a new one
+            if pages <= 1:  # a new file: all that was ever in it is in the log
+                self._vouch()
 
     def upgrade_elsewhere(self, folder: Path) -> None:
         """Go on with an upgraded copy in `folder`, because the file itself can only be read."""
@@ -172,8 +173,8 @@ class Catalogue:
             else:
                 with rewriting(connection):
                     connection.execute("VACUUM")
-                self._swept = self._mark is not None
-            return self.settle(patience=1.0)
+                self._vouch()  # every page of it is in the log
+            return self.settle(patience=1.0) and (self._mark is None or self._swept)
 
     def settle(self, *, patience: float = 0.0) -> bool:
         """Fold the write-ahead log into the file, and sweep the pages that were in it.
@@ -181,7 +182,11 @@ class Catalogue:
         The caller holds the write lock. False where readers keep the log in use for longer than
         `patience` seconds: what is in it stays there.
         """
-        with self._translated(), self._held("writer") as connection:
+        with (
+            self._translated(),
+            in_our_words(self.path.parent),
+            self._held("writer") as connection,
+        ):
             log = log_of(self.path)
             if not _size(log):
                 return True
@@ -196,14 +201,24 @@ class Catalogue:
 
     def _fold(self, connection: GuardedConnection, log: Path) -> None:
         """Bring the file to a state of the log, sweep it, and mark it: the log is still there."""
-        assert self._mark is not None  # noqa: S101 - `begin` has seen to it
+        self.begin()  # not where somebody has folded the log in who does not sweep
         before = _state(log)
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         with transaction(connection, "IMMEDIATE"):
             # Whoever changes the file without our lock has no page of theirs overwritten.
-            self._swept = _state(log) == before
-            if self._swept and sweep(connection.in_place(), logged_pages(log)):
-                self._mark.set(self.path)
+            self._swept = (
+                self._swept
+                and _state(log) == before
+                and sweep(connection.in_place(), logged_pages(log))
+            )
+            if self._swept:
+                self._vouch()
+
+    def _vouch(self) -> None:
+        """Mark the file: what may have been left in it by rows is in the pages of the log alone."""
+        if self._mark is not None:
+            self._mark.set(self.path)
+            self._swept = True
 
     def copy_to(self, path: Path) -> None:
         """Write one committed state to the new file `path`, without pages that are free.

@@ -41,7 +41,6 @@ SOURCES = (
 """The paths under which a document was added, and what they led to."""
 
 
-
 def _chunks(key: str) -> tuple[str, ...]:
     return (
         "SELECT chunking FROM documents WHERE number = ?",
