@@ -76,11 +76,16 @@ BOTH = ["keywords", "vectors"]
 
 def unopened(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be mapped from disk but what this process has made."""
-    there = {path.stat().st_ino for path in library.rglob("*.segment")}
+    # A new file may get the number of one that is gone, but not its time, too.
+    there = {
+        (found.st_ino, found.st_mtime_ns)
+        for found in (path.stat() for path in library.rglob("*.segment"))
+    }
     mapped = mmap.mmap
 
     def only_new(descriptor: int, *arguments: Any, **more: Any) -> mmap.mmap:
-        assert os.fstat(descriptor).st_ino not in there
+        found = os.fstat(descriptor)
+        assert (found.st_ino, found.st_mtime_ns) not in there
         return mapped(descriptor, *arguments, **more)
 
     monkeypatch.setattr("mmap.mmap", only_new)
