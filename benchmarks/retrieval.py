@@ -33,6 +33,7 @@ from localrag.evaluation.retrieval.metrics import ndcg
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.records import NEVER
 from localrag.models.registry.spec import catalogue
 from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
@@ -323,8 +324,8 @@ def measure_size(passages: int) -> None:
         rare = [word for word in corpus[row] if int(word[1:]) > 50]
         questions.append(rare[:12])
     ours, reference = InvertedKeywords(), RankBm25Keywords()
-    ours.add(range(passages), corpus)
-    reference.add(range(passages), corpus)
+    ours.apply((), enumerate(corpus), NEVER)
+    reference.apply((), enumerate(corpus), NEVER)
     reference.search(["w1"], 1)
     ours_ms = timed(lambda terms: ours.search(terms, 100), questions)
     reference_ms = timed(lambda terms: reference.search(terms, 100), questions[:10])
@@ -332,8 +333,8 @@ def measure_size(passages: int) -> None:
     print(f"rank_bm25 {np.median(reference_ms):.1f}", end=", ")
     print(f"ratio of means {np.mean(reference_ms) / np.mean(ours_ms):.0f}")
 
-    store = FaissVectors(512)
-    store.add(range(passages), vectors)
+    store = FaissVectors()
+    store.apply((), enumerate(vectors), NEVER)
 
     class Dense:
         def retrieve(self, query: str, k: int) -> list[Hit]:

@@ -2,11 +2,14 @@
 
     python benchmarks/scale.py --passages 100000 [--set DATA/cmrc2018 ...] [--against CHECKOUT]
     python benchmarks/scale.py --passages 100000 --alone     both indexes without a library
+    python benchmarks/scale.py --passages 10000 --steps build,traces [--without-keywords]
 
 Vectors are those of the passages of the retrieval sets (embedded once, then kept in localrag's
 cache), each repeated with jitter until there are enough; without sets they are random. Texts are
 words drawn by Zipf's law, 95 a passage, five passages a file. Each step runs in a process of its
-own. With --against, the code of another checkout does the same on the same data in turn. What it
+own. With --against, the code of another checkout does the same on the same data in turn. `traces`
+makes 1,000 random additions, changes and removals, and looks for every removed document in the
+bytes of every file; `unchanged` adds a folder of as many files as the library has, again. What it
 printed is in LOG.md.
 """
 
@@ -23,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +34,9 @@ import numpy as np
 
 ALONE = "alone"
 """In the name of a folder that holds an index only."""
+
+WITHOUT_KEYWORDS = "without-keywords"
+"""A file that says that the keyword index is left out."""
 
 DIMENSION, PER_FILE, WORDS, QUERIES = 512, 5, 95, 200
 COMMON = 28
@@ -69,7 +76,8 @@ def documents(folder: Path, start: int, passages: int) -> Iterator:
 
     for first in range(start, start + passages, PER_FILE):
         draw = np.random.default_rng(first)
-        texts = [words(draw, WORDS) for _ in range(PER_FILE)]
+        token = token_of(first)
+        texts = [f"{token} {words(draw, WORDS)}" for _ in range(PER_FILE)]
         text = "\n".join(texts)
         name = hashlib.sha256(text.encode()).hexdigest()
         chunks, end = [], 0
@@ -77,14 +85,54 @@ def documents(folder: Path, start: int, passages: int) -> Iterator:
             chunks.append(Chunk(hash_of(one), name, position, one, "", 1, 1, end, end + len(one)))
             end += len(one) + 1
         yield NewDocument(
-            document=Document(name, f"/files/{first}.txt", f"{first}", (Page(1, text),)),
-            states=[FileState(f"/files/{first}.txt", len(text), 1, 2)],
+            document=Document(name, path_of(first), token, (Page(1, text),)),
+            states=[FileState(path_of(first), len(text), 1, 2)],
             size=len(text),
             language="en",
             chunking="scale",
             chunks=chunks,
             vectors=passages_of(folder, first, PER_FILE),
         )
+
+
+def token_of(first: int) -> str:
+    """What stands in the text, the title and the path of one file, and nowhere else."""
+    return hashlib.sha256(f"file {first}".encode()).hexdigest()[:16]
+
+
+def path_of(first: int) -> str:
+    return f"/files/{token_of(first)}.txt"
+
+
+class NoKeywords:
+    """In the place of the keyword index: what the rest costs."""
+
+    persistent = False
+
+    def __init__(self) -> None:
+        self.stamp = ("", 0)
+        self._ids: set[int] = set()
+
+    def saved(self, _) -> None:
+        return None
+
+    def open(self, _) -> None:
+        pass
+
+    def apply(self, removed, added, stamp, _=None) -> None:
+        self._ids -= set(removed)
+        self._ids |= {number for number, _ in added}
+        self.stamp = stamp
+
+    def chunk_set(self):
+        from localrag.library.records import ID_SUMS, ChunkSet
+
+        return ChunkSet(len(self._ids), sum(self._ids) % ID_SUMS)
+
+    def erase(self, at, _=None) -> bool:
+        from localrag.library.folder.gate import clear_index
+
+        return clear_index(at.path)
 
 
 class Leg:
@@ -171,10 +219,12 @@ def opened(folder: Path, rescored: int | None = None):
 
         vectors = partial(FaissVectors, rescored)
         made = Indexes(vectors, made.keywords, made.tokenize, made.passage_text)
+    if (folder / WITHOUT_KEYWORDS).exists():
+        made = Indexes(made.vectors, NoKeywords, made.tokenize, lambda _: "")
     if ALONE in folder.parts[-1]:
         return Alone(folder, made)
-    dimension = np.load(folder / "base.npy", mmap_mode="r").shape[1]
-    embedding = EmbeddingIdentity("scale", "scale", dimension)
+    # That of the model, so that the commands take the library; its vectors are made up.
+    embedding = EmbeddingIdentity(**json.loads((folder / "embedding.json").read_text("utf-8")))
     return Library.open(folder / "library", create=True, embedding=embedding, indexes=made)
 
 
@@ -196,9 +246,15 @@ def build(folder: Path, passages: int) -> dict[str, float]:
             }
         return found
     started, used = time.perf_counter(), time.process_time()
+    batches, batches_used = [], []
     with opened(folder) as library:
         for start in range(0, passages, 1000):
-            library.add(documents(folder, start, min(1000, passages - start)))
+            batch = list(documents(folder, start, min(1000, passages - start)))
+            began, began_used = time.perf_counter(), time.process_time()
+            library.add(batch)
+            batches.append(time.perf_counter() - began)
+            batches_used.append(time.process_time() - began_used)
+        tenth = max(1, len(batches) // 10)
         added, added_used = time.perf_counter(), time.process_time()
         library.vectors.current(keep=True)
         vectors, vectors_used = time.perf_counter(), time.process_time() - added_used
@@ -207,8 +263,12 @@ def build(folder: Path, passages: int) -> dict[str, float]:
     from localrag.library.folder.gate import folder_size
 
     return {
-        "build: catalogue s": added - started,
-        "build: catalogue CPU s": added_used - used,
+        "build: catalogue s": sum(batches),
+        "build: catalogue, first tenth s": sum(batches[:tenth]),
+        "build: catalogue, last tenth s": sum(batches[-tenth:]),
+        "build: catalogue, first tenth CPU s": sum(batches_used[:tenth]),
+        "build: catalogue, last tenth CPU s": sum(batches_used[-tenth:]),
+        "build: catalogue and texts CPU s": added_used - used,
         "build: vectors s": vectors - added,
         "build: vectors CPU s": vectors_used,
         "build: keywords s": done - vectors,
@@ -345,15 +405,183 @@ def change(folder: Path, passages: int) -> dict[str, float]:
                 library.add(list(documents(folder, start, PER_FILE)))
                 timed(f"change: {name}, add", lambda leg=leg: leg.current(keep=True))
                 with library._catalogue.write() as transaction:
-                    transaction.remove_source(f"/files/{start - passages}.txt")
+                    transaction.remove_source(path_of(start - passages))
                     stamp = transaction.stamp()
                 timed(f"change: {name}, remove", lambda leg=leg: leg.current(keep=True))
                 timed(f"change: {name}, purge", partial(leg.erase, stamp))
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
+def commands(folder: Path, _: int) -> dict[str, float]:
+    """Whole processes, from the command line to its end: the median of three."""
+    times: dict[str, list[float]] = {}
+    file = folder / "one.txt"
+
+    def run(name: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", "localrag", *arguments]
+        started = time.perf_counter()
+        done = subprocess.run(
+            [*command, "--library", str(folder / "library")], capture_output=True, check=False
+        )
+        times.setdefault(f"command: {name} s", []).append(time.perf_counter() - started)
+        if done.returncode:
+            raise SystemExit(done.stderr.decode())
+
+    for turn in range(3):
+        run("search", "search", f"w10 w2000 w{77777 + turn}")
+        file.write_text(f"one file {turn}", "utf-8")
+        run("add", "add", str(file))
+        file.write_text(f"another version {turn}", "utf-8")
+        run("change", "add", str(file))
+        run("remove", "remove", str(file))
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def unchanged(folder: Path, passages: int) -> dict[str, float]:
+    """`add` of a folder in which nothing has changed, by the indexer alone."""
+    from localrag.documents.files import parse_file
+    from localrag.indexing.indexer import Indexer
+    from localrag.library.records import FileState, NewDocument
+    from localrag.types import Chunk, Document, Page
+
+    files, before = folder / "files", time.time() - 86_400
+    inner = folder / "unchanged"
+    inner.mkdir()
+    for name in ("base.npy", "embedding.json"):
+        (inner / name).symlink_to(folder / name)
+    (inner / WITHOUT_KEYWORDS).touch()
+    with opened(inner) as library:
+        batch = []
+        for number in range(passages // PER_FILE):
+            path, text = files / str(number // 1000) / f"{number}.txt", f"file {number}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+            os.utime(path, (before, before))
+            state = path.stat()
+            name = hashlib.sha256(text.encode()).hexdigest()
+            state = FileState(
+                str(path), state.st_size, state.st_mtime_ns, time.time_ns(), (str(path),)
+            )
+            chunk = Chunk(hash_of(text), name, 0, text, "", 1, 1, 0, len(text))
+            parsed = Document(name, str(path), text, (Page(1, text),))
+            vectors = passages_of(folder, number, 1)
+            batch.append(NewDocument(parsed, [state], len(text), "en", "scale", [chunk], vectors))
+            if len(batch) == 1000:
+                library.add(batch)
+                batch.clear()
+        library.add(batch)
+        library.sync()
+        indexer = Indexer(
+            library,
+            chunker=None,
+            chunking="scale",
+            embedder=None,
+            embedding=library.embedding,
+            detect_language=lambda _: "en",
+            parse=parse_file,
+        )
+        started = time.perf_counter()
+        report = indexer.add([files])
+        seconds = time.perf_counter() - started
+    if len(report.unchanged) != passages // PER_FILE:
+        raise SystemExit(f"{len(report.unchanged)} unchanged, {report.failed[:1]}")
+    return {"unchanged: files": passages // PER_FILE, "unchanged: add s": seconds}
+
+
+def traces(folder: Path, passages: int) -> dict[str, float]:
+    """1,000 random additions, changes and removals; nothing of what went is in any file."""
+    from localrag.library.indexes.rabitq import one_bit_codes
+
+    draw = np.random.default_rng(11)
+    alive = list(range(0, passages, PER_FILE))
+    held = {first: first for first in alive}
+    """By the file that gave the path, the file whose content lies there."""
+    gone: list[int] = []
+    seconds: list[float] = []
+    following = passages
+    with opened(folder) as library:
+        for _ in range(1000):
+            what = draw.choice(["add", "change", "remove"])
+            place = int(draw.choice(list(held)[-2000:] if draw.random() < 0.5 else list(held)))
+            began = time.perf_counter()
+            if what == "remove":
+                library.remove(sources=[path_of(place)])
+                gone.append(held.pop(place))
+            else:
+                (new,) = documents(folder, following, PER_FILE)
+                if what == "change":
+                    gone.append(held[place])
+                    new = replace(new, states=[replace(new.states[0], path=path_of(place))])
+                    held[place] = following
+                else:
+                    held[following] = following
+                library.add([new])
+                library.sync()
+                library.purge_if_due()
+                following += PER_FILE
+            seconds.append(time.perf_counter() - began)
+        left = {path_of(place) for place in held} | {path_of(one) for one in held.values()}
+        needles: dict[bytes, str] = {}
+        for first in gone:
+            (old,) = documents(folder, first, PER_FILE)
+            if path_of(first) not in left:
+                needles[token_of(first).encode()] = f"words of {first}"
+            needles[old.document.id.encode()] = f"id of {first}"
+            for chunk, vector in zip(old.chunks, old.vectors, strict=True):
+                rounded = vector.astype("<f2")
+                code = one_bit_codes(len(vector)).encode(rounded.astype(np.float32)[None])
+                needles[chunk.id.to_bytes(8, "big")] = f"id of a passage of {first}"
+                needles[chunk.id.to_bytes(8, "little")] = f"id of a passage of {first}"
+                needles[varint(chunk.id)] = f"id of a passage of {first}, as a row's"
+                needles[rounded.tobytes()[:32]] = f"vector of {first}"
+                needles[rounded.astype(np.float32).tobytes()[:32]] = f"vector of {first}"
+                needles[code.tobytes()] = f"code of {first}"
+        found = [
+            (path.name, what)
+            for path in sorted((folder / "library").rglob("*"))
+            if path.is_file()
+            for what in within(path, needles)
+        ]
+    if found:
+        raise SystemExit(f"{len(found)} traces: {found[:10]}")
+    return {
+        "traces: removed documents": len(gone),
+        "traces: looked for": len(needles),
+        "traces: found": len(found),
+        "traces: one change, median s": float(np.median(seconds)),
+        "traces: one change, p95 s": float(np.percentile(seconds, 95)),
+    }
+
+
+def varint(number: int) -> bytes:
+    """A positive number of more than 56 bits as SQLite stores the key of a row."""
+    high, low = divmod(number, 256)
+    return bytes([*(high >> 7 * place & 127 | 128 for place in range(7, -1, -1)), low])
+
+
+def within(path: Path, needles: dict[bytes, str]) -> Iterator[str]:
+    """What of all of it is in a file: looked up by eight bytes at every place."""
+    content = path.read_bytes()
+    starts: dict[int, list[bytes]] = {}
+    for needle in needles:
+        starts.setdefault(int.from_bytes(needle[:8], "little"), []).append(needle)
+    sought = np.sort(np.array(list(starts), dtype=np.uint64))
+    for shift in range(8):
+        length = (len(content) - shift) // 8 if len(content) >= shift else 0
+        for begin in range(0, length, 1 << 20):
+            count = min(1 << 20, length - begin)
+            words_ = np.frombuffer(content, "<u8", count, shift + 8 * begin)
+            places = np.minimum(np.searchsorted(sought, words_), len(sought) - 1)
+            for place in np.flatnonzero(sought[places] == words_):
+                start = shift + 8 * (begin + int(place))
+                for needle in starts[int(words_[place])]:
+                    if content.startswith(needle, start):
+                        yield needles[needle]
+
+
 STEPS = (build, cold, warm, both, change, recall)
 LEGS = ("vectors", "keywords")
+MORE = (commands, unchanged, traces)
 
 
 def measured(checkout: Path, step: str, folder: Path, passages: int) -> dict[str, float]:
@@ -396,17 +624,34 @@ def base_vectors(sets: Sequence[Path]) -> np.ndarray:
     return np.concatenate([document_vectors(embedder, one, cached) for one in texts])
 
 
+def identity() -> dict[str, object]:
+    """That of the model in the settings; one of our own where there is none here."""
+    from dataclasses import asdict
+
+    from localrag import factory
+    from localrag.config.settings import Settings
+    from localrag.errors import LocalragError
+
+    try:
+        embedder = factory.make_embedder(Settings(), factory.make_models())
+        return asdict(factory.identity_of(embedder, Settings()))
+    except LocalragError:
+        return {"fingerprint": "scale", "name": "scale", "dimension": DIMENSION}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--passages", type=int, required=True)
     parser.add_argument("--set", dest="sets", type=Path, action="append", default=[])
     parser.add_argument("--alone", action="store_true", help="both indexes without a library")
     parser.add_argument("--against", type=Path, help="another checkout of localrag")
+    parser.add_argument("--steps", help="of build, cold, warm, change, recall, commands, ...")
+    parser.add_argument("--without-keywords", action="store_true")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.step:
-        step = next(one for one in STEPS if one.__name__ == chosen.step)
+        step = next(one for one in (*STEPS, *MORE) if one.__name__ == chosen.step)
         found = step(chosen.folder, chosen.passages)
         print(json.dumps(found | {f"memory: {chosen.step} MB": peak_memory()}))
         return
@@ -422,7 +667,11 @@ def main() -> None:
         for folder in folders.values():
             folder.mkdir()
             np.save(folder / "base.npy", base)
-        for step in STEPS:
+            (folder / "embedding.json").write_text(json.dumps(identity()), "utf-8")
+            if chosen.without_keywords:
+                (folder / WITHOUT_KEYWORDS).touch()
+        names = chosen.steps.split(",") if chosen.steps else [one.__name__ for one in STEPS]
+        for step in (one for one in (*STEPS, *MORE) if one.__name__ in names):
             results = {
                 name: measured(checkout, step.__name__, folders[name], chosen.passages)
                 for name, checkout in checkouts.items()

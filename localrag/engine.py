@@ -253,7 +253,7 @@ class Engine:
 
     def _answered(self, question: str, options: AskOptions, reading: Reading) -> Iterator[Piece]:
         settings = self.applied(options)
-        if not self.library.counts().documents:
+        if self.library.is_empty():
             yield render("empty_library", answer_language(question))
             yield finished(question)
             return
@@ -346,7 +346,7 @@ class Engine:
         if wanted is None or wanted == Filter():
             return None
         started = time.perf_counter()
-        allowed, total = self.library.chunk_ids(wanted), self.library.counts().chunks
+        allowed, total = self.library.chunk_ids(wanted), self.library.chunk_set().size
         seconds = time.perf_counter() - started
         on_step(Step("filter", {"allowed": len(allowed), "total": total}, None, seconds))
         return allowed

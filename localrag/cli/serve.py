@@ -101,7 +101,7 @@ def serve(
     empty = [
         name
         for name in reversed(libraries.names)  # what is no library is said before one is made
-        if not libraries.engine(name).library.counts().documents
+        if libraries.engine(name).library.is_empty()
     ]
     begun = True
     token = own_token(place)

@@ -151,13 +151,14 @@ class Indexer:
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
-            run.known = {record.state.path: record for record in library.sources()}
-            run.paths = sorted(run.known)
+            known = library.sources(map(storable_path, paths))
+            run.known = {record.state.path: record for record in known}
+            run.paths = list(run.known)
             found = walk(paths, run.skipped, library=library.directory, known=run.known)
             files = list(found)
             run.tell(Found(len(files)))
             self._take_all(files, run)
-            for source in gone_from(paths, run.known.keys() - map(storable_path, files)):
+            for source in gone_from(paths, run.known.keys() - run.met):
                 if library.file_of(source) == Path(source):  # uploads moved with the library
                     run.tell(Vanished(source))
             run.failures.skip(run.skipped)
@@ -216,8 +217,9 @@ class Indexer:
             unread.Failures(library.unread(), map(storable_path, files)),
             hold=lambda: library.writing(-1, on_wait),
         )
-        run.known = {record.state.path: record for record in library.sources()}
-        run.paths = sorted(run.known)
+        known = library.sources(map(storable_path, files))
+        run.known = {record.state.path: record for record in known}
+        run.paths = list(run.known)
         self._take_all(files, run)
         run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
@@ -281,16 +283,18 @@ class Indexer:
     def _meet(self, path: Path, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
         """Find out whether a file is to be read; read it, and have it parsed."""
         source = storable_path(path)
+        run.met.add(source)
         met = _Met(path, FileState(source, 0, 0, 0))
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
-            met.state = FileState(source, *version, 0)
             met.again = attaches(source) and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
-                met.kept = known
-                met.state = replace(known.state, origins=run.origins(path))
+                met.kept, led = known, run.origins(path)
+                same = led == known.state.origins
+                met.state = known.state if same else replace(known.state, origins=led)
                 return met
+            met.state = FileState(source, *version, 0)
             failed = run.failures.known(source)
             if failed and is_as_read(failed.state, *version):
                 met.failed = failed
@@ -345,6 +349,9 @@ class Indexer:
 
     def _keep(self, known: SourceRecord, state: FileState, run: Run) -> None:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
+        if not attaches(state.path) and state is known.state:  # most files of most folders
+            run.tell(Unchanged(state.path))
+            return
         inside = list(run.inside(state.path)) if attaches(state.path) else []
         if inside:
             run.tell(Found(len(inside)))

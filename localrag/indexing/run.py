@@ -52,6 +52,8 @@ class Run:
     """What the library held of these files when the run began, by path, sorted."""
     paths: Sequence[str] = ()
     """Those paths."""
+    met: set[str] = field(default_factory=set)
+    """The files that were found, by path."""
     touched: list[tuple[FileState, str]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     """Paths inside files that no longer hold them."""

@@ -184,8 +184,11 @@ class Derived(Generic[Query]):
             return self._matches(snapshot) and self._index.saved(at) == self._index.stamp
 
     def _matches(self, snapshot: Snapshot) -> bool:
-        same = self._index.stamp == snapshot.stamp()
-        return same and self._index.chunk_set() == snapshot.chunk_set()
+        if self._index.stamp != snapshot.stamp():
+            return False
+        held = self._index.chunk_set()
+        # Counted where the catalogue may say what is untrue: damaged, or handed over.
+        return held == snapshot.chunk_set() or held == snapshot.counted_chunks()
 
     def _follow(self, snapshot: Snapshot, at: Storage | None) -> None:
         index, base = self._index, snapshot.base(self._index.stamp)

@@ -26,6 +26,7 @@ from localrag.library.catalogue.places import (
     tables_within,
 )
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
+from localrag.library.catalogue.sweeping import Mark
 from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
 from localrag.library.folder.filesystem import (
     CATALOGUE,
@@ -34,11 +35,13 @@ from localrag.library.folder.filesystem import (
     without_modes,
 )
 from localrag.library.folder.gate import (
+    SWEPT,
     clear_states,
     enter_library,
     folder_size,
     no_library,
     sweep_parts,
+    uploads,
 )
 from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
 from localrag.library.folder.places import Places
@@ -91,12 +94,16 @@ class Library:
         """Callers use `Library.open`."""
         self.directory = directory
         self._read_only = is_read_only(directory)
-        self._catalogue = catalogue = Catalogue(directory / CATALOGUE, read_only=self._read_only)
         self._file = _file_at(directory)
         self._lock = WriteLock(directory)
+        self._writing = 0
         self._expected = expected
         self._held = ExitStack()
-        self._places = Places(directory, self._lock, read_only=self._read_only)
+        self._places = places = Places(directory, self._lock, read_only=self._read_only)
+        mark = Mark(directory / SWEPT, places.seal) if places.kept_in_library else None
+        self._catalogue = catalogue = Catalogue(
+            directory / CATALOGUE, read_only=self._read_only, mark=mark
+        )
         vectors, keywords = indexes.legs
         self.vectors = Derived(vectors, catalogue, self._places, self._check, note)
         self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
@@ -125,7 +132,7 @@ class Library:
             with library._catalogue.read() as snapshot:
                 library._check(snapshot)
                 due = snapshot.meta(PURGE_DUE)
-            if due:
+            if due or library._catalogue.has_log:
                 library.purge_if_possible()
         except BaseException:
             library.close()
@@ -139,14 +146,18 @@ class Library:
             if self._read_only and catalogue.path.exists():
                 catalogue.upgrade_elsewhere(self._held.enter_context(scratch_folder()))
             else:
-                with self._lock.hold(PATIENCE):
+                with self._lock.hold(PATIENCE), self._changing():
                     catalogue.migrate()
         with catalogue.read() as snapshot:
             unbound = snapshot.meta("embedding") is None
         if unbound:
             if self._expected is None:  # a process was killed while it created the library
                 raise no_library(self.directory)
-            with self._lock.hold(PATIENCE), catalogue.write() as transaction:
+            with (
+                self._lock.hold(PATIENCE),
+                self._changing(),
+                catalogue.write() as transaction,
+            ):
                 if transaction.meta("embedding") is None:
                     transaction.set_embedding(self._expected)
 
@@ -187,6 +198,8 @@ class Library:
     embedding = property(_asked(Snapshot.embedding))
     removals = _asked(Snapshot.removals)
     counts = _asked(Snapshot.counts)
+    chunk_set = _asked(Snapshot.chunk_set)
+    is_empty = _asked(Snapshot.is_empty)
     documents = _asked(Snapshot.documents)
     listed = _asked(Snapshot.listed)
     has_document = _asked(Snapshot.has_document)
@@ -250,9 +263,25 @@ class Library:
         """
         with self._lock.hold(timeout, on_wait):
             with in_our_words(self.directory):
-                close_to_others(self.directory)
-                sweep_parts(self.directory)
+                if not self._writing:
+                    close_to_others(self.directory)
+                    sweep_parts(self.directory)
+            with self._changing():
+                yield
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """See to what SQLite leaves behind in the catalogue; the caller holds the lock."""
+        if not self._writing:
+            self._catalogue.begin()
+        self._writing += 1
+        try:
             yield
+        finally:
+            self._writing -= 1
+        if not self._writing:
+            with suppress(LibraryError):  # what was changed stands: the next one tries again
+                self._catalogue.settle()
 
     def add(self, documents: Iterable[NewDocument], gone: Iterable[str] = ()) -> None:
         """Add documents under their paths, and forget the paths `gone`, all in one transaction.
@@ -305,7 +334,7 @@ class Library:
         where that fails, `Removal.fault` says why, and whatever opens the library next does it.
         """
         with self.writing(timeout, on_wait):
-            before = self.counts()
+            before = self.chunk_set().size
             gone_sources: list[str] = []
             gone_documents: list[str] = []
             gone_unread = tuple(unread)
@@ -331,10 +360,15 @@ class Library:
                 purged = self.purge()
             except LibraryError as error:
                 fault = error
-        chunks = before.chunks - self.counts().chunks
+        chunks = before - self.chunk_set().size
         return Removal(
             tuple(gone_sources), tuple(gone_documents), chunks, purged, gone_unread, fault
         )
+
+    def fill_from(self, source: Snapshot) -> None:
+        """Copy every row of another catalogue into this library, which holds no documents."""
+        with self.writing(), self._catalogue.write() as transaction:
+            transaction.copy_from(source)
 
     def keep_history(self, *, on: bool) -> None:
         """Say whether answers are to be kept from now on; what is kept stays."""
@@ -399,8 +433,9 @@ class Library:
             # A state says as much as the passage that it stands for.
             if not clear_states(self.directory):  # in use
                 return False
-            with self._catalogue.write() as transaction:
-                transaction.drop_left_over()
+            if not self._catalogue.swept:
+                with self._catalogue.write() as transaction:
+                    transaction.drop_left_over()
             self.sync()
             with self._catalogue.read() as snapshot:
                 stamp = snapshot.stamp()
@@ -417,7 +452,8 @@ class Library:
     def sweep_uploads(self) -> None:
         """Delete the files in `uploads` that are no document's any more, or are not yet."""
         with self.writing():
-            sweep_uploads(self.directory, {record.state.path for record in self.sources()})
+            if uploads(self.directory):
+                sweep_uploads(self.directory, {record.state.path for record in self.sources()})
 
     def purge_if_due(self) -> None:
         """Purge, if something was removed since the last time."""
@@ -430,7 +466,7 @@ class Library:
         """Do what a removal that was cut off has left to do; reading goes on where it cannot."""
         with self._lock.try_hold() as mine:
             if mine:
-                with suppress(LibraryError):  # a full disk, say: it stays due
+                with suppress(LibraryError), self._changing():  # a full disk, say: it stays due
                     self.purge_if_due()
 
     def clear_states(self) -> None:

@@ -31,7 +31,7 @@ from localrag.library.catalogue.reads import HISTORY, PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
-from localrag.library.folder.gate import UPLOADS, enter_library, uploads
+from localrag.library.folder.gate import SWEPT, UPLOADS, enter_library, uploads
 from localrag.library.folder.locking import OnWait, WriteLock
 from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
 from localrag.library.library import Library
@@ -157,6 +157,7 @@ def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity, l
         with copied.write() as transaction:
             transaction.drop_staging()
             transaction.forget_removals()
+            transaction.count_chunks()
             for setting in (PURGE_DUE, HISTORY):
                 transaction.forget_meta(setting)
             forget_conversations(transaction.sql)  # they are of who asked, not of the library
@@ -263,6 +264,7 @@ def _unmake(directory: Path, *, made: bool) -> None:
             (directory / UPLOADS).rmdir()
         with suppress(OSError):  # Windows: opened by somebody this very moment
             catalogue.unlink(missing_ok=True)
+            (directory / SWEPT).unlink(missing_ok=True)
             if os.name != "nt":  # who waits for the file that goes tries again with a new one
                 lock.unlink(missing_ok=True)
     with suppress(OSError):  # not empty
@@ -304,7 +306,6 @@ def _fill(
     with (
         scratch_folder() as scratch,
         closing(Catalogue(scratch / CATALOGUE)) as source,
-        closing(Catalogue(directory / CATALOGUE)) as target,
     ):
         with _of_an_export(packed):
             _extract(packed, manifest, scratch / CATALOGUE)
@@ -314,7 +315,7 @@ def _fill(
                 wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
         if wrong:
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
-        with source.read() as snapshot, target.write() as transaction:
+        with source.read() as snapshot:
             counts = snapshot.counts()
             found = snapshot.embedding(), counts.documents, counts.chunks
             if found != (manifest.identity, manifest.documents, manifest.chunks):
@@ -323,7 +324,7 @@ def _fill(
                 )
             with _of_an_export(packed):
                 _extract_uploads(packed, directory, _digests(snapshot.sources()))
-            transaction.copy_from(snapshot)
+            library.fill_from(snapshot)
 
 
 def _read_manifest(packed: zipfile.ZipFile) -> Manifest:

@@ -71,6 +71,15 @@ def open_plain(path: Path) -> BufferedReader:
     return file
 
 
+def open_in_place(path: Path) -> BinaryIO:
+    """Open a file of localrag's own for reading and writing where it stands.
+
+    Raises NotPlainError for anything but a file, and FileNotFoundError.
+    """
+    file: BinaryIO = _opened(path, os.O_RDWR, "r+b")
+    return file
+
+
 def create_file(path: Path) -> BinaryIO:
     """Make a new file and open it for writing. Raises FileExistsError for whatever is there."""
     mode, _ = _modes(path.parent)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -119,22 +119,28 @@ def write_protected(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def make_older(catalogue: sqlite3.Connection, version: int) -> None:
-    """Take from a catalogue what the steps after this version brought."""
-
-    def columns(of: sqlite3.Connection) -> dict[str, set[str]]:
-        tables = of.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        return {
-            table: {row[1] for row in of.execute(f"PRAGMA table_info({table})")}
-            for (table,) in tables
-        }
-
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        for step in MIGRATIONS[:version]:
-            step(fresh)
-        known = columns(fresh)
-    for table, found in columns(catalogue).items():
-        if table not in known:
-            catalogue.execute(f"DROP TABLE {table}")
-        for column in found - known.get(table, found):
-            catalogue.execute(f'ALTER TABLE {table} DROP COLUMN "{column}"')
+    """Put what a catalogue holds into the tables that it had after that step."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for (table,) in catalogue.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        rows = catalogue.execute(f"SELECT * FROM {table}")
+        names = [column[0] for column in rows.description]
+        found[table] = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+    if version < 5:
+        ids = {row["number"]: row["id"] for row in found["chunks"]}
+        for row in found["embeddings"]:
+            row["chunk"] = ids.get(row["chunk"], row["chunk"])
+    for table in found:
+        catalogue.execute(f"DROP TABLE {table}")
+    for step in MIGRATIONS[:version]:
+        step(catalogue)
+    catalogue.execute("DELETE FROM meta")
+    for table, rows in found.items():
+        known = [row[1] for row in catalogue.execute(f"PRAGMA table_info({table})")]
+        for row in rows if known else ():
+            names = [name for name in known if name in row]
+            columns = ", ".join(f'"{name}"' for name in names)
+            catalogue.execute(
+                f"INSERT INTO {table}({columns}) VALUES ({', '.join('?' * len(names))})",
+                [row[name] for name in names],
+            )
     catalogue.execute(f"PRAGMA user_version = {version}")

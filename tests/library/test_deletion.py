@@ -54,7 +54,14 @@ def traces(document: Document, tag: str) -> dict[str, bytes]:
     for chunk in chunks:
         found[f"id of passage {chunk.position}"] = chunk.id.to_bytes(8, "little")
         found[f"id of passage {chunk.position} in SQLite"] = chunk.id.to_bytes(8, "big")
+        found[f"id of passage {chunk.position} as a key"] = varint(chunk.id)
     return found
+
+
+def varint(number: int) -> bytes:
+    """A positive number of more than 56 bits as SQLite stores the key of a row."""
+    high, low = divmod(number, 256)
+    return bytes([*(high >> 7 * place & 127 | 128 for place in range(7, -1, -1)), low])
 
 
 def left(directory: Path, document: Document, tag: str) -> list[str]:

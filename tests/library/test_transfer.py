@@ -148,6 +148,7 @@ def test_what_was_removed_or_is_derived_does_not_travel(library: Path, tmp_path:
         "embedding",
         "embedding_name",
         "dimension",
+        "chunks",
         "forgotten",
     }
     assert staged == (0,)

@@ -8,6 +8,7 @@ Files inside a file, such as those attached to a mail, a reader hands over (`Sou
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -206,15 +207,20 @@ def suffixes(wanted: Collection[str] = ()) -> list[str]:
     return sorted(suffix for each in known for suffix in each.suffixes)
 
 
-def format_of(path: PurePath) -> FileFormat | None:
+def format_of(path: PurePath | str) -> FileFormat | None:
     """The format that a file's suffix says."""
-    suffix = path.suffix.lower()
-    return next((each for each in FORMATS if suffix in each.suffixes), None)
+    # As PurePath.suffix, without making a path of every name of a large folder.
+    stem, _, suffix = os.path.basename(path).rpartition(".")  # noqa: PTH119
+    suffix = f".{suffix}".lower() if stem else ""
+    for each in FORMATS:
+        if suffix in each.suffixes:
+            return each
+    return None
 
 
 def attaches(path: PurePath | str) -> bool:
     """Whether a file is one that holds others, which are documents of their own."""
-    known = format_of(PurePath(path))
+    known = format_of(path)
     return known is not None and known.attaches
 
 

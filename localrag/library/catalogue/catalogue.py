@@ -24,6 +24,7 @@ from localrag.library.catalogue.guarded import (
 )
 from localrag.library.catalogue.migrations import expect_known, is_current, migrate
 from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.sweeping import Mark, logged_pages, sweep
 from localrag.library.catalogue.writes import Transaction
 from localrag.library.folder.filesystem import in_our_words, not_writable, unusable
 
@@ -37,7 +38,11 @@ _WRITING = (
     "synchronous = FULL",  # what was reported as added survives a power cut, not only a kill
     "foreign_keys = ON",
     "secure_delete = ON",
+    "wal_autocheckpoint = 0",  # `settle` folds the log in, and sweeps what it touched
 )
+
+_LONGEST_LOG = 64 << 20
+"""Bytes of the write-ahead log from which on it is folded in during a long change."""
 
 _NOT_DAMAGE = frozenset(
     (
@@ -64,10 +69,15 @@ class Catalogue:
     views, or a log that brings them.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """`read_only` makes no file beside the catalogue, not even SQLite's log."""
+    def __init__(self, path: Path, *, read_only: bool = False, mark: Mark | None = None) -> None:
+        """`read_only` makes no file beside the catalogue, not even SQLite's log.
+
+        `mark` is what `settle` keeps; without, each purge writes the file anew.
+        """
         self.path = path
         self._read_only = read_only
+        self._mark = mark
+        self._swept = False
         self._used = threading.local()
         self._idle: list[GuardedConnection] = []
         self._forgotten = 0
@@ -89,7 +99,10 @@ class Catalogue:
     def migrate(self) -> None:
         """Create or update the tables; the caller holds the write lock."""
         with self._translated(), self._held("writer") as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
             migrate(connection, self.path)
+            if pages <= 1:  # a new file: all that was ever in it is in the log
+                self._vouch()
 
     def upgrade_elsewhere(self, folder: Path) -> None:
         """Go on with an upgraded copy in `folder`, because the file itself can only be read."""
@@ -114,31 +127,98 @@ class Catalogue:
             finally:
                 self._expect_unchanged(before)
 
+    def begin(self) -> None:
+        """See whether the file is as `settle` left it; the caller holds the write lock.
+
+        Then SQLite's structures hold what they should, and nothing that was removed.
+        """
+        self._swept = self._mark is not None and self._mark.fits(self.path)
+
+    @property
+    def has_log(self) -> bool:
+        """Whether somebody is writing, or ended before the log was folded in."""
+        return _size(log_of(self.path)) > 0
+
+    @property
+    def swept(self) -> bool:
+        """Whether what `begin` has seen of the file still holds."""
+        return self._swept
+
     @contextmanager
     def write(self) -> Iterator[Transaction]:
         """One change, visible whole when the block ends and not at all if it raises."""
         with (
             self._translated(),
             self._held("writer") as connection,
-            transaction(connection, "IMMEDIATE"),
         ):
-            self._prove(connection)
-            yield Transaction(connection)
+            with transaction(connection, "IMMEDIATE"):
+                self._prove(connection)
+                yield Transaction(connection)
+            if _size(log_of(self.path)) > _LONGEST_LOG:
+                self.settle()
 
     def purge(self) -> bool:
-        """Write the file anew and empty the write-ahead log, so that no removed text remains.
+        """Empty the write-ahead log, so that no removed text remains in any page.
 
         `secure_delete` alone is not enough: it overwrites what is deleted, but not the copies
-        that stay behind when SQLite moves rows from page to page. False when a reader is still
-        busy with an older state.
+        that stay behind when SQLite moves rows from page to page. Those are swept; a file that
+        may hold some from before is written anew. False when a reader is still busy with an
+        older state.
         """
         with self._translated(), self._held("writer") as connection:
-            with rewriting(connection):
-                connection.execute("VACUUM")
-            connection.execute("PRAGMA busy_timeout = 1000")
-            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
+            if self._swept:
+                with connection.unlimited():
+                    # A script, as Python takes only the first step of a statement without columns.
+                    connection.executescript("PRAGMA incremental_vacuum")
+            else:
+                with rewriting(connection):
+                    connection.execute("VACUUM")
+                self._vouch()  # every page of it is in the log
+            return self.settle(patience=1.0) and (self._mark is None or self._swept)
+
+    def settle(self, *, patience: float = 0.0) -> bool:
+        """Fold the write-ahead log into the file, and sweep the pages that were in it.
+
+        The caller holds the write lock. False where readers keep the log in use for longer than
+        `patience` seconds: what is in it stays there.
+        """
+        with (
+            self._translated(),
+            in_our_words(self.path.parent),
+            self._held("writer") as connection,
+        ):
+            log = log_of(self.path)
+            if not _size(log):
+                return True
+            connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+            try:
+                if self._swept:
+                    self._fold(connection, log)
+                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
             return not busy
+
+    def _fold(self, connection: GuardedConnection, log: Path) -> None:
+        """Bring the file to a state of the log, sweep it, and mark it: the log is still there."""
+        self.begin()  # not where somebody has folded the log in who does not sweep
+        before = _state(log)
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        with transaction(connection, "IMMEDIATE"):
+            # Whoever changes the file without our lock has no page of theirs overwritten.
+            self._swept = (
+                self._swept
+                and _state(log) == before
+                and sweep(connection.in_place(), logged_pages(log))
+            )
+            if self._swept:
+                self._vouch()
+
+    def _vouch(self) -> None:
+        """Mark the file: what may have been left in it by rows is in the pages of the log alone."""
+        if self._mark is not None:
+            self._mark.set(self.path)
+            self._swept = True
 
     def copy_to(self, path: Path) -> None:
         """Write one committed state to the new file `path`, without pages that are free.
@@ -272,3 +352,15 @@ class Catalogue:
             path=self.path,
             reason=reason,
         )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -40,14 +40,18 @@ SOURCES = (
 )
 """The paths under which a document was added, and what they led to."""
 
-_CHUNKS = (
-    "SELECT chunking FROM documents WHERE number = ?",
-    "SELECT c.id, c.position, c.heading, c.first_page, c.last_page, c.start, c.end, "
-    "hex(e.vector) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.id "
-    "WHERE c.document = ? ORDER BY c.position",
-)
+
+def _chunks(key: str) -> tuple[str, ...]:
+    return (
+        "SELECT chunking FROM documents WHERE number = ?",
+        "SELECT c.id, c.position, c.heading, c.first_page, c.last_page, c.start, c.end, "
+        f"hex(e.vector) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.{key} "
+        "WHERE c.document = ? ORDER BY c.position",
+    )
+
+
 PASSAGES = (
-    *_CHUNKS,
+    *_chunks("number"),
     "SELECT position, columns FROM chunks WHERE document = ? AND columns != '[]' ORDER BY position",
 )
 """A document's chunks and their vectors."""
@@ -60,7 +64,7 @@ def store_checksums(sql: sqlite3.Connection, number: int) -> None:
 
 def first_checksums(sql: sqlite3.Connection, number: int) -> None:
     """All checksums of a document in a catalogue of schema 2."""
-    _store_all(sql, number, _TEXT, _CHUNKS, _PATHS)
+    _store_all(sql, number, _TEXT, _chunks("id"), _PATHS)
 
 
 def _store_all(sql: sqlite3.Connection, number: int, *columns: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.folder.gate import names_other_files
-from localrag.system.files import open_plain
+from localrag.system.files import open_in_place, open_plain
 
 VALUE_LIMIT = 256 << 20
 """Bytes of one value: a block of text has 64 KiB at most, a document's metadata little."""
@@ -82,7 +82,23 @@ class GuardedConnection(sqlite3.Connection):
         """Close the file; from here, others in this process may open it without SQLite."""
         super().close()
         with _opening:
-            self.file = None
+            file, self.file = self.file, None
+            if file in _in_place and all(one.file != file for one in _open):
+                _in_place.pop(file).close()
+
+    def in_place(self) -> BinaryIO:
+        """The file, to be read and written past SQLite; closed with the last connection to it."""
+        with _opening:
+            if self.file is None:
+                raise sqlite3.ProgrammingError("the file of the connection is not known")
+            if self.file not in _in_place:
+                handle = open_in_place(self.path)
+                found = os.fstat(handle.fileno())
+                if (found.st_dev, found.st_ino) != self.file:
+                    handle.close()
+                    raise altered(self.path, LibraryError("another file has taken its place"))
+                _in_place[self.file] = handle
+            return _in_place[self.file]
 
     def limit(self) -> None:
         """Begin to count steps."""
@@ -138,6 +154,7 @@ class GuardedConnection(sqlite3.Connection):
 # knows of its own handles alone: another that is closed would let some other process take our
 # library for unused, and delete the log that we go on writing to.
 _open: WeakSet[GuardedConnection] = WeakSet()
+_in_place: dict[tuple[int, int], BinaryIO] = {}
 _opening = threading.RLock()
 
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from localrag.library.catalogue.checksums import CONTENT, PASSAGES, SOURCES, checksum
-from localrag.library.catalogue.reads import SETTINGS, Snapshot
+from localrag.library.catalogue.reads import CHUNKS, SETTINGS, Snapshot
 from localrag.types import Finding
 
 FOREIGN = "foreign"
 """The code of a finding that an import leaves behind."""
 
-_REQUIRED = ("generation", "dimension", "epoch", "embedding")
+_REQUIRED = ("generation", "dimension", "epoch", "embedding", CHUNKS)
 _TYPES = {"INTEGER": "integer", "TEXT": "text", "BLOB": "blob"}
 _IMPOSSIBLE = (
     "SELECT count(1) FROM chunks c JOIN documents d ON d.number = c.document WHERE c.id < 0 OR "
@@ -30,7 +30,7 @@ _IMPOSSIBLE = (
     "SELECT count(1) FROM documents WHERE CASE WHEN json_valid(metadata) "
     "THEN json_type(metadata) != 'object' ELSE 1 END",
     "SELECT count(1) FROM documents WHERE length < 0 OR size < 0",
-    "SELECT count(1) FROM chunks WHERE id NOT IN (SELECT chunk FROM embeddings)",
+    "SELECT count(1) FROM chunks WHERE number NOT IN (SELECT chunk FROM embeddings)",
 )
 """How many rows say what no document can be."""
 
@@ -53,10 +53,10 @@ def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield _found("structure", reason=" ".join(fault.split()), mendable=mendable)
     if faults:
         return
-    yield from _dangling(sql)
-    yield from _settings(snapshot)
-    yield from _documents(sql)
-    yield from _values(snapshot)
+    wrong = [*_dangling(sql), *_settings(snapshot), *_documents(sql), *_values(snapshot)]
+    yield from wrong
+    if not wrong and snapshot.chunk_set() != snapshot.counted_chunks():
+        yield _found("settings", key=CHUNKS)
 
 
 def _found(code: str, **values: object) -> Finding:
@@ -126,7 +126,7 @@ def passages_are_sound(snapshot: Snapshot) -> bool:
 
 def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) -> bool:
     (wrong,) = sql.execute(
-        "SELECT count(*) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.id "
+        "SELECT count(*) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.number "
         "WHERE c.document = ? AND (e.vector IS NULL "
         "OR length(e.vector) != 2 * (SELECT value FROM meta WHERE key = 'dimension') "
         "OR c.generation > (SELECT value FROM meta WHERE key = 'generation'))",

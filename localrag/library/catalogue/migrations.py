@@ -180,6 +180,74 @@ def m004_add_reading(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def m005_number_chunks(connection: sqlite3.Connection) -> None:
+    """Chunks and vectors in the order in which they came, not in that of their ids.
+
+    An id is as good as random: by it, every addition wrote all over the file, and SQLite keeps the
+    key of a row that is gone in the pages above it. A number tells nothing. Which chunks there are
+    is written down: how many, and the sum of their ids.
+    """
+    # A schema is compared to the letter: what is renamed goes, and the new tables stand as they
+    # are written here.
+    for statement in (
+        "DROP INDEX chunks_by_document",
+        "DROP INDEX chunks_by_generation",
+        "DROP INDEX staged_chunks_by_document",
+        "ALTER TABLE embeddings RENAME TO older_embeddings",
+        "ALTER TABLE chunks RENAME TO older_chunks",
+        "ALTER TABLE staged_chunks RENAME TO older_staged_chunks",
+        """CREATE TABLE chunks(
+            number INTEGER PRIMARY KEY,
+            id INTEGER NOT NULL UNIQUE,
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            first_page INTEGER NOT NULL,
+            last_page INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            generation INTEGER NOT NULL,
+            columns TEXT NOT NULL)""",
+        """CREATE TABLE embeddings(
+            chunk INTEGER PRIMARY KEY REFERENCES chunks ON DELETE CASCADE,
+            vector BLOB NOT NULL)""",
+        """CREATE TABLE staged_chunks(
+            number INTEGER PRIMARY KEY,
+            id INTEGER NOT NULL,
+            document INTEGER NOT NULL REFERENCES staged_documents ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            first_page INTEGER NOT NULL,
+            last_page INTEGER NOT NULL,
+            "start" INTEGER NOT NULL,
+            "end" INTEGER NOT NULL,
+            columns TEXT NOT NULL,
+            vector BLOB NOT NULL)""",
+        "INSERT INTO chunks(id, document, position, heading, first_page, last_page, "
+        '"start", "end", generation, columns) SELECT id, document, position, heading, first_page, '
+        'last_page, "start", "end", generation, columns FROM older_chunks '
+        "ORDER BY generation, document, position",
+        "INSERT INTO embeddings SELECT c.number, e.vector FROM chunks c "
+        "JOIN older_embeddings e ON e.chunk = c.id ORDER BY c.number",
+        "INSERT INTO staged_chunks(id, document, position, heading, first_page, last_page, "
+        '"start", "end", columns, vector) SELECT id, document, position, heading, first_page, '
+        'last_page, "start", "end", columns, vector FROM older_staged_chunks '
+        "ORDER BY document, position",
+        "DROP TABLE older_embeddings",
+        "DROP TABLE older_chunks",
+        "DROP TABLE older_staged_chunks",
+        "CREATE UNIQUE INDEX chunks_by_document ON chunks(document, position)",
+        "CREATE INDEX chunks_by_generation ON chunks(generation)",
+        "CREATE INDEX staged_chunks_by_document ON staged_chunks(document)",
+    ):
+        connection.execute(statement)
+    count, high, low = connection.execute(
+        "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) FROM chunks"
+    ).fetchone()
+    total = ((high << 32) + low) % (1 << 64)
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('chunks', ?)", (f"{count} {total}",))
+
+
 Step = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: tuple[Step, ...] = (
@@ -187,6 +255,7 @@ MIGRATIONS: tuple[Step, ...] = (
     m002_add_checksums,
     m003_add_origins,
     m004_add_reading,
+    m005_number_chunks,
 )
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -62,6 +63,9 @@ FORGOTTEN = "forgotten"
 PURGE_DUE = "purge due"
 """The setting that stands while something removed may still be in a file."""
 
+CHUNKS = "chunks"
+"""The setting that says which chunks there are: how many, and the sum of their ids."""
+
 HISTORY = "history"
 """The setting that stands where answers are to be kept."""
 
@@ -71,6 +75,7 @@ SETTINGS: dict[str, type] = {
     "embedding": str,
     "embedding_name": str,
     "dimension": int,
+    CHUNKS: str,
     FORGOTTEN: int,
     PURGE_DUE: int,
     HISTORY: int,
@@ -146,8 +151,19 @@ class Snapshot:
             documents, self._count("sources"), self._count("pages"), self.chunk_set().size, size
         )
 
+    def is_empty(self) -> bool:
+        """Whether there is no document at all."""
+        return self.sql.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+
     def chunk_set(self) -> ChunkSet:
-        """Which chunks there are; summed once for each state of the library."""
+        """Which chunks there are, as each change has written it down."""
+        size, _, ids = str(self.meta(CHUNKS)).partition(" ")
+        if size.isdecimal() and ids.isdecimal():
+            return ChunkSet(int(size), int(ids))
+        return self.counted_chunks()
+
+    def counted_chunks(self) -> ChunkSet:
+        """The same from all of them; counted once for each state of the library."""
         stamp, known = self.stamp(), self.sql.counted
         if known is None or known[0] != stamp:
             known = self.sql.counted = (stamp, self._chunk_set())
@@ -379,9 +395,20 @@ class Snapshot:
         """What is known of a path, or None."""
         return next(iter(self._sources("WHERE s.path = ?", path)), None)
 
-    def sources(self) -> list[SourceRecord]:
-        """All paths under which documents were added, sorted."""
-        return self._sources("ORDER BY s.path")
+    def sources(self, below: Iterable[str] | None = None) -> list[SourceRecord]:
+        """All paths under which documents were added, or those at and below some; sorted."""
+        if below is None:
+            return self._sources("ORDER BY s.path")
+        found: dict[str, SourceRecord] = {}
+        for path in below:
+            folder = path if path.endswith(os.sep) else path + os.sep
+            within = folder[: -len(os.sep)] + chr(ord(os.sep) + 1)
+            for clause, values in (
+                ("WHERE s.path = ?", (path,)),
+                ("WHERE s.path >= ? AND s.path < ? ORDER BY s.path", (folder, within)),
+            ):
+                found.update((one.state.path, one) for one in self._sources(clause, *values))
+        return [found[path] for path in sorted(found)]
 
     def paths(self) -> list[str]:
         """All paths that the catalogue names, also of files that could not be read; sorted."""
@@ -512,9 +539,11 @@ class Snapshot:
     def added_ids_since(self, generation: int) -> list[int]:
         """Ids of the chunks that are there and came after `generation`."""
         rows = self.sql.rows(
-            "SELECT id FROM chunks WHERE generation > ? ORDER BY id", generation, kinds=(int,)
+            f"SELECT c.number, c.id FROM {_since(generation)}",
+            generation,
+            kinds=(int, int),
         )
-        return [row[0] for row in rows]
+        return [row[1] for row in rows]
 
     def embeddings_since(self, generation: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Ids and vectors, shape (dimension,) float32, that came after it."""
@@ -531,18 +560,18 @@ class Snapshot:
     def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
         """Batches of ids and vectors as they are stored, of chunks that came after it."""
         rows = self.sql.rows(
-            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
-            "WHERE c.generation > ? ORDER BY c.id",
+            "SELECT c.number, c.id, e.vector FROM "
+            + _since(generation, "JOIN embeddings e ON e.chunk = c.number"),
             generation,
-            kinds=(int, bytes),
+            kinds=(int, int, bytes),
         )
         while some := list(islice(rows, 4 * BATCH)):
-            yield [row[0] for row in some], [row[1] for row in some]
+            yield [row[1] for row in some], [row[2] for row in some]
 
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
         numbers = self.sql.rows(
-            "SELECT DISTINCT document FROM chunks WHERE generation > ? ORDER BY document",
+            f"SELECT DISTINCT c.document FROM {_since(generation, order='c.document')}",
             generation,
             kinds=(int,),
         )
@@ -555,7 +584,7 @@ class Snapshot:
     def document_vectors(self, document_id: str) -> dict[int, NDArray[np.float32]]:
         """The vector of each chunk of a document, shape (dimension,), by the chunk's id."""
         rows = self.sql.rows(
-            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.id "
+            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.number "
             "JOIN documents d ON d.number = c.document WHERE d.id = ? ORDER BY c.id",
             document_id,
             kinds=(int, bytes),
@@ -587,6 +616,20 @@ class Snapshot:
             kinds=(int, str),
         )
         return [row[1] for row in rows]
+
+
+def _since(generation: int, more: str = "", order: str = "") -> str:
+    """Chunks that came after a generation: the table itself where all are wanted.
+
+    By number unless another order is asked for.
+    """
+    if generation < 0:  # an index may hide some, by damage
+        return f"chunks c NOT INDEXED {more} WHERE c.generation > ? ORDER BY {order or 'c.number'}"
+    # Numbers ascend with generations: nothing needs to be sorted.
+    order = order or "c.generation, c.number"
+    return (
+        f"chunks c INDEXED BY chunks_by_generation {more} WHERE c.generation > ? ORDER BY {order}"
+    )
 
 
 _OLDER_NOTES: dict[str, PageNoteKind] = {

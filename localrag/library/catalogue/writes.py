@@ -25,6 +25,7 @@ from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_r
 from localrag.library.catalogue.history import forget_answers_from
 from localrag.library.catalogue.reads import (
     BLOCK,
+    CHUNKS,
     FORGOTTEN,
     LONGEST_ERROR,
     PER_MILLE,
@@ -32,6 +33,7 @@ from localrag.library.catalogue.reads import (
     Snapshot,
 )
 from localrag.library.records import (
+    ID_SUMS,
     ChunkSet,
     EmbeddingIdentity,
     FileState,
@@ -81,9 +83,27 @@ class Transaction(Snapshot):
         super().__init__(connection)
         self._generation = 0
 
-    def chunk_set(self) -> ChunkSet:
-        """Which chunks there are at this moment of the transaction."""
-        return self._chunk_set()
+    def count_chunks(self) -> None:
+        """Write down which chunks there are, from all of them."""
+        self._keep_count(self._chunk_set())
+
+    def _counted(self, ids: Iterable[int], sign: int) -> None:
+        """Write down that chunks with these ids have come (1) or gone (-1)."""
+        some = list(ids)
+        size, total = self.chunk_set()
+        self._keep_count(
+            ChunkSet(max(0, size + sign * len(some)), (total + sign * sum(some)) % ID_SUMS)
+        )
+
+    def _keep_count(self, found: ChunkSet) -> None:
+        self.set_meta(CHUNKS, f"{found.size} {found.ids}")
+
+    def _forget_chunks(self, number: int) -> None:
+        """Keep the ids of a document's chunks for the indexes, and count them out."""
+        rows = self.sql.execute("SELECT id FROM chunks WHERE document = ?", (number,)).fetchall()
+        generation = self._next_generation()
+        self._insert("removals", ("chunk", "generation"), ((row[0], generation) for row in rows))
+        self._counted((row[0] for row in rows), -1)
 
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""
@@ -130,10 +150,7 @@ class Transaction(Snapshot):
             return
         self.set_meta(PURGE_DUE, 1)
         forget_answers_from(self.sql, new.document.id)
-        generation = self._next_generation()
-        self.sql.execute(
-            "INSERT INTO removals SELECT id, ? FROM chunks WHERE document = ?", (generation, number)
-        )
+        self._forget_chunks(number)
         for table in (*_READ, "chunks", "staged_documents"):
             self.sql.execute(f"DELETE FROM {table} WHERE document = ?", (number,))
         row = _document_row(new)
@@ -193,12 +210,19 @@ class Transaction(Snapshot):
             ),
         )
         generation = self._next_generation()
-        chunks = ((*_columns(chunk), number, generation) for chunk in new.chunks)
-        self._insert("chunks", (*_FIELDS, "document", "generation"), chunks)
-        self.sql.executemany(
-            "INSERT INTO embeddings VALUES (?, ?)",
-            zip((chunk.id for chunk in new.chunks), _packed(new.vectors), strict=True),
+        (last,) = self.sql.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()
+        numbers = range(last + 1, last + 1 + len(new.chunks))
+        chunks = (
+            (each, *_columns(chunk), number, generation)
+            for each, chunk in zip(numbers, new.chunks, strict=True)
         )
+        self._insert("chunks", ("number", *_FIELDS, "document", "generation"), chunks)
+        self._insert(
+            "embeddings",
+            ("chunk", "vector"),
+            zip(numbers, _packed(new.vectors), strict=True),
+        )
+        self._counted((chunk.id for chunk in new.chunks), 1)
         store_checksums(self.sql, number)
 
     def set_source(self, state: FileState, document_id: str) -> None:
@@ -253,12 +277,10 @@ class Transaction(Snapshot):
         """
         self.set_meta(PURGE_DUE, 1)
         forget_answers_from(self.sql, document_id)
-        self.sql.execute(
-            "INSERT INTO removals SELECT c.id, ? FROM chunks c "
-            "JOIN documents d ON d.number = c.document WHERE d.id = ?",
-            (self._next_generation(), document_id),
-        )
-        self.sql.execute("DELETE FROM documents WHERE id = ?", (document_id,))
+        number = self._number(document_id)
+        if number is not None:
+            self._forget_chunks(number)
+            self.sql.execute("DELETE FROM documents WHERE number = ?", (number,))
 
     def forget_removals(self) -> None:
         """Drop the ids of removed chunks; an index on disk that is older begins anew."""
@@ -296,6 +318,7 @@ class Transaction(Snapshot):
         for _ in range(_ROUNDS):
             orphans = self.sql.execute("PRAGMA foreign_key_check").fetchall()
             if not orphans:
+                self.count_chunks()
                 return
             for table, parent in {(row[0], row[2]) for row in orphans}:
                 ((_, _, _, column, *_),) = self.sql.execute(f"PRAGMA foreign_key_list({table})")
@@ -317,6 +340,7 @@ class Transaction(Snapshot):
             rows = source.sql.execute(f"SELECT {_names(columns)} FROM {table}")
             self._insert(table, columns, rows)
         self.set_embedding(source.embedding())
+        self.count_chunks()
         self.set_meta("generation", source.stamp()[1])
         self.set_meta("epoch", secrets.token_hex(8))
 
@@ -352,11 +376,12 @@ class Transaction(Snapshot):
         self.sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
         self.sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
         self.sql.execute(
-            f"INSERT INTO chunks({_names(_FIELDS)}, document, generation) "
-            f"SELECT {_names(_FIELDS)}, document, ? FROM staged_chunks",
+            f"INSERT INTO chunks(number, {_names(_FIELDS)}, document, generation) "
+            f"SELECT number, {_names(_FIELDS)}, document, ? FROM staged_chunks",
             (generation,),
         )
-        self.sql.execute("INSERT INTO embeddings SELECT id, vector FROM staged_chunks")
+        self.sql.execute("INSERT INTO embeddings SELECT number, vector FROM staged_chunks")
+        self.count_chunks()
         self.sql.execute("UPDATE documents SET chunking = ?", (chunking,))
         for (number,) in self.sql.execute("SELECT number FROM documents").fetchall():
             store_checksum(self.sql, "passages", PASSAGES, number)

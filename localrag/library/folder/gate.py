@@ -38,6 +38,9 @@ UPLOADS = "uploads"
 """Files that were handed to the library; their names are their owners'."""
 
 JOURNAL = f"{CATALOGUE}-journal"
+SWEPT = f"{CATALOGUE}-swept"
+"""Says which catalogue holds nothing that was removed."""
+
 LOCK = "write.lock"
 HOLDER = "write.lock.json"
 KEY = "seal.key"
@@ -53,12 +56,13 @@ _IN_PLACE = (CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", JOURNAL, LOCK)
 """Files that are written where they lie, so that another name of them would change too."""
 
 _PARTS = re.compile(
-    r"(?:vectors\.faiss|write\.lock\.json|seal\.key|catalogue\.sqlite\.import)\.[0-9a-f]{1,16}\.part"
+    r"(?:vectors\.faiss|write\.lock\.json|seal\.key|catalogue\.sqlite(?:\.import|-swept))"
+    r"\.[0-9a-f]{1,16}\.part"
 )
 _INDEX_PARTS = re.compile(rf"(?:index\.json|{SEGMENT.pattern})\.[0-9a-f]{{1,16}}\.part")
 _STATES = re.compile(r"[0-9a-f]{40}\.kv|[0-9a-f]{40}\.kv\.[0-9a-f]{8}\.part|tmp[0-9a-z_]+\.new")
 _INDEX = re.compile(rf"{re.escape(POINTER)}|{SEGMENT.pattern}|{_INDEX_PARTS.pattern}")
-_PLAIN = (*_IN_PLACE, EARLIER_VECTORS, HOLDER, KEY)
+_PLAIN = (*_IN_PLACE, EARLIER_VECTORS, HOLDER, KEY, SWEPT)
 _NAMES = (*_PLAIN, VECTORS, KEYWORDS, KV_FOLDER, UPLOADS)
 _FILES = re.compile(rf"{'|'.join(map(re.escape, _PLAIN))}|{_PARTS.pattern}")
 _FOLDERS = re.compile(f"{VECTORS}|{KEYWORDS}|{KV_FOLDER}|{UPLOADS}")
