@@ -23,6 +23,7 @@ from localrag.documents.files import (
     Parse,
     Read,
     read_bytes,
+    storable_name,
     storable_path,
     unreadable,
     walk,
@@ -103,6 +104,7 @@ class _Met:
     data: bytes = b""
     digest: str = ""
     parsing: Task[_Parsed] | None = None
+    attaches: bool = False
     again: bool = False
     kept: SourceRecord | None = None
     failed: UnreadFile | None = None
@@ -282,15 +284,17 @@ class Indexer:
 
     def _meet(self, path: Path, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
         """Find out whether a file is to be read; read it, and have it parsed."""
-        source = storable_path(path)
+        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+        source = storable_name(absolute)
         run.met.add(source)
         met = _Met(path, FileState(source, 0, 0, 0))
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
-            met.again = attaches(source) and run.failures.tries_inside(source)
+            met.attaches = attaches(source)
+            met.again = met.attaches and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
-                met.kept, led = known, run.origins(path)
+                met.kept, led = known, run.origins(absolute)
                 same = led == known.state.origins
                 met.state = known.state if same else replace(known.state, origins=led)
                 return met
@@ -334,6 +338,8 @@ class Indexer:
         """Do what is to be done with a file, all but embedding and storing it."""
         if met.failed:
             run.fail(met.failed, tried=met.failed is not run.failures.known(met.state.path))
+        elif met.kept and met.state is met.kept.state and not met.attaches:
+            run.tell(Unchanged(met.state.path))  # as most files of most folders
         elif met.kept:
             self._keep(met.kept, met.state, run)
         else:
@@ -349,9 +355,6 @@ class Indexer:
 
     def _keep(self, known: SourceRecord, state: FileState, run: Run) -> None:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
-        if not attaches(state.path) and state is known.state:  # most files of most folders
-            run.tell(Unchanged(state.path))
-            return
         inside = list(run.inside(state.path)) if attaches(state.path) else []
         if inside:
             run.tell(Found(len(inside)))

@@ -416,26 +416,30 @@ class Snapshot:
         return [path for (path,) in self.sql.rows(query, kinds=(str,))]
 
     def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
+        # Of most the bytes lay at the path itself and nowhere else.
         origins: dict[str, list[str]] = {}
         for source, path in self.sql.rows(
-            f"SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source {clause}",
+            "SELECT o.source, o.path FROM sources s JOIN origins o "
+            f"ON o.source = s.path AND o.path != s.path {clause}",
             *values,
             kinds=(str, str),
             ordered=False,
         ):
             origins.setdefault(source, []).append(path)
         rows = self.sql.rows(
-            "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id FROM sources s "
-            f"JOIN documents d ON d.number = s.document {clause}",
+            "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id, EXISTS "
+            "(SELECT 1 FROM origins o WHERE o.source = s.path AND o.path = s.path) "
+            f"FROM sources s JOIN documents d ON d.number = s.document {clause}",
             *values,
-            kinds=(str, int, int, int, str),
+            kinds=(str, int, int, int, str, int),
         )
-        return [
-            SourceRecord(
-                FileState(path, size, mtime, checked, tuple(sorted(origins.get(path, ())))), owner
-            )
-            for path, size, mtime, checked, owner in rows
-        ]
+        found = []
+        for path, size, mtime, checked, owner, itself in rows:
+            led = (path,) if itself else ()
+            if path in origins:
+                led = tuple(sorted((*led, *origins[path])))
+            found.append(SourceRecord(FileState(path, size, mtime, checked, led), owner))
+        return found
 
     # Chunks
 
