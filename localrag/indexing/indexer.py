@@ -75,6 +75,9 @@ SYNC_SECONDS = 20.0
 SYNC_SHARE = 10
 """An add spends at most one part in so many on letting the indexes follow."""
 
+FEW = 500
+"""Paths up to which each is looked up, and not all read."""
+
 WINDOW, WINDOW_BYTES = 512, 64 * 2**20
 """Files, and their bytes, that are read before it is their turn: what is parsed while a batch is
 embedded."""
@@ -153,9 +156,7 @@ class Indexer:
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
-            known = library.sources(map(storable_path, paths))
-            run.known = {record.state.path: record for record in known}
-            run.paths = list(run.known)
+            self._look_up(paths, run)
             found = walk(paths, run.skipped, library=library.directory, known=run.known)
             files = list(found)
             run.tell(Found(len(files)))
@@ -219,9 +220,7 @@ class Indexer:
             unread.Failures(library.unread(), map(storable_path, files)),
             hold=lambda: library.writing(-1, on_wait),
         )
-        known = library.sources(map(storable_path, files))
-        run.known = {record.state.path: record for record in known}
-        run.paths = list(run.known)
+        self._look_up(files, run)
         self._take_all(files, run)
         run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
@@ -266,6 +265,13 @@ class Indexer:
         return Passages(
             self.chunker, self.chunking, self.embedder, self.embedding, self.detect_language
         )
+
+    def _look_up(self, paths: Sequence[Path], run: Run) -> None:
+        """What the library holds at and below some paths; all of it where these are many."""
+        below = map(storable_path, paths) if len(paths) <= FEW else None
+        known = self.library.sources(below)
+        run.known = {record.state.path: record for record in known}
+        run.paths = list(run.known)
 
     def _take_all(self, files: Iterable[Path], run: Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
