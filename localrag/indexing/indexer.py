@@ -23,6 +23,7 @@ from localrag.documents.files import (
     Parse,
     Read,
     read_bytes,
+    storable_name,
     storable_path,
     unreadable,
     walk,
@@ -74,6 +75,9 @@ SYNC_SECONDS = 20.0
 SYNC_SHARE = 10
 """An add spends at most one part in so many on letting the indexes follow."""
 
+FEW = 500
+"""Paths up to which each is looked up, and not all read."""
+
 WINDOW, WINDOW_BYTES = 512, 64 * 2**20
 """Files, and their bytes, that are read before it is their turn: what is parsed while a batch is
 embedded."""
@@ -103,6 +107,7 @@ class _Met:
     data: bytes = b""
     digest: str = ""
     parsing: Task[_Parsed] | None = None
+    attaches: bool = False
     again: bool = False
     kept: SourceRecord | None = None
     failed: UnreadFile | None = None
@@ -151,9 +156,7 @@ class Indexer:
         with library.writing(timeout, on_wait):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
-            known = library.sources(map(storable_path, paths))
-            run.known = {record.state.path: record for record in known}
-            run.paths = list(run.known)
+            self._look_up(paths, run)
             found = walk(paths, run.skipped, library=library.directory, known=run.known)
             files = list(found)
             run.tell(Found(len(files)))
@@ -217,9 +220,7 @@ class Indexer:
             unread.Failures(library.unread(), map(storable_path, files)),
             hold=lambda: library.writing(-1, on_wait),
         )
-        known = library.sources(map(storable_path, files))
-        run.known = {record.state.path: record for record in known}
-        run.paths = list(run.known)
+        self._look_up(files, run)
         self._take_all(files, run)
         run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
@@ -265,6 +266,13 @@ class Indexer:
             self.chunker, self.chunking, self.embedder, self.embedding, self.detect_language
         )
 
+    def _look_up(self, paths: Sequence[Path], run: Run) -> None:
+        """What the library holds at and below some paths; all of it where these are many."""
+        below = map(storable_path, paths) if len(paths) <= FEW else None
+        known = self.library.sources(below)
+        run.known = {record.state.path: record for record in known}
+        run.paths = list(run.known)
+
     def _take_all(self, files: Iterable[Path], run: Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
         with Ahead(self._parsed, self.parsers, size=_size) as ahead:
@@ -282,15 +290,17 @@ class Indexer:
 
     def _meet(self, path: Path, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
         """Find out whether a file is to be read; read it, and have it parsed."""
-        source = storable_path(path)
+        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+        source = storable_name(absolute)
         run.met.add(source)
         met = _Met(path, FileState(source, 0, 0, 0))
         try:
             before, known = path.stat(), run.known.get(source)
             version = before.st_size, storable_ns(before)
-            met.again = attaches(source) and run.failures.tries_inside(source)
+            met.attaches = attaches(source)
+            met.again = met.attaches and run.failures.tries_inside(source)
             if known and is_as_read(known.state, *version) and not met.again:
-                met.kept, led = known, run.origins(path)
+                met.kept, led = known, run.origins(absolute)
                 same = led == known.state.origins
                 met.state = known.state if same else replace(known.state, origins=led)
                 return met
@@ -334,6 +344,8 @@ class Indexer:
         """Do what is to be done with a file, all but embedding and storing it."""
         if met.failed:
             run.fail(met.failed, tried=met.failed is not run.failures.known(met.state.path))
+        elif met.kept and met.state is met.kept.state and not met.attaches:
+            run.tell(Unchanged(met.state.path))  # as most files of most folders
         elif met.kept:
             self._keep(met.kept, met.state, run)
         else:
@@ -349,9 +361,6 @@ class Indexer:
 
     def _keep(self, known: SourceRecord, state: FileState, run: Run) -> None:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
-        if not attaches(state.path) and state is known.state:  # most files of most folders
-            run.tell(Unchanged(state.path))
-            return
         inside = list(run.inside(state.path)) if attaches(state.path) else []
         if inside:
             run.tell(Found(len(inside)))

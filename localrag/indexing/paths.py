@@ -52,15 +52,14 @@ class Origins:
     def __init__(self) -> None:
         self._straight: dict[str, bool] = {}
 
-    def __call__(self, path: Path) -> tuple[str, ...]:
+    def __call__(self, absolute: str) -> tuple[str, ...]:
         """Where a file lies now, and each path that the links on the way there lead over."""
-        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
         folder = os.path.dirname(absolute)  # noqa: PTH120 - of many
         if folder not in self._straight:
             self._straight[folder] = os.path.realpath(folder) == folder
         if self._straight[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
             return (storable_name(absolute),)
-        return origins(path)
+        return origins(Path(absolute))
 
 
 def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:

@@ -89,6 +89,7 @@ def journal_that_deletes(path: Path, victim: Path) -> None:
 LINKS = (
     *("keywords", "kv", "vectors", "vectors.faiss", "write.lock", "write.lock.json", "seal.key"),
     *("catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"),
+    *("catalogue.sqlite-swept", "catalogue.sqlite-swept.0a1b2c3d.part"),
     *("catalogue.sqlite-journal", "keywords/index.json", "keywords/bm25-01234567"),
     *("keywords/reader-01234567", f"kv/{'2' * 40}.kv", "kv/tmpx.new", "holidays", "kv/holidays"),
     *(f"vectors.faiss.{os.getpid()}.part", f"write.lock.json.{os.getpid()}.part"),

@@ -209,9 +209,10 @@ def suffixes(wanted: Collection[str] = ()) -> list[str]:
 
 def format_of(path: PurePath | str) -> FileFormat | None:
     """The format that a file's suffix says."""
-    # As PurePath.suffix, without making a path of every name of a large folder.
-    stem, _, suffix = os.path.basename(path).rpartition(".")  # noqa: PTH119
-    suffix = f".{suffix}".lower() if stem else ""
+    # As PurePath.suffix, without making a path of every name of a large folder. No suffix of a
+    # format has a separator in it.
+    stem, _, suffix = os.fspath(path).rpartition(".")
+    suffix = "" if stem[-1:] in ("", "/", os.sep) else f".{suffix}".lower()
     for each in FORMATS:
         if suffix in each.suffixes:
             return each

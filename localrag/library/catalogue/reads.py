@@ -416,26 +416,31 @@ class Snapshot:
         return [path for (path,) in self.sql.rows(query, kinds=(str,))]
 
     def _sources(self, clause: str, *values: str) -> list[SourceRecord]:
+        # Of most the bytes lay at the path itself and nowhere else.
         origins: dict[str, list[str]] = {}
         for source, path in self.sql.rows(
-            f"SELECT o.source, o.path FROM origins o JOIN sources s ON s.path = o.source {clause}",
+            "SELECT o.source, o.path FROM sources s JOIN origins o "
+            f"ON o.source = s.path AND o.path != s.path {clause}",
             *values,
             kinds=(str, str),
             ordered=False,
         ):
             origins.setdefault(source, []).append(path)
         rows = self.sql.rows(
-            "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id FROM sources s "
-            f"JOIN documents d ON d.number = s.document {clause}",
+            "SELECT s.path, s.size, s.mtime_ns, s.checked_ns, d.id, CASE WHEN EXISTS "
+            "(SELECT 1 FROM origins o WHERE o.source = s.path AND o.path = s.path) "
+            "THEN 1 ELSE 0 END "
+            f"FROM sources s JOIN documents d ON d.number = s.document {clause}",
             *values,
-            kinds=(str, int, int, int, str),
+            kinds=(str, int, int, int, str, int),
         )
-        return [
-            SourceRecord(
-                FileState(path, size, mtime, checked, tuple(sorted(origins.get(path, ())))), owner
-            )
-            for path, size, mtime, checked, owner in rows
-        ]
+        found = []
+        for path, size, mtime, checked, owner, itself in rows:
+            led = (path,) if itself else ()
+            if path in origins:
+                led = tuple(sorted((*led, *origins[path])))
+            found.append(SourceRecord(FileState(path, size, mtime, checked, led), owner))
+        return found
 
     # Chunks
 
@@ -571,7 +576,8 @@ class Snapshot:
     def chunks_since(self, generation: int) -> Iterator[Chunk]:
         """The chunks that came after it, document by document."""
         numbers = self.sql.rows(
-            f"SELECT DISTINCT c.document FROM {_since(generation, order='c.document')}",
+            # The signs keep SQLite from walking an index of all documents.
+            "SELECT DISTINCT +document FROM chunks WHERE generation > ? ORDER BY +document",
             generation,
             kinds=(int,),
         )
@@ -618,18 +624,12 @@ class Snapshot:
         return [row[1] for row in rows]
 
 
-def _since(generation: int, more: str = "", order: str = "") -> str:
-    """Chunks that came after a generation: the table itself where all are wanted.
-
-    By number unless another order is asked for.
-    """
-    if generation < 0:  # an index may hide some, by damage
-        return f"chunks c NOT INDEXED {more} WHERE c.generation > ? ORDER BY {order or 'c.number'}"
+def _since(generation: int, more: str = "") -> str:
+    """Chunks that came after a generation, by number."""
+    if generation < 0:  # the table itself, by the sign: an index may hide some, by damage
+        return f"chunks c {more} WHERE +c.generation > ? ORDER BY c.number"
     # Numbers ascend with generations: nothing needs to be sorted.
-    order = order or "c.generation, c.number"
-    return (
-        f"chunks c INDEXED BY chunks_by_generation {more} WHERE c.generation > ? ORDER BY {order}"
-    )
+    return f"chunks c {more} WHERE c.generation > ? ORDER BY c.generation, c.number"
 
 
 _OLDER_NOTES: dict[str, PageNoteKind] = {
