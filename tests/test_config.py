@@ -216,6 +216,13 @@ def test_self_rag_and_the_states_of_passages(file: Path) -> None:
     assert Settings().self_rag.min_partial_support <= Settings().self_rag.min_support
 
 
+def test_a_keyword_engine_of_earlier_versions_is_its_successor(file: Path) -> None:
+    file.write_text('[keywords]\nengine = "tantivy"\n')
+    assert load(file).keywords.engine == "inverted-index"
+    assert load(file, LOCALRAG_KEYWORDS_ENGINE="rank-bm25").keywords.engine == "rank-bm25"
+    assert load(file, LOCALRAG_KEYWORDS_ENGINE="tantivy").keywords.engine == "inverted-index"
+
+
 OLD = "[self_rag]\nstrict = true\nmin_best_relevance_strict = 0.9\n"
 
 

@@ -277,6 +277,9 @@ _MOVED = {
 }
 """What settings of earlier versions are called now; wherever they are given, they count as that."""
 
+_SUCCESSORS = {"tantivy": "inverted-index"}
+"""What has taken the place of engines of earlier versions."""
+
 
 def settings_path(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the settings file is or would be: LOCALRAG_CONFIG, else the user's config folder."""
@@ -445,6 +448,9 @@ def _is_valid(table: dict[str, Any]) -> bool:
 
 def _convert(table: Mapping[str, Any], origin: str) -> Settings:
     complete: dict[str, Any] = dict(table)
+    if isinstance(keywords := complete.get("keywords"), dict):
+        engine = str(keywords.get("engine", KeywordSettings().engine))
+        complete["keywords"] = keywords | {"engine": _SUCCESSORS.get(engine, engine)}
     for section, default in _SECTIONS.items():
         part, struct = complete.get(section), default.__struct_config__
         if isinstance(part, dict) and struct.tag_field:
