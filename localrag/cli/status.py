@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from localrag.cli.output import (
     Item,
+    any_library_option,
     emit_json,
     json_option,
-    library_option,
     say,
     stdout_console,
     table,
@@ -24,6 +23,7 @@ from localrag.printable import as_name
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from localrag.library.home import Location
     from localrag.library.records import LibraryStatus, PageReading, Problem
 
 
@@ -38,9 +38,9 @@ _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", 
     is_flag=True,
     help=tr("List the files that were not read and the pages that were not read well."),
 )
-@library_option
+@any_library_option
 @json_option
-def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -> None:
+def status(documents: bool, only_problems: bool, library: Location, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
     from localrag.api import LocalRAG
     from localrag.cli import at_rest
@@ -61,7 +61,7 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
 
         emit_json(
             {
-                "library": str(found.directory),
+                "library": str(found.location),
                 **picked(found.counts, "documents", "sources", "pages", "chunks"),
                 "pages_read": pages_read(found.counts.pages, readings),
                 "problems": len(problems),
@@ -138,7 +138,7 @@ def _overview(
 
     counts = found.counts
     rows = {
-        tr("Library"): str(found.directory),
+        tr("Library"): str(found.location),
         tr("Documents"): str(counts.documents),
         tr("Files"): str(counts.sources),
         tr("Pages"): str(counts.pages),

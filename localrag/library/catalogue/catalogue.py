@@ -64,6 +64,8 @@ class Catalogue:
     views, or a log that brings them.
     """
 
+    follow = 0
+
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """`read_only` makes no file beside the catalogue, not even SQLite's log."""
         self.path = path
@@ -152,6 +154,18 @@ class Catalogue:
             with rewriting(connection):
                 connection.execute("VACUUM INTO ?", (str(path.absolute()),))
             self._expect_unchanged(before)
+
+    def identity(self) -> tuple[int, int] | None:
+        """Device and number of the file; None where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def size(self) -> int:
+        """Nothing: the file lies in the library's folder."""
+        return 0
 
     def close(self) -> None:
         """Close all connections; the last process to do so folds the write-ahead log in.

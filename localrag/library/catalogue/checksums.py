@@ -9,9 +9,10 @@ be derived from anything else in the library; passages and vectors can, from the
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
 from collections.abc import Sequence
+
+from localrag.library.catalogue.base import Statements
 
 _TEXT = (
     "SELECT id, title, added_at, size, length, language, metadata FROM documents WHERE number = ?",
@@ -53,24 +54,25 @@ PASSAGES = (
 """A document's chunks and their vectors."""
 
 
-def store_checksums(sql: sqlite3.Connection, number: int) -> None:
+def store_checksums(sql: Statements, number: int) -> None:
     """Remember all checksums of a document as it stands now."""
     _store_all(sql, number, CONTENT, PASSAGES, SOURCES)
 
 
-def first_checksums(sql: sqlite3.Connection, number: int) -> None:
+def first_checksums(sql: Statements, number: int) -> None:
     """All checksums of a document in a catalogue of schema 2."""
     _store_all(sql, number, _TEXT, _CHUNKS, _PATHS)
 
 
-def _store_all(sql: sqlite3.Connection, number: int, *columns: Sequence[str]) -> None:
+def _store_all(sql: Statements, number: int, *columns: Sequence[str]) -> None:
+    sql.execute("DELETE FROM checksums WHERE document = ?", (number,))
     sql.execute(
-        "INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)",
+        "INSERT INTO checksums VALUES (?, ?, ?, ?)",
         (number, *(checksum(sql, what, number) for what in columns)),
     )
 
 
-def store_checksum(sql: sqlite3.Connection, column: str, what: Sequence[str], number: int) -> None:
+def store_checksum(sql: Statements, column: str, what: Sequence[str], number: int) -> None:
     """Remember one of a document's checksums as it stands now."""
     sql.execute(
         f"UPDATE checksums SET {column} = ? WHERE document = ?",
@@ -78,7 +80,7 @@ def store_checksum(sql: sqlite3.Connection, column: str, what: Sequence[str], nu
     )
 
 
-def checksum(sql: sqlite3.Connection, what: Sequence[str], number: int) -> int:
+def checksum(sql: Statements, what: Sequence[str], number: int) -> int:
     """The checksum of a document's `CONTENT`, `PASSAGES` or `SOURCES`."""
     total = 0
     for query in what:
