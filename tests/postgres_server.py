@@ -74,7 +74,7 @@ def _served(bin_: Path, folder: Path, account: dict[str, object]) -> Iterator[st
 
     def run(program: str, *arguments: str) -> None:
         with log.open("ab") as out:
-            done = subprocess.run(  # noqa: S603
+            done = subprocess.run(
                 [bin_ / f"{program}{suffix}", *arguments],
                 **common,
                 stdout=out,

@@ -91,6 +91,5 @@ def _in_database(database: Database, *, create: bool) -> Home:
         _ = catalogue.number  # raises
     # Not the URL alone: a library of the same name, made later, is another one.
     folder = cache_folder(f"{database}\0{identity}".encode())
-    return Home(
-        database, folder, catalogue, PostgresLock(catalogue, folder), WriteLock(folder), False
-    )
+    files = WriteLock(folder)
+    return Home(database, folder, catalogue, PostgresLock(catalogue, files), files, False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from library_fixtures import EMBEDDER, add, bytes_on_disk, document, indexes, open_library
+from library_fixtures import EMBEDDER, Where, add, bytes_on_disk, document, indexes, open_library
 
 from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.library.check import check_library
@@ -21,8 +21,8 @@ TEA = document("云溪茶园在三月采摘春茶。", source="/tea.txt")
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
-    with open_library(tmp_path / "library") as one:
+def library(where: Where) -> Iterator[Library]:
+    with open_library(where("library")) as one:
         add(one, ELM)
         add(one, TEA)
         one.keep_history(on=True)

@@ -212,47 +212,53 @@ class PostgresCatalogue:
             yield mine
             return
         path = f"SET LOCAL search_path TO {dialect.home(self.number)}"
+        with self._taken(f"{begin}; {path}") as connection:
+            setattr(self._used, use, connection)
+            try:
+                yield connection
+                connection.inner.execute("COMMIT")
+            finally:
+                setattr(self._used, use, None)
+
+    @contextmanager
+    def session(self, begin: str = "SELECT") -> Iterator[psycopg.Connection[Row]]:
+        """A connection for other things than the rows of the library.
+
+        Each statement counts at once, unless `begin` is one that begins a transaction.
+        """
+        with self._taken(begin) as connection:
+            yield connection.inner
+
+    @contextmanager
+    def _taken(self, begin: str) -> Iterator[PostgresConnection]:
+        """One that waits, or a new one, after `begin`; what is not committed then is not done."""
         age = self._forgotten
-        connection = self._with_transaction(f"{begin}; {path}")
-        setattr(self._used, use, connection)
+        connection = self._begin(begin)
         try:
             yield connection
-            connection.inner.execute("COMMIT")
         finally:
-            setattr(self._used, use, None)
             with self._guard:
                 keep = age == self._forgotten and _is_idle(connection.inner)
                 if keep:
                     self._idle.append(connection)
             if not keep:
-                connection.inner.close()  # and the server takes back what was begun
+                connection.inner.close()
 
-    def _with_transaction(self, begin: str) -> PostgresConnection:
-        """One that waits, or a new one; those that the server has closed meanwhile are let go."""
+    def _begin(self, begin: str) -> PostgresConnection:
         import psycopg
 
         while True:
             with self._guard:
-                connection = self._idle.pop() if self._idle else None
-            new = connection is None
-            connection = connection or PostgresConnection(self.connect())
+                waiting = self._idle.pop() if self._idle else None
+            connection = waiting or PostgresConnection(self.connect())
             try:
                 connection.inner.execute(begin)
             except psycopg.OperationalError:
                 connection.inner.close()
-                if new:
+                if waiting is None:  # else the server has closed it meanwhile
                     raise
             else:
                 return connection
-
-    @contextmanager
-    def session(self) -> Iterator[psycopg.Connection[Row]]:
-        """A connection of its own, where each statement counts at once."""
-        inner = self.connect()
-        try:
-            yield inner
-        finally:
-            inner.close()
 
     def connect(self) -> psycopg.Connection[Row]:
         """A new connection. Raises LibraryError where there is none to be had."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localrag.errors import LibraryLockedError
@@ -22,6 +21,9 @@ _LOOK = 0.1
 """Seconds between two tries."""
 
 
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0"
+
+
 class PostgresLock:
     """The right to write to a library in a database, and to this user's folder that follows it.
 
@@ -29,9 +31,9 @@ class PostgresLock:
     row version alive, and the server frees it when the process ends, however it ends.
     """
 
-    def __init__(self, catalogue: PostgresCatalogue, folder: Path) -> None:
+    def __init__(self, catalogue: PostgresCatalogue, files: WriteLock) -> None:
         self._catalogue = catalogue
-        self._here = WriteLock(folder)
+        self._here = files
         self._thread = threading.local()
 
     @contextmanager
@@ -44,11 +46,11 @@ class PostgresLock:
             with self._deeper():
                 yield
             return
-        with self._catalogue.session() as inner:
-            inner.execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")
+        with self._catalogue.session(_BEGIN) as inner:
             self._wait(inner, timeout, on_wait)
             with self._here.hold(PATIENCE), self._deeper():
                 yield
+            inner.execute("COMMIT")
 
     @contextmanager
     def try_hold(self) -> Iterator[bool]:
@@ -57,8 +59,7 @@ class PostgresLock:
             with self._deeper():
                 yield True
             return
-        with self._catalogue.session() as inner:
-            inner.execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")
+        with self._catalogue.session(_BEGIN) as inner:
             if not self._try(inner):
                 yield False
                 return
@@ -68,6 +69,7 @@ class PostgresLock:
                     return
                 with self._deeper():
                     yield True
+            inner.execute("COMMIT")
 
     def current_holder(self) -> Holder | None:
         """Who is writing now, or None; as much as the server shows of others."""
