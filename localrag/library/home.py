@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from localrag.egress.databases import Database, is_database, read_url
+from localrag.errors import LibraryNotFoundError
 from localrag.library.catalogue.base import CatalogueStore
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
@@ -76,6 +77,15 @@ def home_of(location: Location, *, create: bool = False) -> Home:
     lock = WriteLock(folder)
     catalogue = Catalogue(folder / CATALOGUE, read_only=read_only)
     return Home(folder, folder, catalogue, lock, lock, read_only)
+
+
+def is_there(location: Location) -> bool:
+    """Whether there is a library."""
+    try:
+        home_of(location).catalogue.close()
+    except LibraryNotFoundError:
+        return False
+    return True
 
 
 def _in_database(database: Database, *, create: bool) -> Home:

@@ -45,6 +45,7 @@ from localrag.library.folder.uploads import file_of, sweep_uploads
 from localrag.library.home import Home, Location, home_of
 from localrag.library.problems import problems
 from localrag.library.records import (
+    Counts,
     EmbeddingIdentity,
     FileState,
     LibraryStatus,
@@ -394,6 +395,23 @@ class Library:
         with self.writing():
             for one in self._derived:
                 one.current(keep=True)
+
+    def take_over(self, origin: Library) -> Counts:
+        """Copy all that another library holds into this one, which must hold no documents."""
+        with (
+            self.writing(),
+            origin._catalogue.read() as snapshot,
+            self._catalogue.write() as transaction,
+        ):
+            if transaction.counts().documents:
+                raise LibraryError(
+                    "The library {directory} already contains documents; a move would mix them "
+                    "with others.",
+                    hint="Name a library that is not there yet.",
+                    directory=str(self.location),
+                )
+            transaction.copy_from(snapshot, whole=True)
+            return transaction.counts()
 
     def purge(self) -> bool:
         """Leave nothing removed in any file; False when a reader keeps the log busy.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class Connection(Statements, Protocol):
         """The columns of a table, in the order in which a row is stored."""
         ...
 
+    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+        """All its rows, which are not held in memory together."""
+        ...
+
     def version(self) -> int:
         """The number of the newest migration."""
         ...
@@ -103,6 +108,10 @@ class CatalogueStore(Protocol):
 
     def purge(self) -> bool:
         """Leave as little of what was removed as lies in its hands; False to try again later."""
+        ...
+
+    def copy_to(self, path: Path) -> None:
+        """Write one committed state to a new catalogue in the file `path`."""
         ...
 
     def identity(self) -> object:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -127,6 +127,11 @@ class GuardedConnection(sqlite3.Connection):
     def columns(self, table: str) -> list[str]:
         """The columns of a table, in their order."""
         return [row[1] for row in self.execute(f"PRAGMA table_info({table})")]
+
+    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+        """All rows of a table."""
+        held = ", ".join(f'"{column}"' for column in columns)
+        return self.execute(f"SELECT {held} FROM {name}")  # noqa: S608 - names of our own schema
 
     def version(self) -> int:
         """The number of the newest migration that the file has had."""

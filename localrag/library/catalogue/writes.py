@@ -27,6 +27,7 @@ from localrag.library.catalogue.history import forget_answers_from
 from localrag.library.catalogue.reads import (
     BLOCK,
     FORGOTTEN,
+    HISTORY,
     LONGEST_ERROR,
     PER_MILLE,
     PURGE_DUE,
@@ -48,6 +49,9 @@ COPIED = (
 """What a library is made of, in an order in which nothing refers to what comes later. The other
 tables belong to the place where it lies, or to who asks there; of `meta`, three settings are taken
 over."""
+
+OWN = ("unread", "answers", "answer_documents")
+"""What belongs to the place where a library lies and to who asks there, and moves with it."""
 
 _ATTRIBUTES = ("id", "position", "heading", "first_page", "last_page", "start", "end")
 _FIELDS = (*_ATTRIBUTES, "columns")
@@ -327,16 +331,18 @@ class Transaction(Snapshot):
                 )
         raise damaged_rows(LibraryError("rows that belong to no document"))
 
-    def copy_from(self, source: Snapshot) -> None:
+    def copy_from(self, source: Snapshot, *, whole: bool = False) -> None:
         """Copy every row of another catalogue, under a new epoch: what follows begins anew.
 
+        With `whole`, what belongs to who asks there comes along: the move of a library.
         Nothing of its structure is kept: it may say what is untrue of a document, but cannot bring
         tables, triggers, views or settings along.
         """
-        for table in COPIED:
+        for table in (*COPIED, *(OWN if whole else ())):
             columns = self.sql.columns(table)
-            rows = source.sql.execute(f"SELECT {_names(columns)} FROM {table}")
-            self._insert(table, columns, rows)
+            self._insert(table, columns, source.sql.table(table, columns))
+        if whole and source.meta(HISTORY):
+            self.set_meta(HISTORY, 1)
         self.set_embedding(source.embedding())
         self.set_meta("generation", source.stamp()[1])
         self.set_meta("epoch", secrets.token_hex(8))

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +26,7 @@ from localrag.errors import (
     LibraryNotFoundError,
 )
 from localrag.library.catalogue.base import Row
+from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres import dialect
 from localrag.library.catalogue.postgres.connection import PostgresConnection
@@ -203,6 +204,13 @@ class PostgresCatalogue:
         When its bytes go from tables, logs and backups is the server's own affair.
         """
         return True
+
+    def copy_to(self, path: Path) -> None:
+        """Write one committed state to a new catalogue in the file `path`."""
+        with closing(Catalogue(path)) as copy:
+            copy.migrate()
+            with self.read() as snapshot, copy.write() as transaction:
+                transaction.copy_from(snapshot)
 
     @contextmanager
     def _begun(self, use: Literal["reader", "writer"], begin: str) -> Iterator[PostgresConnection]:

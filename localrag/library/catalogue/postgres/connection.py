@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from localrag.library.catalogue.base import Result, Row
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.migrations import MIGRATIONS
-from localrag.library.catalogue.postgres.dialect import tables, translated, value
+from localrag.library.catalogue.postgres.dialect import quoted, tables, translated, value
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,15 +46,18 @@ class PostgresConnection:
         many: bool = False,
     ) -> Iterator[Row]:
         """The rows of a query; a number that is kept as text, as a setting is, comes as one."""
-        if many:
-            with self.inner.cursor("many", binary=True) as cursor:
-                cursor.itersize = _AT_ONCE
-                cursor.execute(translated(sql), [*map(value, values)])
-                for row in cursor:
-                    yield _of_kinds(row, kinds)
-            return
-        for row in self.execute(sql, values):
+        for row in self._streamed(sql, values) if many else self.execute(sql, values):
             yield _of_kinds(row, kinds)
+
+    def _streamed(self, sql: str, values: Iterable[object] = ()) -> Iterator[Row]:
+        with self.inner.cursor("many", binary=True) as cursor:
+            cursor.itersize = _AT_ONCE
+            cursor.execute(translated(sql), [*map(value, values)])
+            yield from cursor
+
+    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+        """All rows of a table."""
+        return self._streamed(f"SELECT {quoted(columns)} FROM {name}")  # noqa: S608 - our own names
 
     def columns(self, table: str) -> Sequence[str]:
         """The columns of a table, without the library that all its rows belong to."""
