@@ -93,12 +93,13 @@ def _in_database(database: Database, *, create: bool) -> Home:
     from localrag.library.catalogue.postgres.lock import PostgresLock
 
     catalogue = PostgresCatalogue(database)
-    identity = catalogue.identity()
-    if identity is None and create:
-        catalogue.migrate()
-        identity = catalogue.identity()
-    if identity is None:
-        _ = catalogue.number  # raises
+    try:
+        if create and catalogue.identity() is None:
+            catalogue.migrate()
+        identity = catalogue.expect()
+    except BaseException:
+        catalogue.close()
+        raise
     # Not the URL alone: a library of the same name, made later, is another one.
     folder = cache_folder(f"{database}\0{identity}".encode())
     files = WriteLock(folder)

@@ -116,16 +116,23 @@ class PostgresCatalogue:
         self._number = int(row[0]) if row else None
         return str(row[1]) if row else None
 
-    @property
-    def number(self) -> int:
-        """The number of the library. Raises LibraryNotFoundError."""
-        if self._number is None and self.identity() is None:
+    def expect(self) -> str:
+        """The same. Raises LibraryNotFoundError where there is no such library."""
+        identity = self.identity()
+        if identity is None:
             raise LibraryNotFoundError(
                 "There is no library {name} in the database {database}.",
                 hint="Add documents first: localrag add PATH. Or name another after # in the URL.",
                 name=self.database.library,
                 database=str(self.database),
             )
+        return identity
+
+    @property
+    def number(self) -> int:
+        """The number of the library. Raises LibraryNotFoundError."""
+        if self._number is None:
+            self.expect()
         assert self._number is not None  # noqa: S101 - it was just found
         return self._number
 
