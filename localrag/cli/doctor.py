@@ -100,7 +100,13 @@ def examine(library: Location, *, quick: bool) -> Iterator[Diagnosis]:
     yield _packages()
     yield _machine()
     yield Diagnosis(tr("settings"), "ok", str(settings_path()))
-    network = tr("open for the hosted model") if settings.allow_network else tr("closed")
+    network = tr("closed")
+    if settings.allow_network:
+        network = tr("open for the hosted model")
+        if hosts := settings.database.hosts:
+            network = tr(
+                "open for the hosted model and databases on {hosts}", hosts=", ".join(hosts)
+            )
     yield Diagnosis(tr("network"), "warning" if settings.allow_network else "ok", network)
     yield Diagnosis(tr("formats"), "ok", " ".join(suffixes()))
     yield _reading()
@@ -108,6 +114,7 @@ def examine(library: Location, *, quick: bool) -> Iterator[Diagnosis]:
     models = make_models()
     yield _disk(models.folder)
     yield _encryption(library)
+    yield from _database(library, settings)
     yield from _guarded(tr("embedding"), lambda: _embedding(library, settings, models))
     yield from _guarded(tr("library"), lambda: _library(library, settings))
     yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
@@ -213,6 +220,26 @@ def _encryption(library: Location) -> Diagnosis:
     if False in answers:
         text = f"{text}. {at_rest.advice()}"
     return Diagnosis(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
+
+
+def _database(library: Location, settings: Settings) -> Iterator[Diagnosis]:
+    """Where the library is, if it is in a database, and whether that may be reached."""
+    from localrag.egress.addresses import normalise
+
+    if isinstance(library, Path):
+        return
+    state: State = "ok"
+    if library.is_local:
+        text = tr("{host}: on this machine", host=library.host)
+    elif settings.allow_network and normalise(library.host) in map(
+        normalise, settings.database.hosts
+    ):
+        text = tr("{host}: another machine, over TLS, its certificate checked", host=library.host)
+        state = "warning"
+    else:
+        text = tr("{host}: another machine, closed (see database.hosts)", host=library.host)
+        state = "problem"
+    yield Diagnosis(tr("database"), state, text)
 
 
 def _embedding(directory: Location, settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:

@@ -56,6 +56,13 @@ def remove(sources: tuple[str, ...], library: Location, as_json: bool) -> None:
             chunks=removal.chunks,
         )
     )
+    if not isinstance(library, Path):
+        note(
+            tr(
+                "The database no longer shows it to anyone. When its bytes leave the server's "
+                "tables, logs and backups is up to the server."
+            )
+        )
     if removal.unread:
         say(
             tr(

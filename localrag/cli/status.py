@@ -83,6 +83,8 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         return
     console = stdout_console()
     more = {tr("Encryption at rest"): at_rest.sentence(encryption)}
+    if not isinstance(library, Path) and not library.is_local:
+        more[tr("Database")] = tr("on another machine, over TLS, its certificate checked")
     if server is not None:
         more[tr("Server")] = tr("running; search, ask and chat use it")
     elif why is not None:

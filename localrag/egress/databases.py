@@ -98,7 +98,9 @@ def read_url(url: str) -> Database:
         parts = urlsplit(url)
         given = parse_qsl(parts.query, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise _wrong("it cannot be read") from error
+        raise _wrong(LibraryError("it cannot be read")) from error
+    if not url.partition(":")[2].startswith("//"):
+        raise _wrong(LibraryError("it does not begin with postgresql://"))
     options = dict(given)
     account, _, place = parts.netloc.rpartition("@")
     user, colon, _ = account.partition(":")
@@ -109,33 +111,35 @@ def read_url(url: str) -> Database:
             hint="Put it into ~/.pgpass, or into the environment variable PGPASSWORD.",
         )
     if unknown := sorted(options.keys() - _OPTIONS):
-        raise _wrong(f"it has the option {unknown[0]}, which localrag does not know")
+        raise _wrong(
+            LibraryError("it has the option {name}, which localrag does not know", name=unknown[0])
+        )
     if len(given) != len(options):
-        raise _wrong("an option stands in it twice")
+        raise _wrong(LibraryError("an option stands in it twice"))
     found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", place)
     if found is None:
-        raise _wrong("it does not name one host")
+        raise _wrong(LibraryError("it does not name one host"))
     host = unquote(found[1]).strip("[]") or options.get("host", "") or _socket_folder()
     port = found[2] or options.get("port", str(PORT))
     name, library = unquote(parts.path.removeprefix("/")), unquote(parts.fragment)
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _wrong("its port is no number from 1 to 65535")
+        raise _wrong(LibraryError("its port is no number from 1 to 65535"))
     if not name or "/" in name:
-        raise _wrong("it names no database")
+        raise _wrong(LibraryError("it names no database"))
     if not _LIBRARY.fullmatch(library):
-        raise _wrong("it names no library after #")
+        raise _wrong(LibraryError("it names no library after #"))
     if "," in host:
-        raise _wrong("it does not name one host")
+        raise _wrong(LibraryError("it does not name one host"))
     named = unquote(user) or options.get("user", "")
     return Database(host, int(port), name, library, named, options.get("sslrootcert", ""))
 
 
-def _wrong(reason: str) -> UsageError:
+def _wrong(reason: LibraryError) -> UsageError:
     return UsageError(
         "The URL of the library is not usable: {reason}.",
         hint="Write postgresql://host/database#library, or for a Unix socket "
         "postgresql:///database?host=/var/run/postgresql#library.",
-        reason=LibraryError(reason),
+        reason=reason,
     )
 
 

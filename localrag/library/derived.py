@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Generic, Literal
 
 from localrag.errors import LibraryDamagedError, LibraryError
-from localrag.library.catalogue.base import CatalogueStore
 from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.folder.filesystem import in_our_words
 from localrag.library.folder.gate import KEYWORDS, VECTORS, folder_size
 from localrag.library.folder.places import Place, Places

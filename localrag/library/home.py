@@ -10,8 +10,8 @@ from typing import Protocol
 
 from localrag.egress.databases import Database, is_database, read_url
 from localrag.errors import LibraryNotFoundError
-from localrag.library.catalogue.base import CatalogueStore
 from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.folder.filesystem import CATALOGUE, is_read_only
 from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import Holder, OnWait, WriteLock

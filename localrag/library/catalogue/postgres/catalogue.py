@@ -326,10 +326,10 @@ class PostgresCatalogue:
             raise self._spoken(error) from error
 
     def _spoken(self, error: psycopg.Error) -> LibraryError:
-        from psycopg import errors
+        from psycopg import InterfaceError, OperationalError, errors
 
         reason = " ".join((error.diag.message_primary or str(error)).split())
-        values = {"database": str(self.database), "reason": LibraryError(reason)}
+        values = {"database": str(self.database), "reason": reason}
         if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
             return LibraryError(
                 "The database {database} does not allow this: {reason}.",
@@ -348,7 +348,7 @@ class PostgresCatalogue:
                 hint="Its administrator can make room; what was committed before is kept.",
                 **values,
             )
-        if isinstance(error, psycopg_errors_of_connecting()):
+        if isinstance(error, OperationalError | InterfaceError):
             return LibraryError(
                 "The database {database} cannot be reached: {reason}.",
                 hint="Check the URL, the account, and whether the server is running. A password "
@@ -360,13 +360,6 @@ class PostgresCatalogue:
             hint="See the log of the server.",
             **values,
         )
-
-
-def psycopg_errors_of_connecting() -> tuple[type[Exception], ...]:
-    """What psycopg raises where there is no connection, or none any more."""
-    import psycopg
-
-    return (psycopg.OperationalError, psycopg.InterfaceError)
 
 
 def import_client() -> None:
