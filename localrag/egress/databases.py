@@ -168,7 +168,7 @@ def door(database: Database) -> Iterator[dict[str, str]]:
         raise NetworkBlockedError(
             "The library {library} is in a database on {host}, and localrag stays on this machine.",
             hint="To let it go there: `localrag config set allow_network true` and "
-            "`localrag config set database.hosts {host}`.",
+            "`localrag config set database.hosts '[\"{host}\"]'`.",
             library=str(database),
             host=database.host,
         )
