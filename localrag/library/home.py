@@ -30,6 +30,11 @@ def location_of(given: str | os.PathLike[str] | Database) -> Location:
     return Path(given).expanduser()
 
 
+def name_of(location: Location) -> str:
+    """What a server calls it: the name of its folder, or in its database."""
+    return location.library if isinstance(location, Database) else location.resolve().name
+
+
 class Lock(Protocol):
     """The right to write to a library; see `WriteLock`."""
 
