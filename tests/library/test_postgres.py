@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,14 @@ from library_fixtures import (
 )
 
 from localrag.egress.databases import Database, read_url
-from localrag.errors import LibraryError, LibraryLockedError, LibraryNotFoundError
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryLockedError,
+    LibraryNotFoundError,
+)
 from localrag.library.catalogue.filters import Filter, Glob
+from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres import dialect
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
 from localrag.library.check import check_library
@@ -249,8 +257,50 @@ def test_a_move_that_fails_leaves_nothing(
     with pytest.raises(LibraryError, match="full"):
         migrate_library(tmp_path / "from", place, indexes=indexes())
     monkeypatch.undo()
+    on_node(monkeypatch, tmp_path / "node")()
     with pytest.raises(LibraryNotFoundError):
         open_library(place, create=False)
+    with filled(replace(place, library=f"{place.library} beside"), 2) as library:
+        library.remove(sources=["0.txt"])  # what makes its rows go with it still stands
+        assert library.counts().chunks == len(library.document_chunks(library.documents()[0].id))
+
+
+def test_rows_that_would_not_go_with_their_document(place: Database) -> None:
+    """Somebody has dropped a library by hand, with CASCADE."""
+    alone = f"{place.name}_{os.getpid()}"
+    with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
+        session.execute(f"CREATE DATABASE {alone}")
+        there = replace(place, name=alone)
+        filled(there, 1).close()
+        with closing(PostgresCatalogue(there)) as other, other.session() as other_session:
+            other_session.execute(f"DROP SCHEMA {dialect.home(other.number)} CASCADE")
+        with pytest.raises(LibraryDamagedError, match="foreign keys are missing"):
+            open_library(replace(there, library="other"))
+        session.execute(f"DROP DATABASE {alone} WITH (FORCE)")
+
+
+def test_tables_of_an_earlier_version_get_what_they_lack(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = f"{place.name}_{os.getpid()}"
+    there = replace(place, name=alone)
+    with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
+        session.execute(f"CREATE DATABASE {alone}")
+        with monkeypatch.context() as earlier:
+            for module in ("dialect", "catalogue"):
+                earlier.setattr(
+                    f"localrag.library.catalogue.postgres.{module}.MIGRATIONS", MIGRATIONS[:3]
+                )
+            dialect.tables.cache_clear()
+            with closing(PostgresCatalogue(there)) as older:
+                older.migrate()
+        dialect.tables.cache_clear()
+        dialect.translated.cache_clear()
+        with filled(there, 2) as library:
+            library.remove(sources=["0.txt"])
+            assert library.counts().documents == library.counts().pages == 1
+        assert check_library(there, indexes()).ok
+        session.execute(f"DROP DATABASE {alone} WITH (FORCE)")
 
 
 def test_an_export_from_a_database_is_one_like_any_other(place: Database, tmp_path: Path) -> None:

@@ -11,11 +11,6 @@ Row = tuple[Any, ...]
 class Result(Protocol):
     """The rows of a statement."""
 
-    @property
-    def rowcount(self) -> int:
-        """How many rows it changed."""
-        ...
-
     def fetchone(self) -> Any:
         """The next row, or None."""
         ...

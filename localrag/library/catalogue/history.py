@@ -5,6 +5,8 @@ first of them that is removed, replaced or read anew, and so do those after it i
 which were asked in the light of it.
 """
 
+# ruff: noqa: S608 - what is put into a statement here are constants of this file
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -94,8 +96,9 @@ def forget_answers_from(sql: Connection, document: str) -> None:
 
 def forget_conversations(sql: Connection, conversation: str | None = None) -> bool:
     """Drop a conversation, or all; whether there was one."""
-    if conversation is None:
-        gone = sql.execute("DELETE FROM answers")
-    else:
-        gone = sql.execute("DELETE FROM answers WHERE conversation = ?", (conversation,))
-    return bool(gone.rowcount)
+    only, values = "1 = 1", tuple[str, ...]()
+    if conversation is not None:
+        only, values = "conversation = ?", (conversation,)
+    (there,) = sql.execute(f"SELECT count(1) FROM answers WHERE {only}", values).fetchone()
+    sql.execute(f"DELETE FROM answers WHERE {only}", values)
+    return bool(there)

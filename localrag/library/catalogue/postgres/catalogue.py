@@ -95,7 +95,29 @@ class PostgresCatalogue:
                 found=version,
                 known=len(MIGRATIONS),
             )
+        if version == len(MIGRATIONS):
+            self._expect_references()
         return version < len(MIGRATIONS) or self.identity() is None
+
+    def _expect_references(self) -> None:
+        """Raise LibraryDamagedError where a table has lost what makes rows go with their document.
+
+        As it does in every library, where somebody drops one with CASCADE.
+        """
+        with self._translated(), self.session() as inner:
+            row = inner.execute(
+                "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 "
+                "AND connamespace = %s::regnamespace",
+                [SCHEMA],
+            ).fetchone()
+        wanted = sum(len(table.references) for table in dialect.tables().values())
+        if row is None or row[0] < wanted:
+            raise LibraryDamagedError(
+                "The tables of the library {database} are not as localrag makes them: {reason}.",
+                hint="Restore the database from a backup.",
+                database=str(self.database),
+                reason=LibraryError("foreign keys are missing"),
+            )
 
     def _version(self) -> int:
         with self._translated(), self.session() as inner:
@@ -171,7 +193,8 @@ class PostgresCatalogue:
         number = self.number
         with self._translated(), self.session() as inner, inner.transaction():
             inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
-            inner.execute(f"DROP SCHEMA {dialect.home(number)} CASCADE")
+            for statement in dialect.without(number):
+                inner.execute(statement)
             inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [number])
         self._number = None
 
@@ -203,7 +226,9 @@ class PostgresCatalogue:
         with self._translated(), self._begun("writer", _WRITE) as connection:
             turn = [CHANGING, self.number]
             connection.inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", turn)
-            yield Transaction(connection)
+            # What is only to be done is sent on without waiting for each answer.
+            with connection.inner.pipeline():
+                yield Transaction(connection)
 
     def purge(self) -> bool:
         """Nothing: what was removed is beyond every statement at once.

@@ -136,6 +136,18 @@ def partitions(number: int) -> Iterator[str]:
         yield f"ALTER TABLE {own} ALTER COLUMN library SET DEFAULT {number}"
 
 
+def without(number: int) -> Iterator[str]:
+    """What takes the partitions of a library away, as statements.
+
+    Never by CASCADE: that would take the parents' references along, which keep all libraries true.
+    """
+    for name in reversed(tables()):
+        own = f"{home(number)}.{name}"
+        yield f"ALTER TABLE {SCHEMA}.{name} DETACH PARTITION {own}"
+        yield f"DROP TABLE {own}"
+    yield f"DROP SCHEMA {home(number)}"
+
+
 @cache
 def translated(sql: str) -> str:
     """A statement of `reads` or `writes` for PostgreSQL, with `%s` for each value."""
