@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -280,17 +280,18 @@ def handshaking(served: Path | None) -> Iterator[tuple[int, list[bytes]]]:
         def serve() -> None:
             with suppress(OSError):
                 connection, _ = server.accept()
-                with connection:
+                with ExitStack() as held:
+                    held.enter_context(connection)
                     connection.recv(8)  # SSLRequest
                     connection.sendall(b"S" if served else b"N")
                     if served is not None:
                         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                         context.load_cert_chain(served)
                         connection = context.wrap_socket(connection, server_side=True)
+                        held.enter_context(connection)
                     heard.append(connection.recv(1000))
                     words = b"SFATAL\0C28000\0Mnobody enters\0\0"
                     connection.sendall(b"E" + struct.pack("!i", 4 + len(words)) + words)
-                    connection.close()
 
         thread = threading.Thread(target=serve)
         thread.start()
