@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from localrag import factory, hosted
 from localrag.config.settings import RERANKERS, Settings, load_settings
+from localrag.egress.databases import Database
 from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import ModelNotFoundError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.folder.locking import PATIENCE, OnWait
+from localrag.library.home import location_of
 from localrag.library.library import Library
 from localrag.library.records import LibraryStatus, Problem, Removal
 from localrag.messages import spoken, tr
@@ -84,7 +86,7 @@ class LocalRAG:
     @classmethod
     def open(
         cls,
-        directory: AnyPath,
+        directory: AnyPath | Database,
         *,
         settings: Settings | None = None,
         create: bool = True,
@@ -93,13 +95,15 @@ class LocalRAG:
     ) -> Self:
         """Open the library in `directory`; with `create`, make it on the first `add`.
 
+        A database is given as a URL, `postgresql://host/database#library`.
+
         `settings` None reads the settings file and the environment. `on_damage` is told
         which derived index was damaged and is being built anew, `on_note` what is not done
         as the settings ask, such as a reranker that does not serve the question's language.
         Raises `LibraryNotFoundError` without `create`, `LibraryDamagedError`, `ConfigError`.
         """
         engine = open_engine(
-            Path(directory), settings or load_settings(), create=create, on_damage=on_damage
+            location_of(directory), settings or load_settings(), create=create, on_damage=on_damage
         )
         return cls(engine, on_note)
 

@@ -22,6 +22,7 @@ from localrag import factory, hosted
 from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
+from localrag.library.home import Location
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds
 from localrag.models.llms.base import check_stopped
@@ -438,20 +439,20 @@ class Engine:
 
 
 def open_engine(
-    directory: Path,
+    location: Location,
     settings: Settings,
     *,
     create: bool,
     on_damage: Callable[[Path], None] = lambda _: None,
 ) -> Engine:
-    """The engine over the library in `directory`; with `create` it is made where there is none.
+    """The engine over the library at `location`; with `create` it is made where there is none.
 
     `on_damage` is told which derived index was damaged and is being built anew. Raises
     `LibraryNotFoundError` without `create`, `LibraryDamagedError`.
     """
     opened = partial(
         Library.open,
-        directory.expanduser(),
+        hosted.reachable(location, settings),
         indexes=factory.make_indexes(settings),
         note=on_damage,
     )

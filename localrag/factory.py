@@ -256,7 +256,7 @@ def as_built(settings: Settings, library: Library) -> Settings:
             hint="If you have that model, give it that name (`localrag models add NAME PATH`) or "
             "set embedding.model to its path; or embed everything with another: "
             "`localrag rebuild --embedding MODEL`.",
-            directory=library.directory,
+            directory=str(library.location),
             name=name,
         )
     own = msgspec.structs.replace(settings.embedding, model=name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localrag.config.settings import OpenAISettings, Settings
@@ -20,6 +21,7 @@ from localrag.types import Step
 
 if TYPE_CHECKING:
     from localrag.egress.audit import AuditLog
+    from localrag.library.home import Location
     from localrag.models.llms.openai.guard import Guard
     from localrag.rag.private import Outgoing
 
@@ -55,6 +57,13 @@ def sendable(
         seconds = time.perf_counter() - started
         tell(Step("private", {"left_out": count}, None, seconds))
     return allowed
+
+
+def reachable(location: Location, settings: Settings) -> Location:
+    """The same library, with leave to reach its database where the settings give that."""
+    if isinstance(location, Path) or not settings.allow_network:
+        return location
+    return location.allowed(settings.database.hosts, audit_log())
 
 
 def audit_log() -> AuditLog:

@@ -91,6 +91,25 @@ def _own_user_folders(
     monkeypatch.delenv("LOCALRAG_LIBRARY", raising=False)
 
 
+@pytest.fixture(scope="session")
+def _postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One server for all tests, which starts in two seconds."""
+    from postgres_server import running
+
+    with running(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres(_postgres_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a database, and a cache folder for this test alone, as on a node of its own."""
+    pytest.importorskip("psycopg", reason="only where psycopg is installed")
+    cache = tmp_path / "cache"
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: cache)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    return _postgres_server
+
+
 class _NoSkips:
     """In CI a skip is a failure, unless its reason says where only the test can run."""
 

@@ -12,9 +12,9 @@ import click
 
 from localrag.cli.embedding import embedding_option
 from localrag.cli.output import (
+    any_library_option,
     emit_json,
     json_option,
-    library_option,
     no_empty_path,
     note,
     note_list,
@@ -26,6 +26,7 @@ from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
     from localrag.indexing.events import AddReport
+    from localrag.library.home import Location
     from localrag.library.records import PageReading, Problem
 
 INCOMPLETE = {
@@ -57,10 +58,10 @@ MOST = 20
     "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
 )
 @embedding_option(tr("Embedding model of a new library: its name or a preset (english)."))
-@library_option
+@any_library_option
 @json_option
 def add(
-    paths: tuple[str, ...], prune: bool, embedding: str | None, library: Path, as_json: bool
+    paths: tuple[str, ...], prune: bool, embedding: str | None, library: Location, as_json: bool
 ) -> None:
     """Add and report."""
     from localrag.api import LocalRAG
@@ -74,7 +75,7 @@ def add(
 
     # A mistyped path is said before anything is made.
     walk([Path(path).expanduser() for path in paths], [])
-    if kind := network_drive(library):
+    if isinstance(library, Path) and (kind := network_drive(library)):
         note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
     settings = settings_with(embedding)

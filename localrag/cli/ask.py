@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -11,10 +10,10 @@ import click
 from localrag.cli.filtering import expand_option, filter_options
 from localrag.cli.output import (
     MODES,
+    any_library_option,
     emit_json,
     json_option,
     k_option,
-    library_option,
     note,
     question_argument,
     rerank_option,
@@ -27,6 +26,7 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from localrag.api import Asking
     from localrag.cli.served import Answering
+    from localrag.library.home import Location
     from localrag.types import Answer, LeftOut, Step
 
 
@@ -64,13 +64,13 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 @expand_option
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
-@library_option
+@any_library_option
 @server_option
 @json_option
 def ask(
     question: str,
     explain: bool,
-    library: Path,
+    library: Location,
     as_json: bool,
     server: bool,
     **asked: Unpack[Asking],

@@ -6,18 +6,22 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localrag.messages import tr
 from localrag.system.disk_encryption import Protection, of_path, of_swap
 
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
-def protections(library: Path, *, ask: bool) -> dict[str, tuple[Path | None, Protection]]:
+
+def protections(library: Location, *, ask: bool) -> dict[str, tuple[Path | None, Protection]]:
     """For each place that holds documents, or what was made of them; `ask` as in `of_path`."""
     from localrag.factory import cache_folder, make_models
 
     places = {
-        "library": library,
+        # A database is its server's affair; what this machine keeps of it lies in the cache.
+        **({"library": library} if isinstance(library, Path) else {}),
         "models": make_models().folder,
         "cache": cache_folder(),
         "temporary": Path(tempfile.gettempdir()),

@@ -9,10 +9,10 @@ import click
 
 from localrag.cli.output import (
     RERANKERS,
+    any_library_option,
     emit_json,
     file_option,
     json_option,
-    library_option,
     note,
     stdout_console,
     table,
@@ -26,6 +26,7 @@ from localrag.presentation.steps import note_text
 if TYPE_CHECKING:
     from localrag.evaluation.retrieval.beir import RetrievalSet
     from localrag.evaluation.retrieval.benchmark import RetrievalRun
+    from localrag.library.home import Location
 
 RUNS = ("keyword", "dense", "rrf", "linear", "default")
 """Those of `evaluator.retrieval`; repeated here because that module is heavier."""
@@ -84,7 +85,7 @@ def bench() -> None:
         "dense search finds, and how fast, by retrieval.rescored."
     ),
 )
-@library_option
+@any_library_option
 @file_option("--plot", text=tr("Save a chart of the results (SVG)."))
 @json_option
 def retrieval(
@@ -94,7 +95,7 @@ def retrieval(
     rerankers: tuple[str, ...],
     queries: int | None,
     exact: bool,
-    library: Path,
+    library: Location,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -153,7 +154,7 @@ def retrieval(
         _print(dataset, settings.embedding.name, runs)
 
 
-def _exact(library: Path, queries: int, *, as_json: bool) -> None:
+def _exact(library: Location, queries: int, *, as_json: bool) -> None:
     from localrag.config.settings import load_settings
     from localrag.evaluator.retrieval import measure_approximation
 

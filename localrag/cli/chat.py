@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note, server_option
+from localrag.cli.output import any_library_option, emit_json, json_option, note, server_option
 from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
 
 @click.command(help=tr("Ask a series of questions; follow-ups are understood."))
 @click.option("--explain", is_flag=True, help=tr("Show every step, its decision and its time."))
-@library_option
+@any_library_option
 @server_option
 @json_option
-def chat(explain: bool, library: Path, as_json: bool, server: bool) -> None:
+def chat(explain: bool, library: Location, as_json: bool, server: bool) -> None:
     """Read questions until the end of input; with `--json`, one object for each."""
     from localrag.cli.ask import print_answer
     from localrag.cli.served import answering

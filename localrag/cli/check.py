@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, say
+from localrag.cli.output import any_library_option, emit_json, json_option, say
 from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
 
 @click.command(
@@ -17,18 +20,20 @@ from localrag.messages import tr
         "against each other. Exit code 1 if anything is damaged."
     )
 )
-@library_option
+@any_library_option
 @json_option
-def check(library: Path, as_json: bool) -> None:
+def check(library: Location, as_json: bool) -> None:
     """Check and report; changes nothing."""
-    from localrag import factory
+    from localrag import factory, hosted
     from localrag.config.settings import load_settings
     from localrag.library.check import check_library
     from localrag.presentation.check import finding_text, repair_text
     from localrag.presentation.records import picked
 
     started = time.monotonic()
-    inspection = check_library(library, factory.make_indexes(load_settings()))
+    settings = load_settings()
+    where = hosted.reachable(library, settings)
+    inspection = check_library(where, factory.make_indexes(settings))
     seconds = time.monotonic() - started
     counts = inspection.counts
     if as_json:

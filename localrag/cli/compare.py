@@ -13,11 +13,11 @@ import click
 from localrag.cli.output import (
     MODES,
     Item,
+    any_library_option,
     emit_json,
     file_option,
     json_option,
     k_option,
-    library_option,
     named_output,
     note,
     open_library,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.evaluation.comparisons.base import Asked, Compared, Output, Stage
     from localrag.evaluation.comparisons.pairs import Verdict
+    from localrag.library.home import Location
     from localrag.presentation.comparisons import Shown
 
 
@@ -78,7 +79,7 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 )
 @k_option(50)
 @page_option
-@library_option
+@any_library_option
 @json_option
 def compare(
     question: str | None,
@@ -87,7 +88,7 @@ def compare(
     reference: str,
     k: int | None,
     page: Path | None,
-    library: Path,
+    library: Location,
     as_json: bool,
 ) -> None:
     """Compare and print."""

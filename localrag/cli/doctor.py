@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from localrag import __version__
-from localrag.cli.output import emit_json, json_option, library_option, note, rebuilding, say
+from localrag.cli.output import any_library_option, emit_json, json_option, note, rebuilding, say
 from localrag.errors import LibraryError, LibraryNotFoundError, LocalragError
 from localrag.messages import spoken, tr
 from localrag.system import processes
 
 if TYPE_CHECKING:
     from localrag.config.settings import Settings
+    from localrag.library.home import Location
     from localrag.models.registry.store import ModelStore
 
 PACKAGES = (
@@ -59,9 +60,9 @@ class Diagnosis:
 
 @click.command(help=tr("Check this machine, the models and the library, and measure speed."))
 @click.option("--quick", is_flag=True, help=tr("Do not load the language model to measure it."))
-@library_option
+@any_library_option
 @json_option
-def doctor(quick: bool, library: Path, as_json: bool) -> None:
+def doctor(quick: bool, library: Location, as_json: bool) -> None:
     """Print every finding; exit code 1 if something is a problem."""
     from localrag.cli import at_rest
 
@@ -86,7 +87,7 @@ def doctor(quick: bool, library: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
+def examine(library: Location, *, quick: bool) -> Iterator[Diagnosis]:
     """Every finding, as soon as it stands; `quick` does not load the language model."""
     from localrag.config.settings import load_settings, settings_path
     from localrag.documents.formats.table import suffixes
@@ -98,7 +99,13 @@ def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
     yield _packages()
     yield _machine()
     yield Diagnosis(tr("settings"), "ok", str(settings_path()))
-    network = tr("open for the hosted model") if settings.allow_network else tr("closed")
+    network = tr("closed")
+    if settings.allow_network:
+        network = tr("open for the hosted model")
+        if hosts := settings.database.hosts:
+            network = tr(
+                "open for the hosted model and databases on {hosts}", hosts=", ".join(hosts)
+            )
     yield Diagnosis(tr("network"), "warning" if settings.allow_network else "ok", network)
     yield Diagnosis(tr("formats"), "ok", " ".join(suffixes()))
     yield _reading()
@@ -106,6 +113,7 @@ def examine(library: Path, *, quick: bool) -> Iterator[Diagnosis]:
     models = make_models()
     yield _disk(models.folder)
     yield _encryption(library)
+    yield from _database(library, settings)
     yield from _guarded(tr("embedding"), lambda: _embedding(library, settings, models))
     yield from _guarded(tr("library"), lambda: _library(library, settings))
     yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
@@ -202,7 +210,7 @@ def _disk(folder: Path) -> Diagnosis:
     return Diagnosis(tr("disk"), "ok" if free > 2 else "warning", text)
 
 
-def _encryption(library: Path) -> Diagnosis:
+def _encryption(library: Location) -> Diagnosis:
     from localrag.cli import at_rest
 
     found = at_rest.protections(library, ask=True)
@@ -213,7 +221,27 @@ def _encryption(library: Path) -> Diagnosis:
     return Diagnosis(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
 
 
-def _embedding(directory: Path, settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
+def _database(library: Location, settings: Settings) -> Iterator[Diagnosis]:
+    """Where the library is, if it is in a database, and whether that may be reached."""
+    from localrag.egress.addresses import normalise
+
+    if isinstance(library, Path):
+        return
+    state: State = "ok"
+    if library.is_local:
+        text = tr("{host}: on this machine", host=library.host)
+    elif settings.allow_network and normalise(library.host) in map(
+        normalise, settings.database.hosts
+    ):
+        text = tr("{host}: another machine, over TLS, its certificate checked", host=library.host)
+        state = "warning"
+    else:
+        text = tr("{host}: another machine, closed (see database.hosts)", host=library.host)
+        state = "problem"
+    yield Diagnosis(tr("database"), state, text)
+
+
+def _embedding(directory: Location, settings: Settings, models: ModelStore) -> Iterator[Diagnosis]:
     import time
 
     from localrag.api import LocalRAG
@@ -242,7 +270,7 @@ def _embedding(directory: Path, settings: Settings, models: ModelStore) -> Itera
     yield Diagnosis(tr("embedding"), "ok", text)
 
 
-def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
+def _library(directory: Location, settings: Settings) -> Iterator[Diagnosis]:
     from localrag.api import LocalRAG
     from localrag.library.folder.filesystem import without_modes
     from localrag.presentation.advice import advice_text
@@ -258,12 +286,12 @@ def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
             if status.counts.chunks:
                 rag.search(_SAMPLE, k=1)
     except LibraryNotFoundError:
-        text = tr("none yet at {folder}; `localrag add PATH` creates one", folder=directory)
+        text = tr("none yet at {folder}; `localrag add PATH` creates one", folder=str(directory))
         yield Diagnosis(tr("library"), "ok", text)
         return
     text = tr(
         "{folder}: {documents} documents, {chunks} passages, built with {model}",
-        folder=directory,
+        folder=str(directory),
         documents=status.counts.documents,
         chunks=status.counts.chunks,
         model=status.embedding.name,
@@ -274,7 +302,7 @@ def _library(directory: Path, settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(tr("library"), state, advice_text(advice))
     for path in damaged:
         yield Diagnosis(tr("library"), "warning", rebuilding(path))
-    if kind := without_modes(directory):
+    if isinstance(directory, Path) and (kind := without_modes(directory)):
         text = paragraph(Finding("files", "no-modes", {"kind": kind}))
         yield Diagnosis(tr("library"), "warning", text)
 
@@ -363,7 +391,7 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
     return Diagnosis(part, "ok", text)
 
 
-def _hosted(settings: Settings, directory: Path) -> Iterator[Diagnosis]:
+def _hosted(settings: Settings, directory: Location) -> Iterator[Diagnosis]:
     """What goes to a model on another machine, and where that is logged; nothing for others."""
     from localrag.api import LocalRAG
     from localrag.hosted import audit_log, is_hosted, private_sources

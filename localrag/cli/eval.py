@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localrag.cli.output import (
+    any_library_option,
     emit_json,
     file_option,
     json_option,
-    library_option,
     note,
     page_option,
     say,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from localrag.evaluation.events import Tell
     from localrag.evaluation.metric import Metric
+    from localrag.library.home import Location
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -147,7 +148,7 @@ def eval() -> None:  # noqa: A001
     text=tr("Save every question's results as a table for spreadsheets (CSV)."),
 )
 @cache_option
-@library_option
+@any_library_option
 @json_option
 def run(
     dataset: Path,
@@ -161,7 +162,7 @@ def run(
     page: Path | None,
     table: Path | None,
     cache: Path | None,
-    library: Path,
+    library: Location,
     as_json: bool,
 ) -> None:
     """Evaluate, then print."""
@@ -247,7 +248,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
 @file_option("--output", "-o", text=tr("Write the questions to this file; default: print them."))
 @judge_option
 @cache_option
-@library_option
+@any_library_option
 def make(
     documents: tuple[Path, ...],
     count: int,
@@ -255,7 +256,7 @@ def make(
     output: Path | None,
     judge: Path | None,
     cache: Path | None,
-    library: Path,
+    library: Location,
 ) -> None:
     """Draft, write each question as soon as it stands."""
     from localrag.errors import UsageError

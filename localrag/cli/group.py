@@ -28,6 +28,7 @@ COMMANDS = (
     "check",
     "export",
     "import",
+    "migrate",
     "share",
     "models",
     "config",
@@ -40,7 +41,11 @@ COMMANDS = (
 )
 """In the order of first use; `localrag/cli/<name>.py` holds the command, with `_` for `-`."""
 
-MODULES = {"export": "transfer:export_library", "import": "transfer:import_library"}
+MODULES = {
+    "export": "transfer:export_library",
+    "import": "transfer:import_library",
+    "migrate": "transfer:migrate",
+}
 """Module and name of those that have not their own."""
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import library_option, no_empty_path, note_rebuilding
+from localrag.cli.output import any_library_option, no_empty_path, note_rebuilding
 from localrag.messages import tr
+
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
 
 @click.command(
@@ -17,13 +20,14 @@ from localrag.messages import tr
 @click.option(
     "--allow-add", is_flag=True, help=tr("Let the assistant add files of yours to the libraries.")
 )
-@library_option
-def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
+@any_library_option
+def mcp(folders: tuple[str, ...], allow_add: bool, library: Location) -> None:
     """Serve until standard input ends."""
     from contextlib import ExitStack
 
     from localrag.config.settings import load_settings
     from localrag.engine import open_engine
+    from localrag.library.home import location_of
     from localrag.server.following import following
     from localrag.server.libraries import Libraries
     from localrag.server.mcp import Protocol, serve_on_pipes
@@ -33,7 +37,7 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Path) -> None:
 
     settings = load_settings()
     libraries = Libraries(
-        [library, *(Path(folder).expanduser() for folder in folders)],
+        [library, *map(location_of, folders)],
         lambda folder: open_engine(folder, settings, create=False, on_damage=note_rebuilding),
     )
     with ExitStack() as stack:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from localrag.api import LocalRAG
     from localrag.config.settings import Settings
+    from localrag.library.home import Location
 
 CONTEXT_LIBRARY = "library"
 MODES = ("standard", "self-rag")
@@ -63,6 +64,16 @@ def library_option(command: Command) -> Command:
         metavar=tr("DIR"),
         callback=_library_path,
         help=tr("Folder of the library (or LOCALRAG_LIBRARY)."),
+    )(command)
+
+
+def any_library_option(command: Command) -> Command:
+    """Add `--library DIR`; the command receives a folder or a database, `library: Location`."""
+    return click.option(
+        "--library",
+        metavar=tr("DIR"),
+        callback=_library_location,
+        help=tr("Folder of the library, or postgresql://HOST/DATABASE#NAME (or LOCALRAG_LIBRARY)."),
     )(command)
 
 
@@ -126,11 +137,31 @@ def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...])
     return value
 
 
-def _library_path(context: click.Context, _: click.Parameter, value: str | None) -> Path:
+def _library_path(context: click.Context, option: click.Parameter, value: str | None) -> Path:
+    from localrag.errors import UsageError
+
+    found = _library_location(context, option, value)
+    if not isinstance(found, Path):
+        raise UsageError(
+            "This command needs a library in a folder, and {library} is in a database.",
+            hint="Name a folder with --library.",
+            library=str(found),
+        )
+    return found
+
+
+def _library_location(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> Location:
     if value is not None:
-        no_empty_path(context, _, (value,))
+        no_empty_path(context, option, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
     chosen = chosen or os.environ.get("LOCALRAG_LIBRARY")
+    if chosen and chosen.startswith("postgres"):
+        from localrag.egress.databases import is_database, read_url
+
+        if is_database(chosen):
+            return read_url(chosen)
     if chosen:
         return Path(chosen).expanduser()
     from platformdirs import user_data_path
@@ -249,7 +280,7 @@ def named_output(path: Path) -> Iterator[None]:
         ) from error
 
 
-def open_library(folder: Path, settings: Settings | None = None) -> LocalRAG:
+def open_library(folder: Location, settings: Settings | None = None) -> LocalRAG:
     """A library that is there; what it has to tell goes to standard error."""
     from localrag.api import LocalRAG
 

@@ -12,8 +12,8 @@ import click
 from localrag.cli.output import (
     INDENT,
     Item,
+    any_library_option,
     file_option,
-    library_option,
     no_empty_path,
     note,
     note_rebuilding,
@@ -28,6 +28,7 @@ from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from localrag.indexing.viewing import PageView
+    from localrag.library.home import Location
 
 
 @click.command(
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @click.argument("number", metavar=tr("PAGE"), type=click.IntRange(1))
 @click.option("--highlight", metavar=tr("WORDS"), help=tr("Words of the page to mark."))
 @file_option("-o", "--output", text=tr("Save the page as a PNG image."))
-@library_option
+@any_library_option
 @click.pass_context
 def page(
     context: click.Context,
@@ -48,7 +49,7 @@ def page(
     number: int,
     highlight: str | None,
     output: Path | None,
-    library: Path,
+    library: Location,
 ) -> None:
     """Exit with code 1 where an image was asked for and there is none."""
     from localrag.api import LocalRAG

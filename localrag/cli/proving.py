@@ -46,8 +46,8 @@ MAX_TOKENS = 48
 """Of an answer: whether anything connects does not hang on its length."""
 
 STAGES = (
-    *("guard", "settings", "add", "search", "ask", "self-rag", "eval", "check", "doctor", "remove"),
-    *("server", "afterwards"),
+    *("guard", "settings", "add", "search", "ask", "self-rag", "eval", "check", "doctor"),
+    *("database", "remove", "server", "afterwards"),
 )
 """All that a proof must have in it, each run through."""
 
@@ -312,6 +312,7 @@ def _stages(
     yield "eval", lambda: _evaluate(rag, folder / "evaluation")
     yield "check", lambda: _check(folder / "library", settings)
     yield "doctor", lambda: _doctor(folder / "library")
+    yield "database", _database
     yield "remove", lambda: rag.remove([folder / "samples"])
 
     def server() -> None:
@@ -342,6 +343,25 @@ def _check(library: Path, settings: Settings) -> None:
     inspection = check_library(library, factory.make_indexes(settings))
     if not inspection.ok:
         raise RuntimeError("; ".join(map(finding_text, inspection.findings)))
+
+
+def _database() -> None:
+    """A database elsewhere stays closed: to PostgreSQL's client, too, which is C code."""
+    from importlib.util import find_spec
+
+    from localrag.egress.databases import door, read_url
+    from localrag.library.home import home_of
+
+    elsewhere = read_url("postgresql://192.0.2.1/documents#library")
+    try:
+        if find_spec("psycopg") is None:
+            with door(elsewhere):
+                pass
+        else:
+            home_of(elsewhere)
+    except NetworkBlockedError:
+        return
+    raise RuntimeError("a database elsewhere could be reached")
 
 
 def _doctor(library: Path) -> None:

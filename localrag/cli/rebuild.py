@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from localrag.cli.embedding import embedding_option
-from localrag.cli.output import emit_json, json_option, library_option, note, note_list, say
+from localrag.cli.output import any_library_option, emit_json, json_option, note, note_list, say
 from localrag.messages import spoken, tr
+
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
 
 @click.command(
@@ -20,9 +23,9 @@ from localrag.messages import spoken, tr
     )
 )
 @embedding_option(tr("Switch to this embedding model: its name or a preset (english)."))
-@library_option
+@any_library_option
 @json_option
-def rebuild(embedding: str | None, library: Path, as_json: bool) -> None:
+def rebuild(embedding: str | None, library: Location, as_json: bool) -> None:
     """Rebuild and report."""
     from localrag.api import LocalRAG
     from localrag.cli.embedding import settings_with

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, no_empty_path, note, say
+from localrag.cli.output import any_library_option, emit_json, json_option, no_empty_path, note, say
 from localrag.messages import spoken, tr
+
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
 
 @click.command(help=tr("Remove files, or all files in a folder, from the library."))
@@ -19,19 +23,20 @@ from localrag.messages import spoken, tr
     type=click.Path(),
     callback=no_empty_path,
 )
-@library_option
+@any_library_option
 @json_option
-def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
+def remove(sources: tuple[str, ...], library: Location, as_json: bool) -> None:
     """Remove and say what went."""
     from localrag.api import LocalRAG
     from localrag.cli.progress import say_waiting
     from localrag.library.folder.gate import uploads
 
-    copies = {path.name for path in uploads(library)}
     with LocalRAG.open(library, create=False) as rag:
+        folder = rag.library.directory
+        copies = {path.name for path in uploads(folder)}
         removal = rag.remove(sources, on_wait=say_waiting)
     copies &= {Path(source).name for source in removal.sources}
-    copies -= {path.name for path in uploads(library)}
+    copies -= {path.name for path in uploads(folder)}
     if as_json:
         from localrag.presentation.records import picked
 
@@ -51,6 +56,13 @@ def remove(sources: tuple[str, ...], library: Path, as_json: bool) -> None:
             chunks=removal.chunks,
         )
     )
+    if not isinstance(library, Path):
+        note(
+            tr(
+                "The database no longer shows it to anyone. When its bytes leave the server's "
+                "tables, logs and backups is up to the server."
+            )
+        )
     if removal.unread:
         say(
             tr(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localrag.cli.filtering import expand_option, filter_options
 from localrag.cli.output import (
+    any_library_option,
     emit_json,
     json_option,
     k_option,
-    library_option,
     note,
     question_argument,
     rerank_option,
@@ -23,6 +22,7 @@ from localrag.cli.output import (
 from localrag.messages import tr
 
 if TYPE_CHECKING:
+    from localrag.library.home import Location
     from localrag.types import Step
 
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 @expand_option
 @filter_options
 @click.option("--explain", is_flag=True, help=tr("Show the rank in each of the two searches."))
-@library_option
+@any_library_option
 @server_option
 @json_option
 def search(
-    question: str, explain: bool, library: Path, as_json: bool, server: bool, **asked: Any
+    question: str, explain: bool, library: Location, as_json: bool, server: bool, **asked: Any
 ) -> None:
     """Search and print."""
     from localrag.cli.render import print_hits

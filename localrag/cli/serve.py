@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import library_option, no_empty_path, note, note_rebuilding, say
+from localrag.cli.output import any_library_option, no_empty_path, note, note_rebuilding, say
 from localrag.messages import tr
 
 PORT = 8765
 HOST = "127.0.0.1"
+
+if TYPE_CHECKING:
+    from localrag.library.home import Location
 
 
 @click.command(
@@ -54,7 +58,7 @@ HOST = "127.0.0.1"
     help=tr("Address of a reverse proxy on this machine that speaks TLS: https://NAME[:PORT]."),
 )
 @click.option("--open", "opens", is_flag=True, help=tr("Open the page in the browser."))
-@library_option
+@any_library_option
 def serve(
     folders: tuple[str, ...],
     host: str,
@@ -63,7 +67,7 @@ def serve(
     tls_key: Path | None,
     behind_proxy: str | None,
     opens: bool,
-    library: Path,
+    library: Location,
 ) -> None:
     """Serve until interrupted."""
     from localrag.system.memory import wipe_what_is_freed
@@ -73,6 +77,7 @@ def serve(
     from localrag.config.settings import load_settings
     from localrag.engine import Engine, open_engine
     from localrag.errors import LibraryNotFoundError
+    from localrag.library.home import location_of
     from localrag.server import endpoint
     from localrag.server.access import Access
     from localrag.server.app import make_app
@@ -88,7 +93,7 @@ def serve(
 
     begun = False
 
-    def opened(folder: Path) -> Engine:
+    def opened(folder: Location) -> Engine:
         try:
             return open_engine(folder, settings, create=False, on_damage=note_rebuilding)
         except LibraryNotFoundError:
@@ -97,7 +102,7 @@ def serve(
             return open_engine(folder, settings, create=True)
 
     place = server_folder() / "token"
-    libraries = Libraries([library, *(Path(folder).expanduser() for folder in folders)], opened)
+    libraries = Libraries([library, *map(location_of, folders)], opened)
     empty = [
         name
         for name in reversed(libraries.names)  # what is no library is said before one is made

@@ -24,6 +24,7 @@ from localrag.server.token import known_token, server_folder
 
 if TYPE_CHECKING:
     from localrag.api import Asking, LocalRAG
+    from localrag.library.home import Location
     from localrag.rag.base import OnStep
     from localrag.rag.conversation import Turn
     from localrag.server.calls import Call, Told, Waiting, What
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Why = Difference | Literal["open", "unproven", "hosted"]
 
 
-def answering(folder: Path, settings: Settings | None = None, *, server: bool) -> Answering:
+def answering(folder: Location, settings: Settings | None = None, *, server: bool) -> Answering:
     """The library in `folder`: with `server`, behind one that runs and fits, if there is one."""
     settings = settings or load_settings()
     found = None
@@ -50,12 +51,14 @@ def answering(folder: Path, settings: Settings | None = None, *, server: bool) -
 
 
 def running(
-    folder: Path, settings: Settings
+    folder: Location, settings: Settings
 ) -> tuple[tuple[RunningServer, Setup], None] | tuple[None, Why | None]:
     """A server of this user that answers for the library as this process would, or why none does.
 
     No reason where none is running.
     """
+    if not isinstance(folder, Path):  # servers know folders only
+        return None, None
     place = server_folder()
     try:
         entries = endpoints(place)
@@ -114,7 +117,7 @@ class ServedLibrary:
     """Asks the server; once that has gone, this process does the work."""
 
     def __init__(
-        self, folder: Path, settings: Settings, server: RunningServer, setup: Setup
+        self, folder: Location, settings: Settings, server: RunningServer, setup: Setup
     ) -> None:
         self.settings = settings
         self._folder = folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,9 +12,9 @@ import click
 from localrag.cli.output import (
     INDENT,
     Item,
+    any_library_option,
     emit_json,
     json_option,
-    library_option,
     no_empty_path,
     note,
     note_rebuilding,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from localrag.indexing.reading import Reading
+    from localrag.library.home import Location
     from localrag.types import Chunk, Page
 
 MARK = "▶"
@@ -70,9 +70,9 @@ def _pages(_: click.Context, __: click.Parameter, given: str | None) -> Ranges:
     callback=_pages,
     help=tr("Only these pages, such as 1-3,7."),
 )
-@library_option
+@any_library_option
 @json_option
-def show(source: str, pages: Ranges, library: Path, as_json: bool) -> None:
+def show(source: str, pages: Ranges, library: Location, as_json: bool) -> None:
     """Print pages; changes nothing."""
     from localrag.api import LocalRAG
     from localrag.presentation.reading import reading_json, with_starts

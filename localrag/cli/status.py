@@ -11,9 +11,9 @@ import click
 
 from localrag.cli.output import (
     Item,
+    any_library_option,
     emit_json,
     json_option,
-    library_option,
     say,
     stdout_console,
     table,
@@ -24,6 +24,7 @@ from localrag.printable import as_name
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from localrag.library.home import Location
     from localrag.library.records import LibraryStatus, PageReading, Problem
 
 
@@ -38,9 +39,9 @@ _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", 
     is_flag=True,
     help=tr("List the files that were not read and the pages that were not read well."),
 )
-@library_option
+@any_library_option
 @json_option
-def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -> None:
+def status(documents: bool, only_problems: bool, library: Location, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
     from localrag.api import LocalRAG
     from localrag.cli import at_rest
@@ -61,7 +62,7 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
 
         emit_json(
             {
-                "library": str(found.directory),
+                "library": str(found.location),
                 **picked(found.counts, "documents", "sources", "pages", "chunks"),
                 "pages_read": pages_read(found.counts.pages, readings),
                 "problems": len(problems),
@@ -83,6 +84,8 @@ def status(documents: bool, only_problems: bool, library: Path, as_json: bool) -
         return
     console = stdout_console()
     more = {tr("Encryption at rest"): at_rest.sentence(encryption)}
+    if not isinstance(library, Path) and not library.is_local:
+        more[tr("Database")] = tr("on another machine, over TLS, its certificate checked")
     if server is not None:
         more[tr("Server")] = tr("running; search, ask and chat use it")
     elif why is not None:
@@ -138,7 +141,7 @@ def _overview(
 
     counts = found.counts
     rows = {
-        tr("Library"): str(found.directory),
+        tr("Library"): str(found.location),
         tr("Documents"): str(counts.documents),
         tr("Files"): str(counts.sources),
         tr("Pages"): str(counts.pages),

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, library_option, note, say
+from localrag.cli.output import (
+    any_library_option,
+    emit_json,
+    json_option,
+    library_option,
+    note,
+    say,
+)
 from localrag.errors import UsageError
 from localrag.messages import tr
 
 if TYPE_CHECKING:
+    from localrag.library.home import Location
     from localrag.library.transfer import ImportStage, Manifest
 
 
@@ -45,15 +53,16 @@ def _told(manifest: Manifest, started: float) -> dict[str, Any]:
     ),
 )
 @archive_argument
-@library_option
+@any_library_option
 @json_option
-def export_library(archive: Path, library: Path, as_json: bool) -> None:
+def export_library(archive: Path, library: Location, as_json: bool) -> None:
     """Export and report."""
-    from localrag import __version__
+    from localrag import __version__, hosted
+    from localrag.config.settings import load_settings
     from localrag.library.transfer import export_library as export
 
     started = time.monotonic()
-    manifest = export(library, archive, __version__)
+    manifest = export(hosted.reachable(library, load_settings()), archive, __version__)
     told, size = _told(manifest, started), archive.stat().st_size
     if as_json:
         emit_json({"file": str(archive), "bytes": size} | told)
@@ -131,5 +140,73 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
                 "set embedding.model to {found}, or unset it.",
                 found=wanted,
                 expected=settings.embedding.model,
+            )
+        )
+
+
+def _located(_context: click.Context, _parameter: click.Parameter, text: str) -> Location:
+    from localrag.library.home import location_of
+
+    if not text:
+        raise UsageError("The name of the library is empty.", hint="Name a folder or a database.")
+    return location_of(text)
+
+
+@click.command(
+    "migrate",
+    help=tr(
+        "Copy a library from a folder to PostgreSQL, or back: SRC and DST are folders or "
+        "postgresql://HOST/DATABASE#NAME. Nothing is embedded again, the copy is checked, and the "
+        "source stays."
+    ),
+)
+@click.argument("source", metavar=tr("SRC"), callback=_located)
+@click.argument("target", metavar=tr("DST"), callback=_located)
+@json_option
+def migrate(source: Location, target: Location, as_json: bool) -> None:
+    """Copy and report."""
+    from localrag import factory, hosted
+    from localrag.cli.progress import say_waiting
+    from localrag.config.settings import load_settings
+    from localrag.library.transfer import migrate_library
+    from localrag.presentation.check import finding_text
+    from localrag.presentation.records import picked
+
+    def tell(stage: ImportStage) -> None:
+        if not as_json:
+            copying = stage == "checking"
+            note(tr("Copying ...") if copying else tr("Building the search indexes ..."))
+
+    settings = load_settings()
+    started = time.monotonic()
+    moved = migrate_library(
+        hosted.reachable(source, settings),
+        hosted.reachable(target, settings),
+        indexes=factory.make_indexes(settings),
+        on_wait=say_waiting,
+        tell=tell,
+        describe=finding_text,
+    )
+    seconds = round(time.monotonic() - started, 3)
+    if as_json:
+        told = {"library": str(target), "seconds": seconds, "uploads_left": moved.uploads}
+        emit_json(told | picked(moved.counts, "documents", "chunks"))
+        return
+    say(
+        tr(
+            "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
+            documents=moved.counts.documents,
+            chunks=moved.counts.chunks,
+            directory=str(target),
+            seconds=seconds,
+        )
+    )
+    if moved.uploads:
+        note(
+            tr(
+                "{count} files that were added in the browser stay in {directory}; their text "
+                "was copied.",
+                count=moved.uploads,
+                directory=str(source),
             )
         )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localrag.cli.output import (
+    any_library_option,
     emit_json_line,
-    library_option,
     no_empty_path,
     note,
     note_rebuilding,
@@ -22,6 +22,7 @@ from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
     from localrag.indexing.events import Event
+    from localrag.library.home import Location
 
 AWAY = {
     "missing": "{source} is not there. Its documents stay in the library until it is back.",
@@ -78,7 +79,7 @@ POLLED = {
     is_flag=True,
     help=tr("Also remove files when more than half of a folder is gone at once."),
 )
-@library_option
+@any_library_option
 @click.option(
     "--json", "as_json", is_flag=True, help=tr("Print one JSON object per line instead of text.")
 )
@@ -87,7 +88,7 @@ def watch(
     once: bool,
     interval: float | None,
     prune: bool,
-    library: Path,
+    library: Location,
     as_json: bool,
 ) -> None:
     """Watch and say each change."""
@@ -95,7 +96,8 @@ def watch(
     from localrag.documents.files import walk
     from localrag.library.folder.filesystem import CATALOGUE
 
-    if not (library / CATALOGUE).exists():  # a mistyped path is said before anything is made
+    # A mistyped path is said before anything is made.
+    if isinstance(library, Path) and not (library / CATALOGUE).exists():
         walk([Path(path).expanduser() for path in paths], [])
 
     def tell(event: Event) -> None:

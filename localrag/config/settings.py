@@ -240,11 +240,19 @@ class HostedSettings(_Section, frozen=True):
     """Whether the first call of each run is confirmed in the terminal."""
 
 
+class DatabaseSettings(_Section, frozen=True):
+    """Databases that hold libraries (`--library postgresql://host/database#library`)."""
+
+    hosts: tuple[str, ...] = ()
+    """Hosts other than this machine where one may be reached (`allow_network`)."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything a person can set."""
 
     allow_network: bool = False
-    """Lets the OpenAI-compatible adapter reach hosts other than this machine."""
+    """Lets localrag reach other machines: the language model that the settings name, and the
+    databases of `database.hosts`."""
     parsing: ParsingSettings = ParsingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     llm: LlamaCppSettings | OpenAISettings = LlamaCppSettings()
@@ -255,6 +263,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     answer: AnswerSettings = AnswerSettings()
     self_rag: SelfRAGSettings = SelfRAGSettings()
     hosted: HostedSettings = HostedSettings()
+    database: DatabaseSettings = DatabaseSettings()
 
 
 RESERVED_VARIABLES = frozenset(

@@ -1,4 +1,4 @@
-"""The log of what went to models on other machines: sizes and hosts, never a text or a key.
+"""The log of what went to models and databases on other machines: never a text or a key.
 
 A line is on disk before anything is sent, and a second one says what came back. One JSON object
 a line; `call` ties the two together.
@@ -57,6 +57,13 @@ class AuditLog:
     def received(self, call: str, *, bytes_in: int, status: int | None) -> None:
         """Record what came back; `status` is that of HTTP, None where there was no answer."""
         self._append({"event": "received", "call": call, "bytes_in": bytes_in, "status": status})
+
+    def connecting(self, host: str, library: str) -> None:
+        """Record that a library's database on another machine is about to be reached.
+
+        Raises `BackendError` where that cannot be written: then it is not reached.
+        """
+        self._append({"event": "database", "host": host, "library": library})
 
     def check(self) -> None:
         """Make sure that it can be written. Raises `BackendError`."""

@@ -33,6 +33,7 @@ from localrag.evaluation.runner import OnProgress, TimeLeft, given, produce_answ
 from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
 from localrag.hosted import private_sources
+from localrag.library.home import Location
 from localrag.models.llms.openai.server_info import parallel_calls
 from localrag.types import Note
 
@@ -55,7 +56,7 @@ class Evaluator:
 
     def __init__(
         self,
-        library: Path | Engine,
+        library: Location | Engine,
         cache: CallCache,
         *,
         documents: Sequence[Path] = (),
@@ -273,11 +274,11 @@ class Evaluator:
             yield own
             return
         known = self._library
-        folder = known.library.directory if isinstance(known, Engine) else known
+        folder = known.library.location if isinstance(known, Engine) else known
         with closing(self._open(folder, settings, create=False)) as engine:
             yield engine
 
-    def _open(self, folder: Path, settings: Settings, *, create: bool) -> Engine:
+    def _open(self, folder: Location, settings: Settings, *, create: bool) -> Engine:
         return open_engine(
             folder,
             settings,

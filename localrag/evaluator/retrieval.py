@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace as with_values
 from numpy.typing import NDArray
 
-from localrag import factory
+from localrag import factory, hosted
 from localrag.config.settings import Settings, with_reranker
 from localrag.evaluation.dataset import evenly
 from localrag.evaluation.retrieval.beir import RetrievalSet
@@ -26,6 +25,7 @@ from localrag.evaluation.retrieval.benchmark import (
     run_retriever,
 )
 from localrag.library.catalogue.filters import Filter
+from localrag.library.home import Location
 from localrag.library.library import Library
 from localrag.retrieval.base import Retriever
 from localrag.text.sentences import split_sentences
@@ -124,7 +124,7 @@ class Approximation:
 
 def measure_approximation(
     settings: Settings,
-    directory: Path,
+    location: Location,
     count: int,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Approximation:
@@ -137,7 +137,7 @@ def measure_approximation(
     def opened(rescored: int) -> Library:
         retrieval = with_values(settings.retrieval, rescored=rescored)
         return Library.open(
-            directory.expanduser(),
+            hosted.reachable(location, settings),
             create=False,
             embedding=factory.identity_of(embedder, settings),
             indexes=factory.make_indexes(with_values(settings, retrieval=retrieval)),

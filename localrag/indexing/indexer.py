@@ -35,7 +35,7 @@ from localrag.documents.formats.table import (
     format_of,
 )
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError
+from localrag.errors import ParsingError, UsageError
 from localrag.indexing import unread
 from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
@@ -184,6 +184,12 @@ class Indexer:
         Another file of that name gets a number. Raises what `add` raises.
         """
         library, name = self.library, safe_name(name)
+        if not isinstance(library.location, Path):
+            raise UsageError(
+                "The library {library} is in a database, which keeps texts but no files.",
+                hint="Add the file with `localrag add` on a machine that has it.",
+                library=str(library.location),
+            )
         with library.writing(timeout):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures())

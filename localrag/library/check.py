@@ -6,27 +6,25 @@ Nothing is changed, but that an older catalogue gets the tables of this version,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
 from localrag.errors import LibraryDamagedError
-from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.integrity import catalogue_findings
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.derived import Indexes, Leg
 from localrag.library.folder.filesystem import (
-    CATALOGUE,
     in_our_words,
-    is_read_only,
     network_drive,
     without_modes,
 )
-from localrag.library.folder.gate import enter_library, parts, states
-from localrag.library.folder.locking import PATIENCE, WriteLock
+from localrag.library.folder.gate import parts, states
+from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError
 from localrag.library.folder.sharing import seal_of
+from localrag.library.home import Home, Location, home_of
 from localrag.library.indexes.base import DerivedIndex, Query, Storage
 from localrag.library.records import NEVER, Counts
 from localrag.system.seals import Seal
@@ -46,42 +44,47 @@ class Inspection:
         return not any(finding.damage for finding in self.findings)
 
 
-def check_library(directory: Path, indexes: Indexes) -> Inspection:
+def check_library(location: Location, indexes: Indexes) -> Inspection:
     """Look at everything; `indexes` are those that the library is used with.
 
     Raises LibraryNotFoundError where there is no library, LibraryError where the folder cannot
     be used for reasons that lie outside its files (rights, disk).
     """
     inspection = Inspection()
-    with in_our_words(directory):
+    with ExitStack() as stack:
+        if isinstance(location, Path):
+            stack.enter_context(in_our_words(location))
         try:
-            directory = enter_library(directory)
+            home = home_of(location)
         except LibraryDamagedError as error:
             inspection.findings.append(Finding("catalogue", "missing", {"error": error}))
             return inspection
-        seal, _ = seal_of(directory)
+        stack.callback(home.catalogue.close)
+        seal, _ = seal_of(home.folder)
         try:
-            _compare(directory, indexes, seal, inspection)
+            _compare(home, indexes, seal, inspection)
         except LibraryDamagedError as error:
             inspection.findings.append(Finding("catalogue", "unreadable", {"error": error}))
-        inspection.findings += _in_the_folder(directory, seal)
+        if home.folder.is_dir():
+            inspection.findings += _in_the_folder(home.folder, seal)
     return inspection
 
 
-def _compare(directory: Path, indexes: Indexes, seal: Seal, inspection: Inspection) -> None:
-    with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
-        if catalogue.needs_migration():
-            with WriteLock(directory).hold(PATIENCE):
-                catalogue.migrate()
-        # The files before the state they are compared with: they cannot be ahead of it then.
-        opened = [_Opened(leg, Storage(directory / leg.name, seal)) for leg in indexes.legs]
-        with catalogue.read() as snapshot:
-            inspection.findings += catalogue_findings(snapshot)
-            snapshot.embedding()
-            inspection.counts = snapshot.counts()
-            for one in opened:
-                if one.index.persistent:
-                    inspection.findings += one.findings(snapshot, sound=inspection.ok)
+def _compare(home: Home, indexes: Indexes, seal: Seal, inspection: Inspection) -> None:
+    if home.catalogue.needs_migration():
+        with home.lock.hold(PATIENCE):
+            home.catalogue.migrate()
+    # The files before the state they are compared with: they cannot be ahead of it then.
+    opened = [_Opened(leg, Storage(home.folder / leg.name, seal)) for leg in indexes.legs]
+    with home.catalogue.read() as snapshot:
+        inspection.findings += catalogue_findings(snapshot)
+        snapshot.embedding()
+        inspection.counts = snapshot.counts()
+        for one in opened:
+            # Of a database each node makes its own, once it is asked something.
+            there = home.is_folder or one.index.stamp != NEVER
+            if one.index.persistent and there:
+                inspection.findings += one.findings(snapshot, sound=inspection.ok)
 
 
 class _Opened(Generic[Query]):

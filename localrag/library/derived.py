@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Generic, Literal
 
 from localrag.errors import LibraryDamagedError, LibraryError
-from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.folder.filesystem import in_our_words
 from localrag.library.folder.gate import KEYWORDS, VECTORS, folder_size
 from localrag.library.folder.places import Place, Places
@@ -82,7 +82,7 @@ class Derived(Generic[Query]):
     """One derived index of a library."""
 
     def __init__(
-        self, leg: Leg[Query], catalogue: Catalogue, places: Places, check: Check, note: Note
+        self, leg: Leg[Query], catalogue: CatalogueStore, places: Places, check: Check, note: Note
     ) -> None:
         self._leg = leg
         self._catalogue = catalogue
@@ -121,6 +121,11 @@ class Derived(Generic[Query]):
         """Drop what is in memory; the next use opens the files again."""
         with self._guard:
             self._index = self._leg.make()
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it is kept on disk."""
+        return self._index.persistent
 
     def status(self, stamp: Stamp) -> DerivedStatus:
         """What lies on disk, compared with that state of the catalogue."""

@@ -29,26 +29,26 @@ from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
 from localrag.library.catalogue.sweeping import Mark
 from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
 from localrag.library.folder.filesystem import (
-    CATALOGUE,
     in_our_words,
-    is_read_only,
     without_modes,
 )
 from localrag.library.folder.gate import (
     SWEPT,
     clear_states,
-    enter_library,
     folder_size,
     no_library,
+    states,
     sweep_parts,
     uploads,
 )
-from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
+from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
 from localrag.library.folder.uploads import file_of, sweep_uploads
+from localrag.library.home import Home, Location, home_of
 from localrag.library.problems import problems
 from localrag.library.records import (
+    Counts,
     EmbeddingIdentity,
     FileState,
     LibraryStatus,
@@ -83,27 +83,29 @@ def _ignore(_: Path) -> None:
 
 
 class Library:
-    """One folder with documents, their passages, and what is needed to find them.
+    """Documents, their passages, and what is needed to find them, in a folder or a database.
+
+    `location` is what a person calls it, `directory` the folder with the indexes that follow it.
 
     May be used from several threads. Close it, or use it in a `with` block.
     """
 
     def __init__(
-        self, directory: Path, indexes: Indexes, expected: EmbeddingIdentity | None, note: Note
+        self, home: Home, indexes: Indexes, expected: EmbeddingIdentity | None, note: Note
     ) -> None:
         """Callers use `Library.open`."""
-        self.directory = directory
-        self._read_only = is_read_only(directory)
-        self._file = _file_at(directory)
-        self._lock = WriteLock(directory)
+        self.location = home.location
+        self.directory = home.folder
+        self._home = home
+        self._catalogue = catalogue = home.catalogue
+        self._identity = catalogue.identity()
+        self._lock = home.lock
         self._writing = 0
         self._expected = expected
         self._held = ExitStack()
-        self._places = places = Places(directory, self._lock, read_only=self._read_only)
-        mark = Mark(directory / SWEPT, places.seal) if places.kept_in_library else None
-        self._catalogue = catalogue = Catalogue(
-            directory / CATALOGUE, read_only=self._read_only, mark=mark
-        )
+        self._places = Places(home.folder, home.files, read_only=home.read_only)
+        if isinstance(catalogue, Catalogue) and self._places.kept_in_library:
+            catalogue.keep(Mark(home.folder / SWEPT, self._places.seal))
         vectors, keywords = indexes.legs
         self.vectors = Derived(vectors, catalogue, self._places, self._check, note)
         self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
@@ -112,21 +114,21 @@ class Library:
     @classmethod
     def open(
         cls,
-        directory: Path,
+        location: Location,
         *,
         create: bool,
         embedding: EmbeddingIdentity | None,
         indexes: Indexes,
         note: Note = _ignore,
     ) -> Library:
-        """Open the library in `directory`, or create it if `create` and there is none.
+        """Open the library at `location`, or create it if `create` and there is none.
 
         `embedding` None opens it without comparing models: for status, removal and rebuild. A
         library that is created needs one. Opens no index of `indexes`; the first search does.
         Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
         schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
         """
-        library = cls(enter_library(directory, create=create), indexes, embedding, note)
+        library = cls(home_of(location, create=create), indexes, embedding, note)
         try:
             library._bring_up_to_date()
             with library._catalogue.read() as snapshot:
@@ -134,6 +136,7 @@ class Library:
                 due = snapshot.meta(PURGE_DUE)
             if due or library._catalogue.has_log:
                 library.purge_if_possible()
+            library._follow_removals()
         except BaseException:
             library.close()
             raise
@@ -143,7 +146,11 @@ class Library:
         """Give the catalogue the tables of this version, and a new one its embedding model."""
         catalogue = self._catalogue
         if catalogue.needs_migration():
-            if self._read_only and catalogue.path.exists():
+            if (
+                self._home.read_only
+                and isinstance(catalogue, Catalogue)
+                and catalogue.path.exists()
+            ):
                 catalogue.upgrade_elsewhere(self._held.enter_context(scratch_folder()))
             else:
                 with self._lock.hold(PATIENCE), self._changing():
@@ -152,7 +159,7 @@ class Library:
             unbound = snapshot.meta("embedding") is None
         if unbound:
             if self._expected is None:  # a process was killed while it created the library
-                raise no_library(self.directory)
+                raise no_library(self.location)
             with (
                 self._lock.hold(PATIENCE),
                 self._changing(),
@@ -187,11 +194,12 @@ class Library:
         for one in self._derived:
             one.forget()
         self._catalogue.close()
+        self._follow_removals()
 
     @property
     def is_there(self) -> bool:
-        """Whether its folder still holds the library that was opened, and not another or none."""
-        return self._file is None or self._file == _file_at(self.directory)
+        """Whether it is still the library that was opened, and not another or none."""
+        return self._identity is None or self._identity == self._catalogue.identity()
 
     # Reading
 
@@ -238,14 +246,14 @@ class Library:
             stamp = snapshot.stamp()
             holder = self._lock.current_holder()
             return LibraryStatus(
-                directory=self.directory,
+                location=str(self.location),
                 counts=snapshot.counts(),
                 embedding=snapshot.embedding(),
                 chunkings=snapshot.chunkings(),
                 outdated=len(snapshot.outdated()),
                 generation=stamp[1],
                 schema=snapshot.schema(),
-                size_on_disk=folder_size(self.directory),
+                size_on_disk=folder_size(self.directory) + self._catalogue.size(),
                 derived=tuple(one.status(stamp) for one in self._derived),
                 writer=str(holder) if holder else "",
                 shared=self._places.shared,
@@ -421,6 +429,23 @@ class Library:
             for one in self._derived:
                 one.current(keep=True)
 
+    def take_over(self, origin: Library) -> Counts:
+        """Copy all that another library holds into this one, which must hold no documents."""
+        with (
+            self.writing(),
+            origin._catalogue.read() as snapshot,
+            self._catalogue.write() as transaction,
+        ):
+            if transaction.counts().documents:
+                raise LibraryError(
+                    "The library {directory} already contains documents; a move would mix them "
+                    "with others.",
+                    hint="Name a library that is not there yet.",
+                    directory=str(self.location),
+                )
+            transaction.copy_from(snapshot, whole=True)
+            return transaction.counts()
+
     def purge(self) -> bool:
         """Leave nothing removed in any file; False when a reader keeps the log busy.
 
@@ -442,7 +467,7 @@ class Library:
             if not self._erase_indexes(but=stamp):
                 return False
             with self._catalogue.write() as transaction:
-                transaction.forget_removals()
+                transaction.forget_removals(keep=self._catalogue.follow)
             if not self._catalogue.purge():
                 return False
             with self._catalogue.write() as transaction:
@@ -468,6 +493,25 @@ class Library:
             if mine:
                 with suppress(LibraryError), self._changing():  # a full disk, say: it stays due
                     self.purge_if_due()
+
+    def _follow_removals(self) -> None:
+        """Leave nothing in this folder of what other nodes have removed from the database."""
+        if self._home.is_folder:
+            return
+        with self._catalogue.read() as snapshot:
+            stamp, removed = snapshot.stamp(), snapshot.removals().generation
+        legs = [one.status(stamp) for one in self._derived if one.persistent]
+        if not any(one.present for one in legs) and not states(self.directory):
+            return
+        if all(one.present and stamp[1] - one.behind >= removed for one in legs):
+            return
+        with self._places.library.if_free() as mine:
+            if mine:
+                with suppress(LibraryError):  # it stays to be done
+                    clear_states(self.directory)
+                    for derived in self._derived:
+                        derived.current(keep=True)
+                    self._erase_indexes(but=stamp)
 
     def clear_states(self) -> None:
         """Delete what language models made of passages; it is made again."""
@@ -528,7 +572,7 @@ class Library:
                 "settings say {expected}; vectors of different models cannot be compared.",
                 hint="Run `localrag rebuild` to embed everything with {expected}. To keep {found}, "
                 "do not set embedding.model (`localrag config unset embedding.model`).",
-                directory=self.directory,
+                directory=str(self.location),
                 found=_named(found, expected),
                 expected=_named(expected, found),
             )
@@ -537,15 +581,6 @@ class Library:
 def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
     """The model's name, with its fingerprint where the names alone would not differ."""
     return one.name if one.name != other.name else f"{one.name} [{one.fingerprint[:12]}]"
-
-
-def _file_at(directory: Path) -> tuple[int, int] | None:
-    """Device and number of the catalogue."""
-    try:
-        found = (directory / CATALOGUE).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _not_here(name: str) -> UsageError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -220,7 +219,7 @@ class DerivedStatus:
 class LibraryStatus:
     """What `localrag status` shows; read without opening any index or model."""
 
-    directory: Path
+    location: str
     counts: Counts
     embedding: EmbeddingIdentity
     chunkings: Mapping[str, int]

@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,10 +31,11 @@ from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
-from localrag.library.folder.filesystem import CATALOGUE, is_read_only
-from localrag.library.folder.gate import SWEPT, UPLOADS, enter_library, uploads
+from localrag.library.folder.filesystem import CATALOGUE
+from localrag.library.folder.gate import SWEPT, UPLOADS, uploads
 from localrag.library.folder.locking import OnWait, WriteLock
 from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
+from localrag.library.home import Home, Location, home_of, is_there
 from localrag.library.library import Library
 from localrag.library.records import Counts, EmbeddingIdentity, SourceRecord
 from localrag.system.files import create_file, make_folder, new_file, open_plain, scratch_folder
@@ -77,11 +79,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return EmbeddingIdentity(self.embedding, self.embedding_name, self.dimension)
 
 
-def export_library(directory: Path, archive: Path, version: str) -> Manifest:
-    """Write the library in `directory` to the new file `archive`; writers may go on meanwhile.
+def export_library(location: Location, archive: Path, version: str) -> Manifest:
+    """Write the library at `location` to the new file `archive`; writers may go on meanwhile.
 
-    `version` is that of localrag. What is exported is one committed state; nothing is written in
-    `directory`. Raises LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a
+    `version` is that of localrag. What is exported is one committed state; nothing is written
+    there. Raises LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a
     file of that name or no folder to write it to.
     """
     if os.path.lexists(archive):
@@ -92,11 +94,11 @@ def export_library(directory: Path, archive: Path, version: str) -> Manifest:
             hint="Create it first, or name a file in another folder.",
             path=archive.parent,
         )
-    directory = enter_library(directory)
+    home = home_of(location)
     try:
         with scratch_folder() as scratch:
-            counts, embedding, sources = _snapshot(directory, scratch / CATALOGUE)
-            kept = _uploads(directory, sources)
+            counts, embedding, sources = _snapshot(home, scratch / CATALOGUE)
+            kept = _uploads(home.folder, sources)
             manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, 2 if kept else 1)
             new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE, kept))
     except FileExistsError:
@@ -146,9 +148,9 @@ def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Sequence[Pa
             new.write(path, f"{UPLOADS}/{path.name}")
 
 
-def _snapshot(directory: Path, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
+def _snapshot(home: Home, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
     """One committed state as a file of its own, without what is derived, due or half done."""
-    with closing(Catalogue(directory / CATALOGUE, read_only=is_read_only(directory))) as catalogue:
+    with closing(home.catalogue) as catalogue:
         older = catalogue.needs_migration()
         catalogue.copy_to(copy)
     with closing(Catalogue(copy)) as copied:
@@ -249,6 +251,77 @@ def import_library(
                 text=describe(finding),
             )
     return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What was moved; `uploads` counts files that stay where they were added in the browser."""
+
+    counts: Counts
+    embedding: EmbeddingIdentity
+    uploads: int
+
+
+def migrate_library(
+    source: Location,
+    target: Location,
+    *,
+    indexes: Indexes,
+    on_wait: OnWait | None = None,
+    tell: Callable[[ImportStage], None] = lambda _: None,
+    describe: Callable[[Finding], str] = lambda finding: f"{finding.part}: {finding.code}",
+) -> Migration:
+    """Copy a library from a folder to a database, or back, or to another; the source stays.
+
+    Nothing is embedded again: texts, vectors, checksums, and what was remembered of unread files
+    and of answers are copied in one transaction, as one state of the source has them. Then the
+    target is checked. Raises LibraryError where the target holds documents or is not in order
+    afterwards.
+    """
+    if isinstance(source, Path) and isinstance(target, Path):
+        raise UsageError(
+            "Both are folders: {source} and {target}.",
+            hint="Copy the folder while nobody writes to it, or use `localrag export`.",
+            source=source,
+            target=target,
+        )
+    existed = isinstance(target, Path) and target.exists()
+    opening = partial(Library.open, indexes=indexes)
+    with opening(source, create=False, embedding=None) as origin:
+        made = not is_there(target)
+        with opening(target, create=True, embedding=origin.embedding if made else None) as library:
+            try:
+                with library.writing(on_wait=on_wait):
+                    tell("checking")
+                    counts = library.take_over(origin)
+                    tell("indexing")
+                    library.sync()
+            except BaseException:
+                if made and not library.counts().documents:
+                    library.close()
+                    _take_away(target, existed=existed)
+                raise
+        kept = len(_uploads(origin.directory, origin.sources()))
+        embedding = origin.embedding
+    for finding in check_library(target, indexes).findings:
+        if finding.damage:
+            raise LibraryError(
+                "The library was copied, but the check found: {text}",
+                hint="Run `localrag check` on both to see what is damaged and how to repair it.",
+                text=describe(finding),
+            )
+    return Migration(counts, embedding, kept)
+
+
+def _take_away(location: Location, *, existed: bool) -> None:
+    """Undo the making of an empty library."""
+    if isinstance(location, Path):
+        _unmake(location, made=not existed)
+        return
+    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+
+    with closing(PostgresCatalogue(location)) as catalogue:
+        catalogue.drop()
 
 
 def _unmake(directory: Path, *, made: bool) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from localrag.config.settings import Settings
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.library.home import Location, name_of
 from localrag.server.naming import Naming
 from localrag.server.setups import Difference, Setup, setup_of
 
@@ -16,47 +16,47 @@ from localrag.server.setups import Difference, Setup, setup_of
 class Libraries:
     """Engines by name, opened when they are first asked for. May be used from several threads."""
 
-    def __init__(self, folders: Sequence[Path], opened: Callable[[Path], Engine]) -> None:
+    def __init__(self, places: Sequence[Location], opened: Callable[[Location], Engine]) -> None:
         """The first folder is the default. Raises `UsageError` for two of one name."""
-        self._folders: dict[str, Path] = {}
+        self._places: dict[str, Location] = {}
         self._open = opened
         self._engines: dict[str, Engine] = {}
         self._naming: dict[str, Naming] = {}
         self._setups: dict[str, Setup] = {}
         self._lock = threading.Lock()
-        for folder in folders:
-            name = folder.resolve().name
-            if name in self._folders:
+        for place in places:
+            name = name_of(place)
+            if name in self._places:
                 raise UsageError(
                     "Two libraries have the name {name}: {one} and {other}.",
                     hint="Rename the folder of one of them.",
                     name=name,
-                    one=self._folders[name],
-                    other=folder,
+                    one=str(self._places[name]),
+                    other=str(place),
                 )
-            self._folders[name] = folder
+            self._places[name] = place
 
     @property
     def names(self) -> tuple[str, ...]:
         """Their names, the default first."""
-        return tuple(self._folders)
+        return tuple(self._places)
 
     def engine(self, name: str) -> Engine:
         """The engine over a library, which names files as all do here.
 
         Raises `LibraryNotFoundError`.
         """
-        folder = self._folders.get(name)
-        if folder is None:
+        place = self._places.get(name)
+        if place is None:
             raise LibraryNotFoundError(
                 "There is no library {name}.", hint="See /v1/models.", name=name
             )
         with self._lock:
             if name not in self._engines:
-                engine = self._open(folder)
+                engine = self._open(place)
                 naming = self._naming[name] = Naming(engine.library)
                 engine.called = naming.of
-                self._setups[name] = setup_of(engine.settings, folder)
+                self._setups[name] = setup_of(engine.settings, place)
                 self._engines[name] = engine
             return self._engines[name]
 

@@ -15,6 +15,7 @@ from localrag import __version__
 from localrag.config.settings import CrossEncoderReranking, LlamaCppSettings, Settings
 from localrag.errors import ModelError
 from localrag.library.folder.filesystem import CATALOGUE
+from localrag.library.home import Location
 from localrag.models.registry.manifest import read_registered
 from localrag.models.registry.store import ModelStore, default_models_dir
 
@@ -40,15 +41,21 @@ class Setup(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, settings=_of_settings(settings))
 
 
-def setup_of(settings: Settings, library: Path) -> Setup:
+def setup_of(settings: Settings, library: Location) -> Setup:
     """As things are now: a library, a package or a model that is replaced is another one."""
     return Setup(
-        library=_digest(library.resolve(), _identity(library / CATALOGUE)),
+        library=_of_library(library),
         version=__version__,
         installation=_digest(sys.version, sys.prefix, Path(__file__).resolve()),
         settings=_of_settings(settings),
         models=_digest(*_stamps(settings)),
     )
+
+
+def _of_library(library: Location) -> str:
+    if isinstance(library, Path):
+        return _digest(library.resolve(), _identity(library / CATALOGUE))
+    return _digest(str(library))
 
 
 def _of_settings(settings: Settings) -> str:

@@ -68,6 +68,7 @@ RUNS = (
     ("rebuild",),
     ("remove", "notes.txt"),
     ("--library", "imported", "import", "library.export"),
+    ("migrate", "imported", "postgresql:///docs?host=/nowhere#library"),
     ("bench", "retrieval", "data"),
     ("eval", "run", "questions.jsonl", "--no-judge", "--html", "report.html"),
     ("doctor", "--quick"),
@@ -81,8 +82,9 @@ RUNS = (
 )
 
 FAIL = {"models pull": 1, "prove-offline": 1, "bundle create": 1, "serve none": 1}
-"""What cannot succeed here: nothing is to be had from the index, the settings are broken, and one
-library is not there, else it would serve until it is stopped."""
+FAIL |= {"migrate imported": 1}
+"""What cannot succeed here: nothing is to be had from the index, the settings are broken, there is
+no database, and one library is not there, else it would serve until it is stopped."""
 
 pytestmark = [
     pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4"),

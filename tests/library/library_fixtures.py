@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from fakes import HashEmbedder
@@ -17,11 +17,18 @@ from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.factory import indexes_of
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.derived import Indexes
+from localrag.library.home import Location
 from localrag.library.indexes.base import Storage
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.system.seals import own_seal
 from localrag.types import Document, Page
+
+
+class Where(Protocol):
+    """Gives a library its place, in a folder or in a database; the same for the same name."""
+
+    def __call__(self, name: str = "one", /) -> Location: ...
 
 
 class Words:
@@ -50,7 +57,11 @@ def storage(path: Path) -> Storage:
 
 
 def open_library(
-    directory: Path, *, tokenize: Any = None, keyword_engine: str = "inverted-index", **changes: Any
+    directory: Location,
+    *,
+    tokenize: Any = None,
+    keyword_engine: str = "inverted-index",
+    **changes: Any,
 ) -> Library:
     arguments: dict[str, Any] = {
         "create": True,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from library_fixtures import EMBEDDER, add, document, open_library
+from library_fixtures import EMBEDDER, Where, add, document, open_library
 
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
@@ -97,15 +97,16 @@ def test_ids_that_are_not_there_are_passed_over(keywords: Any, vectors: FaissVec
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
-    opened = open_library(tmp_path / "library")
+def library(where: Where) -> Iterator[Library]:
+    opened = open_library(where("library"))
     pages = [f"page {n} speaks about tea and gardens at length" for n in range(1, 13)]
     add(opened, document(*pages, source="a"), "/home/me/tea/2024/long report.pdf")
     add(opened, document("tea in a markdown file"), "/home/me/tea/notes.md")
     add(opened, document("tea on a web page"), "/home/me/web/PAGE.HTM")
     add(opened, document("tea in plain text, with ü and 茶"), "/home/me/tea/2023/笔记.txt")
     add(opened, document("tea on windows"), r"C:\Users\me\tea\win.md")
-    return opened
+    with opened:
+        yield opened
 
 
 def names(library: Library, wanted: Filter) -> set[str]:
@@ -181,12 +182,12 @@ def test_pages_are_those_that_a_passage_touches(library: Library) -> None:
         assert set(ids.tolist()) == expected != set()
 
 
-def test_a_document_with_both_languages_is_in_each(tmp_path: Path) -> None:
-    library = open_library(tmp_path / "languages")
-    for language in ("zh", "en", "mixed"):
-        add(library, document(language), f"/{language}.txt", language=language)
-    assert names(library, Filter(language="zh")) == {"zh.txt", "mixed.txt"}
-    assert names(library, Filter(language="en")) == {"en.txt", "mixed.txt"}
+def test_a_document_with_both_languages_is_in_each(where: Where) -> None:
+    with open_library(where("languages")) as library:
+        for language in ("zh", "en", "mixed"):
+            add(library, document(language), f"/{language}.txt", language=language)
+        assert names(library, Filter(language="zh")) == {"zh.txt", "mixed.txt"}
+        assert names(library, Filter(language="en")) == {"en.txt", "mixed.txt"}
 
 
 def test_days_are_local_and_whole_moments_exact(

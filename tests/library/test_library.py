@@ -14,6 +14,7 @@ import pytest
 from library_fixtures import (
     EMBEDDER,
     EMBEDDING,
+    Where,
     Words,
     add,
     bytes_on_disk,
@@ -33,6 +34,7 @@ from localrag.errors import (
 )
 from localrag.library.catalogue.guarded import log_of
 from localrag.library.check import check_library
+from localrag.library.home import Location
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.library.transfer import export_library
@@ -46,7 +48,7 @@ TEXTS = {
 }
 
 
-def filled(directory: Path, *, leave_out: str = "", **changes: object) -> Library:
+def filled(directory: Location, *, leave_out: str = "", **changes: object) -> Library:
     library = opened(directory, **changes)
     for name, text in TEXTS.items():
         if name != leave_out:
@@ -55,27 +57,27 @@ def filled(directory: Path, *, leave_out: str = "", **changes: object) -> Librar
 
 
 @pytest.mark.parametrize("engine", ["inverted-index", "rank-bm25"])
-def test_what_was_added_is_found_now_and_after_reopening(tmp_path: Path, engine: str) -> None:
-    with filled(tmp_path, keyword_engine=engine) as library:
+def test_what_was_added_is_found_now_and_after_reopening(where: Where, engine: str) -> None:
+    with filled(where(), keyword_engine=engine) as library:
         first = found(library, "green tea")
         dense, keyword = first
         assert len(dense) == library.counts().chunks
         assert library.chunks([keyword[0][0]])[keyword[0][0]].text.startswith("green tea")
-    with opened(tmp_path, create=False, keyword_engine=engine) as library:
+    with opened(where(), create=False, keyword_engine=engine) as library:
         assert found(library, "green tea") == first
 
 
-def test_text_pages_and_spans_come_back_exactly(tmp_path: Path) -> None:
+def test_text_pages_and_spans_come_back_exactly(where: Where) -> None:
     long_page = "".join(chr(0x4E00 + n % 5000) for n in range(40_000))
     one = Document(
         "ab" * 32,
         "book.pdf",
         "书",
-        (Page(3, "first 𠀀 page"), Page(4, ""), Page(7, long_page), Page(8, "nul \0 end")),
+        (Page(3, "first 𠀀 page"), Page(4, ""), Page(7, long_page), Page(8, "bell \a end")),
         (Heading(0, 1, "first"), Heading(15, 2, "第二")),
         {"author": "某人"},
     )
-    with opened(tmp_path) as library:
+    with opened(where()) as library:
         add(library, one, size=1000)
         assert library.document(one.id) == one
         start = 0
@@ -98,16 +100,16 @@ def test_text_pages_and_spans_come_back_exactly(tmp_path: Path) -> None:
         )
 
 
-def test_unknown_ids_are_left_out(tmp_path: Path) -> None:
-    with filled(tmp_path) as library:
+def test_unknown_ids_are_left_out(where: Where) -> None:
+    with filled(where()) as library:
         assert library.chunks([1, 2]) == {}
         assert library.document("x") is None
         assert library.text("x", 0, 5) == ""
         assert library.sources_of(["x"]) == {}
 
 
-def test_same_bytes_under_two_names_are_stored_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as library:
+def test_same_bytes_under_two_names_are_stored_once(where: Where) -> None:
+    with opened(where()) as library:
         one = document("the same words in both files")
         add(library, one, "a.txt")
         add(library, one, "b.txt")
@@ -119,8 +121,8 @@ def test_same_bytes_under_two_names_are_stored_once(tmp_path: Path) -> None:
         assert found(library, "words") == ([], [])
 
 
-def test_changed_file_replaces_its_old_version(tmp_path: Path) -> None:
-    with opened(tmp_path) as library:
+def test_changed_file_replaces_its_old_version(where: Where) -> None:
+    with opened(where()) as library:
         add(library, document("the first version says apple"), "a.txt")
         assert found(library, "apple")[1]
         add(library, document("the second version says pear"), "a.txt")
@@ -132,11 +134,11 @@ def test_changed_file_replaces_its_old_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["inverted-index", "rank-bm25"])
 def test_after_removal_answers_are_those_of_never_having_added_it(
-    tmp_path: Path, engine: str
+    where: Where, engine: str
 ) -> None:
     with (
-        filled(tmp_path / "one", keyword_engine=engine) as library,
-        filled(tmp_path / "other", leave_out="tea.txt", keyword_engine=engine) as never,
+        filled(where("one"), keyword_engine=engine) as library,
+        filled(where("other"), leave_out="tea.txt", keyword_engine=engine) as never,
     ):
         found(library, "tea")  # the indexes have seen it
         removal = library.remove(sources=["tea.txt"])
@@ -170,15 +172,15 @@ def test_space_of_a_removed_document_is_given_back(tmp_path: Path) -> None:
         assert (tmp_path / "catalogue.sqlite").stat().st_size <= before + 8192
 
 
-def test_removing_something_unknown_removes_nothing(tmp_path: Path) -> None:
-    with filled(tmp_path) as library:
+def test_removing_something_unknown_removes_nothing(where: Where) -> None:
+    with filled(where()) as library:
         with pytest.raises(UsageError, match=r"nowhere.txt is not in the library"):
             library.remove(sources=["tea.txt", "nowhere.txt"])
         assert library.counts().documents == 4
 
 
-def test_half_added_document_is_not_there(tmp_path: Path) -> None:
-    with opened(tmp_path) as library:
+def test_half_added_document_is_not_there(where: Where) -> None:
+    with opened(where()) as library:
         texts = ["short", "twelve words that are cut into several chunks of forty code points each"]
         new = [
             NewDocument(
@@ -198,9 +200,9 @@ def test_half_added_document_is_not_there(tmp_path: Path) -> None:
         assert library.status().generation == 0
 
 
-def test_indexes_that_are_behind_catch_up_and_cut_only_what_is_new(tmp_path: Path) -> None:
+def test_indexes_that_are_behind_catch_up_and_cut_only_what_is_new(where: Where) -> None:
     words = Words()
-    with filled(tmp_path, tokenize=words) as library:
+    with filled(where(), tokenize=words) as library:
         library.sync()
         cut = words.calls
         assert cut == library.counts().chunks
@@ -210,8 +212,8 @@ def test_indexes_that_are_behind_catch_up_and_cut_only_what_is_new(tmp_path: Pat
         assert all(part.behind == 0 for part in library.status().derived)
 
 
-def test_reader_sees_what_a_writer_commits_without_reopening(tmp_path: Path) -> None:
-    with filled(tmp_path) as writer, opened(tmp_path, create=False) as reader:
+def test_reader_sees_what_a_writer_commits_without_reopening(where: Where) -> None:
+    with filled(where()) as writer, opened(where(), create=False) as reader:
         assert found(reader, "zebra")[1] == []
         with writer.writing():  # the reader cannot save what it catches up
             add(writer, document("a zebra arrives", source="z.txt"))
@@ -267,35 +269,35 @@ def test_catalogue_from_a_backup_beside_newer_indexes(tmp_path: Path) -> None:
         assert len(found(library, "x")[0]) == library.counts().chunks
 
 
-def test_terms_cut_otherwise_are_indexed_anew(tmp_path: Path) -> None:
-    with filled(tmp_path) as library:
+def test_terms_cut_otherwise_are_indexed_anew(where: Where) -> None:
+    with filled(where()) as library:
         library.sync()
     words = Words("other words")
-    with opened(tmp_path, create=False, tokenize=words) as library:
+    with opened(where(), create=False, tokenize=words) as library:
         assert found(library, "tea")[1]
         assert words.calls == library.counts().chunks
 
 
-def test_another_model_is_refused_by_name(tmp_path: Path) -> None:
-    filled(tmp_path).close()
+def test_another_model_is_refused_by_name(where: Where) -> None:
+    filled(where()).close()
     other = EmbeddingIdentity("fingerprint", "bge-m3", 1024)
     with pytest.raises(LibraryMismatchError) as caught:
-        opened(tmp_path, embedding=other)
+        opened(where(), embedding=other)
     for word in ("hash", "bge-m3", "localrag rebuild"):
         assert word in str(caught.value)
     same_name = EmbeddingIdentity("0123456789abcdef", "hash", 64)
     with pytest.raises(LibraryMismatchError, match=r"hash \[0123456789ab\]"):
-        opened(tmp_path, embedding=same_name)
-    with opened(tmp_path, embedding=None) as library:
+        opened(where(), embedding=same_name)
+    with opened(where(), embedding=None) as library:
         assert library.status().embedding == EMBEDDING
         with pytest.raises(LibraryMismatchError):
             library.expect(other)
 
 
-def test_status_opens_no_index(tmp_path: Path) -> None:
+def test_status_opens_no_index(where: Where) -> None:
     words = Words()
-    filled(tmp_path).close()
-    with opened(tmp_path, create=False, embedding=None, tokenize=words) as library:
+    filled(where()).close()
+    with opened(where(), create=False, embedding=None, tokenize=words) as library:
         status = library.status()
         assert (status.counts.documents, status.counts.sources) == (4, 4)
         assert [(d.name, d.present, d.behind) for d in status.derived] == [
@@ -322,9 +324,9 @@ def rechunked(library: Library, size: int) -> list[Chunk]:
     ]
 
 
-def test_rebuild_shows_old_answers_until_it_is_complete(tmp_path: Path) -> None:
+def test_rebuild_shows_old_answers_until_it_is_complete(where: Where) -> None:
     other = EmbeddingIdentity("other", "other", 8)
-    with filled(tmp_path) as library, opened(tmp_path, create=False) as reader:
+    with filled(where()) as library, opened(where(), create=False) as reader:
         before = found(library, "green tea")
         todo = library.begin_rebuild("plan")
         for document_id in todo[:2]:
@@ -350,15 +352,15 @@ def test_rebuild_shows_old_answers_until_it_is_complete(tmp_path: Path) -> None:
             found(reader, "green tea")
 
 
-def test_another_plan_begins_the_rebuild_afresh(tmp_path: Path) -> None:
-    with filled(tmp_path) as library:
+def test_another_plan_begins_the_rebuild_afresh(where: Where) -> None:
+    with filled(where()) as library:
         todo = library.begin_rebuild("one")
         library.stage([(todo[0], [], np.zeros((0, 8), dtype=np.float32))])
         assert library.begin_rebuild("two") == todo
 
 
-def test_rebuilding_indexes_changes_no_answer(tmp_path: Path) -> None:
-    with filled(tmp_path) as library:
+def test_rebuilding_indexes_changes_no_answer(where: Where) -> None:
+    with filled(where()) as library:
         before = found(library, "green tea")
         library.rebuild_indexes()
         assert found(library, "green tea") == before
@@ -408,16 +410,16 @@ def test_creation_that_was_cut_off(tmp_path: Path) -> None:
         assert library.counts().documents == 0
 
 
-def test_empty_library_answers_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path) as library:
+def test_empty_library_answers_nothing(where: Where) -> None:
+    with opened(where()) as library:
         assert found(library, "anything") == ([], [])
-    with opened(tmp_path, create=False) as library:
+    with opened(where(), create=False) as library:
         assert found(library, "anything") == ([], [])
 
 
-def test_many_threads_search_while_one_adds(tmp_path: Path) -> None:
+def test_many_threads_search_while_one_adds(where: Where) -> None:
     failures: list[BaseException] = []
-    with filled(tmp_path) as library:
+    with filled(where()) as library:
         done = threading.Event()
 
         def search() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import openpyxl
 import pymupdf
 import pytest
-from library_fixtures import add, document, open_library
+from library_fixtures import Where, add, document, open_library
 
 from localrag.documents import positions
 from localrag.documents.files import parse_file
@@ -35,8 +36,9 @@ def place_at(library: Library, one: Document, text: str) -> Place:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
-    return open_library(tmp_path / "library")
+def library(where: Where) -> Iterator[Library]:
+    with open_library(where("library")) as one:
+        yield one
 
 
 def workbook() -> bytes:

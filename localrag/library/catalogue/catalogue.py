@@ -69,19 +69,22 @@ class Catalogue:
     views, or a log that brings them.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False, mark: Mark | None = None) -> None:
-        """`read_only` makes no file beside the catalogue, not even SQLite's log.
+    follow = 0
 
-        `mark` is what `settle` keeps; without, each purge writes the file anew.
-        """
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """`read_only` makes no file beside the catalogue, not even SQLite's log."""
         self.path = path
         self._read_only = read_only
-        self._mark = mark
+        self._mark: Mark | None = None
         self._swept = False
         self._used = threading.local()
         self._idle: list[GuardedConnection] = []
         self._forgotten = 0
         self._guard = threading.Lock()
+
+    def keep(self, mark: Mark) -> None:
+        """Have `settle` mark the file as swept; without, each purge writes it anew."""
+        self._mark = mark
 
     def needs_migration(self) -> bool:
         """Whether the file is new or older than this program.
@@ -232,6 +235,18 @@ class Catalogue:
             with rewriting(connection):
                 connection.execute("VACUUM INTO ?", (str(path.absolute()),))
             self._expect_unchanged(before)
+
+    def identity(self) -> tuple[int, int] | None:
+        """Device and number of the file; None where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def size(self) -> int:
+        """Nothing: the file lies in the library's folder."""
+        return 0
 
     def close(self) -> None:
         """Close all connections; the last process to do so folds the write-ahead log in.

@@ -9,9 +9,10 @@ be derived from anything else in the library; passages and vectors can, from the
 from __future__ import annotations
 
 import json
-import sqlite3
 import zlib
 from collections.abc import Sequence
+
+from localrag.library.catalogue.base import Statements
 
 _TEXT = (
     "SELECT id, title, added_at, size, length, language, metadata FROM documents WHERE number = ?",
@@ -57,24 +58,25 @@ PASSAGES = (
 """A document's chunks and their vectors."""
 
 
-def store_checksums(sql: sqlite3.Connection, number: int) -> None:
+def store_checksums(sql: Statements, number: int) -> None:
     """Remember all checksums of a document as it stands now."""
     _store_all(sql, number, CONTENT, PASSAGES, SOURCES)
 
 
-def first_checksums(sql: sqlite3.Connection, number: int) -> None:
+def first_checksums(sql: Statements, number: int) -> None:
     """All checksums of a document in a catalogue of schema 2."""
     _store_all(sql, number, _TEXT, _chunks("id"), _PATHS)
 
 
-def _store_all(sql: sqlite3.Connection, number: int, *columns: Sequence[str]) -> None:
+def _store_all(sql: Statements, number: int, *columns: Sequence[str]) -> None:
+    sql.execute("DELETE FROM checksums WHERE document = ?", (number,))
     sql.execute(
-        "INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)",
+        "INSERT INTO checksums VALUES (?, ?, ?, ?)",
         (number, *(checksum(sql, what, number) for what in columns)),
     )
 
 
-def store_checksum(sql: sqlite3.Connection, column: str, what: Sequence[str], number: int) -> None:
+def store_checksum(sql: Statements, column: str, what: Sequence[str], number: int) -> None:
     """Remember one of a document's checksums as it stands now."""
     sql.execute(
         f"UPDATE checksums SET {column} = ? WHERE document = ?",
@@ -82,11 +84,12 @@ def store_checksum(sql: sqlite3.Connection, column: str, what: Sequence[str], nu
     )
 
 
-def checksum(sql: sqlite3.Connection, what: Sequence[str], number: int) -> int:
+def checksum(sql: Statements, what: Sequence[str], number: int) -> int:
     """The checksum of a document's `CONTENT`, `PASSAGES` or `SOURCES`."""
     total = 0
-    for query in what:
-        for row in sql.execute(query, (number,)):
+    # All are asked before one is read: a server answers them in one go.
+    for rows in [sql.execute(query, (number,)) for query in what]:
+        for row in rows:
             # Other types than text and numbers come from damage only, and differ then.
             line = json.dumps(row, ensure_ascii=False, default=repr)
             total = zlib.crc32(line.encode("utf-8", "surrogatepass"), total)

@@ -24,6 +24,10 @@ _RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
 _PATH = r"replace(s.path, '\', '/')"
 
 
+class Glob(str):
+    """A pattern for SQLite's GLOB, which other databases have under another name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """What a passage must have to be found; all that is given must hold.
@@ -123,7 +127,8 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
     if wanted.sources:
         names = [_slashed(source) for source in wanted.sources]
         whole = [_whole(name) for name in wanted.sources]
-        one = f"({_PATH} IN (?, ?) OR substr({_PATH}, -length(?) - 1) = '/' || ?)"
+        end = f"substr({_PATH}, length({_PATH}) - length(?))"
+        one = f"({_PATH} IN (?, ?) OR {end} = '/' || ?)"
         values = [
             v for name, full in zip(names, whole, strict=True) for v in (name, full, name, name)
         ]
@@ -132,7 +137,8 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         parts.append(_of_types(wanted.types))
     if wanted.path:
         pattern = _slashed(wanted.path)
-        parts.append((f"{_PATH} GLOB ? OR {_PATH} GLOB '*/' || ?", [pattern, pattern]))
+        either = [Glob(pattern), Glob(f"*/{pattern}")]
+        parts.append((f"{_PATH} GLOB ? OR {_PATH} GLOB ?", either))
     if wanted.language:
         parts.append(("d.language IN (?, 'mixed')", [wanted.language]))
     if wanted.since:
@@ -143,7 +149,7 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         out = json.dumps(sorted(wanted.without))
         parts.append(("d.id NOT IN (SELECT value FROM json_each(?))", [out]))
     sql = " AND ".join(f"({condition})" for condition, _ in parts)
-    return sql or "1", [value for _, values in parts for value in values]
+    return sql or "1 = 1", [value for _, values in parts for value in values]
 
 
 def _of_types(types: Sequence[str]) -> tuple[str, list[object]]:
@@ -156,13 +162,13 @@ def _of_types(types: Sequence[str]) -> tuple[str, list[object]]:
     sql, values = any_of(wanted), wanted
     if table.TEXT.name in types:
         sql, values = f"{sql} OR NOT ({any_of(known)})", wanted + known
-    return sql, [f"*{suffix}" for suffix in values]
+    return sql, [Glob(f"*{suffix}") for suffix in values]
 
 
 def page_conditions(wanted: Filter) -> tuple[str, list[object]]:
     """SQL and its values that hold for a row `c` of chunks."""
     if wanted.pages is None:
-        return "1", []
+        return "1 = 1", []
     first, last = wanted.pages
     if last is None:
         return "c.last_page >= ?", [first]

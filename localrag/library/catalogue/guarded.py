@@ -9,13 +9,14 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from weakref import WeakSet
 
 from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.library.catalogue.base import Row
 from localrag.library.folder.gate import names_other_files
 from localrag.system.files import open_in_place, open_plain
 
@@ -40,7 +41,6 @@ _LARGE, _MOST_HOLES = 64 << 20, 10
 _HEADER = b"SQLite format 3\x00"
 _LOG = (0x377F0682, 0x377F0683)
 
-Row = tuple[Any, ...]
 Mode = Literal["new", "write", "read", "immutable"]
 
 
@@ -106,7 +106,12 @@ class GuardedConnection(sqlite3.Connection):
         self.set_progress_handler(self._count, _STRIDE)
 
     def rows(
-        self, sql: str, *values: object, kinds: tuple[type, ...], ordered: bool = True
+        self,
+        sql: str,
+        *values: object,
+        kinds: tuple[type, ...],
+        ordered: bool = True,
+        many: bool = False,  # noqa: ARG002 - rows come one by one here
     ) -> Iterator[Row]:
         """The rows of a query, each value of the type that was stored there.
 
@@ -134,6 +139,19 @@ class GuardedConnection(sqlite3.Connection):
                         )
                     )
             yield row
+
+    def columns(self, table: str) -> list[str]:
+        """The columns of a table, in their order."""
+        return [row[1] for row in self.execute(f"PRAGMA table_info({table})")]
+
+    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+        """All rows of a table."""
+        held = ", ".join(f'"{column}"' for column in columns)
+        return self.execute(f"SELECT {held} FROM {name}")  # noqa: S608 - names of our own schema
+
+    def version(self) -> int:
+        """The number of the newest migration that the file has had."""
+        return int(self.execute("PRAGMA user_version").fetchone()[0])
 
     def _count(self) -> int:
         """Called by SQLite; other than 0 ends the statement."""

@@ -5,12 +5,14 @@ first of them that is removed, replaced or read anew, and so do those after it i
 which were asked in the light of it.
 """
 
+# ruff: noqa: S608 - what is put into a statement here are constants of this file
+
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 from datetime import UTC, datetime
 
+from localrag.library.catalogue.base import Connection
 from localrag.library.catalogue.reads import HISTORY, Snapshot
 from localrag.library.records import Conversation, KeptAnswer
 
@@ -26,15 +28,14 @@ def keeps_history(snapshot: Snapshot) -> bool:
 def conversations(snapshot: Snapshot) -> list[Conversation]:
     """All of them, the one that was last added to first."""
     rows = snapshot.sql.rows(
-        "SELECT max(number), conversation, substr(question, 1, ?), min(number), count(1), "
-        "min(asked_at), max(asked_at) FROM answers GROUP BY conversation ORDER BY max(number)",
+        "SELECT c.newest, a.conversation, substr(a.question, 1, ?), c.answers, c.began, c.ended "
+        "FROM (SELECT max(number) AS newest, min(number) AS oldest, count(1) AS answers, "
+        "min(asked_at) AS began, max(asked_at) AS ended FROM answers GROUP BY conversation) c "
+        "JOIN answers a ON a.number = c.oldest ORDER BY c.newest",
         _SHOWN,
-        kinds=(int, str, str, int, int, str, str),
+        kinds=(int, str, str, int, str, str),
     )
-    return [
-        Conversation(key, title, count, began, last)
-        for _, key, title, _, count, began, last in reversed(list(rows))
-    ]
+    return [Conversation(*row[1:]) for row in reversed(list(rows))]
 
 
 def kept_answers(snapshot: Snapshot, conversation: str) -> list[KeptAnswer]:
@@ -49,7 +50,7 @@ def kept_answers(snapshot: Snapshot, conversation: str) -> list[KeptAnswer]:
 
 
 def keep_answer(
-    sql: sqlite3.Connection,
+    sql: Connection,
     conversation: str,
     question: str,
     record: str,
@@ -71,18 +72,18 @@ def keep_answer(
     if before != after or None in there:
         return False
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    row = sql.execute(
-        "INSERT INTO answers(conversation, question, asked_at, record) VALUES (?, ?, ?, ?)",
-        (conversation, question, now, record),
+    (number,) = sql.execute("SELECT coalesce(max(number), 0) + 1 FROM answers").fetchone()
+    sql.execute(
+        "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (number, conversation, question, now, record)
     )
     sql.executemany(
         "INSERT INTO answer_documents VALUES (?, ?)",
-        ((row.lastrowid, each) for each in sorted(set(documents))),
+        ((number, each) for each in sorted(set(documents))),
     )
     return True
 
 
-def forget_answers_from(sql: sqlite3.Connection, document: str) -> None:
+def forget_answers_from(sql: Connection, document: str) -> None:
     """Drop the answers that were written from a document, and those after them."""
     sql.execute(
         "DELETE FROM answers WHERE number IN (SELECT later.number FROM answer_documents d "
@@ -93,7 +94,11 @@ def forget_answers_from(sql: sqlite3.Connection, document: str) -> None:
     )
 
 
-def forget_conversations(sql: sqlite3.Connection, conversation: str | None = None) -> bool:
+def forget_conversations(sql: Connection, conversation: str | None = None) -> bool:
     """Drop a conversation, or all; whether there was one."""
-    gone = sql.execute("DELETE FROM answers WHERE ?1 IS NULL OR conversation = ?1", (conversation,))
-    return bool(gone.rowcount)
+    only, values = "1 = 1", tuple[str, ...]()
+    if conversation is not None:
+        only, values = "conversation = ?", (conversation,)
+    (there,) = sql.execute(f"SELECT count(1) FROM answers WHERE {only}", values).fetchone()
+    sql.execute(f"DELETE FROM answers WHERE {only}", values)
+    return bool(there)

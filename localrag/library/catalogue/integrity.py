@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
+from localrag.library.catalogue.base import Connection
 from localrag.library.catalogue.checksums import CONTENT, PASSAGES, SOURCES, checksum
+from localrag.library.catalogue.guarded import GuardedConnection
 from localrag.library.catalogue.reads import CHUNKS, SETTINGS, Snapshot
 from localrag.types import Finding
 
@@ -27,8 +29,6 @@ _IMPOSSIBLE = (
     'p."start" < 0 OR p."end" < p."start" OR p."end" > d.length',
     "SELECT count(1) FROM headings h JOIN documents d ON d.number = h.document WHERE "
     'h."start" < 0 OR h."start" > d.length',
-    "SELECT count(1) FROM documents WHERE CASE WHEN json_valid(metadata) "
-    "THEN json_type(metadata) != 'object' ELSE 1 END",
     "SELECT count(1) FROM documents WHERE length < 0 OR size < 0",
     "SELECT count(1) FROM chunks WHERE number NOT IN (SELECT chunk FROM embeddings)",
 )
@@ -42,6 +42,24 @@ _OF_AN_INDEX = re.compile(
 def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
     """All that is wrong; stops where SQLite's own structures are."""
     sql = snapshot.sql
+    if isinstance(sql, GuardedConnection):  # a server sees to its own pages, keys and types
+        faults = yield from _structure(sql)
+        if faults:
+            return
+    wrong = [*_keys_and_settings(sql), *_documents(sql), *_values(snapshot)]
+    yield from wrong
+    if not wrong and snapshot.chunk_set() != snapshot.counted_chunks():
+        yield _found("settings", key=CHUNKS)
+
+
+def _keys_and_settings(sql: Connection) -> Iterator[Finding]:
+    if isinstance(sql, GuardedConnection):
+        yield from _dangling(sql)
+        yield from _settings(sql)
+
+
+def _structure(sql: GuardedConnection) -> Generator[Finding, None, bool]:
+    """What SQLite says of the file; returns whether that is anything."""
     faults = []
     for (said,) in sql.execute("PRAGMA integrity_check"):
         if said != "ok":
@@ -51,26 +69,21 @@ def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for fault in faults:
         mendable = bool(_OF_AN_INDEX.match(fault))
         yield _found("structure", reason=" ".join(fault.split()), mendable=mendable)
-    if faults:
-        return
-    wrong = [*_dangling(sql), *_settings(snapshot), *_documents(sql), *_values(snapshot)]
-    yield from wrong
-    if not wrong and snapshot.chunk_set() != snapshot.counted_chunks():
-        yield _found("settings", key=CHUNKS)
+    return bool(faults)
 
 
 def _found(code: str, **values: object) -> Finding:
     return Finding("catalogue", code, values)
 
 
-def _dangling(sql: sqlite3.Connection) -> Iterator[Finding]:
+def _dangling(sql: GuardedConnection) -> Iterator[Finding]:
     rows = sql.execute("PRAGMA foreign_key_check")
     for (table, parent), count in Counter((row[0], row[2]) for row in rows).items():
         yield _found("dangling", count=count, table=table, parent=parent)
 
 
-def _settings(snapshot: Snapshot) -> Iterator[Finding]:
-    found = dict(snapshot.sql.execute("SELECT key, value FROM meta LIMIT 1000"))
+def _settings(sql: GuardedConnection) -> Iterator[Finding]:
+    found = dict(sql.execute("SELECT key, value FROM meta LIMIT 1000"))
     wrong = [key for key in _REQUIRED if key not in found]
     wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
     for key in wrong:
@@ -82,13 +95,9 @@ def _settings(snapshot: Snapshot) -> Iterator[Finding]:
 def _values(snapshot: Snapshot) -> Iterator[Finding]:
     """Whether every value is one that can have been stored there."""
     sql = snapshot.sql
-    tables = sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    queries = list(_IMPOSSIBLE)
-    for (table,) in tables:
-        columns = sql.execute(f"PRAGMA table_info({table})").fetchall()
-        other = [f"typeof(\"{c[1]}\") != '{_TYPES[c[2]]}'" for c in columns if c[2]]
-        queries.append(f"SELECT count(1) FROM {table} WHERE {' OR '.join(other)}")
+    queries = [*_IMPOSSIBLE, *(_mistyped(sql) if isinstance(sql, GuardedConnection) else ())]
     count = sum(int(sql.execute(query).fetchone()[0]) for query in queries)
+    count += sum(not _is_object(row[0]) for row in sql.execute("SELECT metadata FROM documents"))
     if not count:
         for _, vectors in snapshot.packed_embeddings():
             packed = np.frombuffer(b"".join(vectors), dtype=np.uint8)
@@ -97,11 +106,27 @@ def _values(snapshot: Snapshot) -> Iterator[Finding]:
         yield _found("values", count=count)
 
 
-def _documents(sql: sqlite3.Connection) -> Iterator[Finding]:
+def _mistyped(sql: GuardedConnection) -> Iterator[str]:
+    tables = sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        columns = sql.execute(f"PRAGMA table_info({table})").fetchall()
+        other = [f"typeof(\"{c[1]}\") != '{_TYPES[c[2]]}'" for c in columns if c[2]]
+        yield f"SELECT count(1) FROM {table} WHERE {' OR '.join(other)}"
+
+
+def _is_object(stored: object) -> bool:
+    try:
+        return isinstance(json.loads(str(stored)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _documents(sql: Connection) -> Iterator[Finding]:
     rows = sql.execute(
         "SELECT d.number, d.id, min(s.path), c.content, c.passages, c.sources FROM documents d "
         "LEFT JOIN sources s ON s.document = d.number "
-        "LEFT JOIN checksums c ON c.document = d.number GROUP BY d.number"
+        "LEFT JOIN checksums c ON c.document = d.number "
+        "GROUP BY d.number, d.id, c.content, c.passages, c.sources"
     ).fetchall()
     for number, document_id, path, content, passages, sources in rows:
         name = path if path is not None else str(document_id)
@@ -124,12 +149,13 @@ def passages_are_sound(snapshot: Snapshot) -> bool:
     return all(_passages_are_sound(snapshot.sql, number, expected) for number, expected in rows)
 
 
-def _passages_are_sound(sql: sqlite3.Connection, number: int, expected: object) -> bool:
+def _passages_are_sound(sql: Connection, number: int, expected: object) -> bool:
     (wrong,) = sql.execute(
         "SELECT count(*) FROM chunks c LEFT JOIN embeddings e ON e.chunk = c.number "
         "WHERE c.document = ? AND (e.vector IS NULL "
-        "OR length(e.vector) != 2 * (SELECT value FROM meta WHERE key = 'dimension') "
-        "OR c.generation > (SELECT value FROM meta WHERE key = 'generation'))",
+        "OR length(e.vector) != "
+        "2 * CAST((SELECT value FROM meta WHERE key = 'dimension') AS BIGINT) "
+        "OR c.generation > CAST((SELECT value FROM meta WHERE key = 'generation') AS BIGINT))",
         (number,),
     ).fetchone()
     return not wrong and checksum(sql, PASSAGES, number) == expected

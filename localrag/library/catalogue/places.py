@@ -10,7 +10,8 @@ from dataclasses import replace
 import msgspec
 
 from localrag.documents.positions import Layout, decode, rectangles
-from localrag.library.catalogue.guarded import Row, damaged_rows
+from localrag.library.catalogue.base import Row
+from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.records import OnPage, PageSpan
 from localrag.types import Place, Unit

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, ParsingError, parsing_error
+from localrag.library.catalogue.base import Connection, Row
 from localrag.library.catalogue.filters import Filter, page_conditions, source_conditions
-from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
+from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.records import (
     ID_SUMS,
     ChunkIds,
@@ -96,7 +97,7 @@ _CHUNK_KINDS = (int, str, int, str, int, int, int, int, int, str)
 class Snapshot:
     """Questions to one consistent state of the library."""
 
-    def __init__(self, connection: GuardedConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.sql = connection  # also for a check that looks below the records
 
     # Settings and sizes
@@ -127,7 +128,11 @@ class Snapshot:
         """What differs after each removal, and after the purge that ends it."""
         epoch, generation = self.stamp()
         due = self.meta(PURGE_DUE) is not None
-        return Removals(epoch, generation if due else int(self.meta(FORGOTTEN) or 0), due)
+        if not due:
+            newest = "SELECT coalesce(max(generation), 0) FROM removals"
+            kept = int(self.sql.execute(newest).fetchone()[0])
+            generation = max(kept, int(self.meta(FORGOTTEN) or 0))
+        return Removals(epoch, generation, due)
 
     def embedding(self) -> EmbeddingIdentity:
         """Which vector space the library lives in."""
@@ -138,12 +143,12 @@ class Snapshot:
 
     def schema(self) -> int:
         """The number of the newest migration that the file has had."""
-        return int(self.sql.execute("PRAGMA user_version").fetchone()[0])
+        return self.sql.version()
 
     def counts(self) -> Counts:
         """How much there is."""
         documents, size = self.sql.execute(
-            "SELECT count(1), coalesce(sum(size), 0) FROM documents"
+            "SELECT count(1), CAST(coalesce(sum(size), 0) AS BIGINT) FROM documents"
         ).fetchone()
         if type(size) is not int:
             raise damaged_rows(size)
@@ -172,8 +177,8 @@ class Snapshot:
     def _chunk_set(self) -> ChunkSet:
         # In two halves: SQLite's sum is an error where it passes 64 bits.
         count, high, low = self.sql.execute(
-            "SELECT count(1), coalesce(sum(id >> 32), 0), coalesce(sum(id & 4294967295), 0) "
-            "FROM chunks"
+            "SELECT count(1), CAST(coalesce(sum(id >> 32), 0) AS BIGINT), "
+            "CAST(coalesce(sum(id & 4294967295), 0) AS BIGINT) FROM chunks"
         ).fetchone()
         return ChunkSet(count, ((high << 32) + low) % ID_SUMS)
 
@@ -206,21 +211,23 @@ class Snapshot:
         `words` stand in the title or a path, whatever their case; `among` are ids. None follow:
         None.
         """
-        wanted, sought = json.dumps(None if among is None else sorted(among)), words.lower()
+        wanted, sought = json.dumps(sorted(among or ())), words.lower()
         rows = self.sql.rows(
             "SELECT d.number FROM documents d WHERE d.number < ? "
-            "AND (? = 'null' OR d.id IN (SELECT value FROM json_each(?))) "
-            "AND (? = '' OR instr(lower(d.title), ?) OR EXISTS (SELECT 1 FROM sources s "
-            "WHERE s.document = d.number AND instr(lower(s.path), ?))) "
+            "AND (? = 1 OR d.id IN (SELECT value FROM json_each(?))) "
+            "AND (? = '' OR instr(lower(d.title), ?) > 0 OR EXISTS (SELECT 1 FROM sources s "
+            "WHERE s.document = d.number AND instr(lower(s.path), ?) > 0)) "
             "ORDER BY d.number DESC LIMIT ?",
-            *(_BLOCKS if before is None else before, wanted, wanted, sought, sought, sought),
+            *(_BLOCKS if before is None else before, int(among is None), wanted),
+            *(sought, sought, sought),
             most + 1,
             kinds=(int,),
             ordered=False,
         )
         numbers = [number for (number,) in rows]
         shown = json.dumps(numbers[:most])
-        found = self._documents("WHERE d.number IN (SELECT value FROM json_each(?))", shown)
+        some = "WHERE d.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+        found = self._documents(some, shown)
         return found[::-1], numbers[most - 1] if len(numbers) > most else None
 
     def has_document(self, document_id: str) -> bool:
@@ -326,7 +333,7 @@ class Snapshot:
 
         What older versions said in the metadata comes as notes too.
         """
-        only, ids = "1", tuple[str, ...]()
+        only, ids = "1 = 1", tuple[str, ...]()
         if among is not None:
             only, ids = "d.id IN (SELECT value FROM json_each(?))", (json.dumps(sorted(among)),)
         # Not by position: what the file claims of its order is not believed.
@@ -569,6 +576,7 @@ class Snapshot:
             + _since(generation, "JOIN embeddings e ON e.chunk = c.number"),
             generation,
             kinds=(int, int, bytes),
+            many=True,
         )
         while some := list(islice(rows, 4 * BATCH)):
             yield [row[1] for row in some], [row[2] for row in some]

@@ -15,18 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, ParsingError, parsing_error
+from localrag.library.catalogue.base import Connection, Row
 from localrag.library.catalogue.checksums import (
     PASSAGES,
     SOURCES,
     store_checksum,
     store_checksums,
 )
-from localrag.library.catalogue.guarded import GuardedConnection, Row, damaged_rows
+from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
 from localrag.library.catalogue.history import forget_answers_from
 from localrag.library.catalogue.reads import (
     BLOCK,
     CHUNKS,
     FORGOTTEN,
+    HISTORY,
     LONGEST_ERROR,
     PER_MILLE,
     PURGE_DUE,
@@ -49,6 +51,9 @@ COPIED = (
 """What a library is made of, in an order in which nothing refers to what comes later. The other
 tables belong to the place where it lies, or to who asks there; of `meta`, three settings are taken
 over."""
+
+OWN = ("unread", "answers", "answer_documents")
+"""What belongs to the place where a library lies and to who asks there, and moves with it."""
 
 _ATTRIBUTES = ("id", "position", "heading", "first_page", "last_page", "start", "end")
 _FIELDS = (*_ATTRIBUTES, "columns")
@@ -79,7 +84,7 @@ _ROUNDS = 10
 class Transaction(Snapshot):
     """Changes that become visible together; its reads see them already."""
 
-    def __init__(self, connection: GuardedConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._generation = 0
 
@@ -108,8 +113,8 @@ class Transaction(Snapshot):
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""
         if not self._generation:
-            self.sql.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
-            self._generation = self.stamp()[1]
+            self._generation = self.stamp()[1] + 1
+            self.set_meta("generation", self._generation)
         return self._generation
 
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
@@ -118,7 +123,8 @@ class Transaction(Snapshot):
 
     def set_meta(self, key: str, value: str | int) -> None:
         """Keep a setting of the library."""
-        self.sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        self.forget_meta(key)
+        self.sql.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
 
     def forget_meta(self, key: str) -> None:
         """Drop a setting of the library; absent is fine."""
@@ -162,10 +168,10 @@ class Transaction(Snapshot):
 
     def _store(self, new: NewDocument) -> None:
         added_at = datetime.now(UTC).isoformat(timespec="seconds")
-        row = {"id": new.document.id, "added_at": added_at, **_document_row(new)}
+        last = "SELECT coalesce(max(number), 0) FROM documents"
+        number = int(self.sql.execute(last).fetchone()[0]) + 1
+        row = {"number": number, "id": new.document.id, "added_at": added_at, **_document_row(new)}
         self._insert("documents", tuple(row), [tuple(row.values())])
-        number = self._number(new.document.id)
-        assert number is not None  # noqa: S101 - a row has just been inserted
         self._store_reading(number, new)
 
     def _store_reading(self, number: int, new: NewDocument) -> None:
@@ -227,18 +233,25 @@ class Transaction(Snapshot):
 
     def set_source(self, state: FileState, document_id: str) -> None:
         """Say that this file holds that document; a document it held before may go."""
-        before = self.source(state.path)
-        self.sql.execute(
-            "INSERT INTO sources SELECT ?, number, ?, ?, ? FROM documents WHERE id = ? "
-            "ON CONFLICT(path) DO UPDATE SET document = excluded.document, size = excluded.size, "
-            "mtime_ns = excluded.mtime_ns, checked_ns = excluded.checked_ns",
-            (state.path, state.size, state.mtime_ns, state.checked_ns, document_id),
-        )
+        before, number = self.source(state.path), self._number(document_id)
+        if number is None:
+            return
+        times = state.size, state.mtime_ns, state.checked_ns
+        if before is None:
+            self.sql.execute(
+                "INSERT INTO sources VALUES (?, ?, ?, ?, ?)", (state.path, number, *times)
+            )
+        else:
+            self.sql.execute(
+                "UPDATE sources SET document = ?, size = ?, mtime_ns = ?, checked_ns = ? "
+                "WHERE path = ?",
+                (number, *times, state.path),
+            )
         if before is not None and before.document_id != document_id:
             self.sql.execute("DELETE FROM origins WHERE source = ?", (state.path,))
         # Those of earlier readings stay: the same bytes lay there too.
         self.sql.executemany(
-            "INSERT OR IGNORE INTO origins SELECT path, ? FROM sources WHERE path = ?",
+            "INSERT INTO origins SELECT path, ? FROM sources WHERE path = ? ON CONFLICT DO NOTHING",
             ((origin, state.path) for origin in state.origins),
         )
         self._store_sources_checksum(document_id)
@@ -253,8 +266,12 @@ class Transaction(Snapshot):
 
     def set_unread(self, files: Iterable[UnreadFile]) -> None:
         """Remember files that could not be read."""
+        files = {file.state.path: file for file in files}.values()
         self.sql.executemany(
-            "INSERT OR REPLACE INTO unread VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "DELETE FROM unread WHERE path = ?", ((file.state.path,) for file in files)
+        )
+        self.sql.executemany(
+            "INSERT INTO unread VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     *(file.state.path, file.state.size, file.state.mtime_ns, file.state.checked_ns),
@@ -282,10 +299,14 @@ class Transaction(Snapshot):
             self._forget_chunks(number)
             self.sql.execute("DELETE FROM documents WHERE number = ?", (number,))
 
-    def forget_removals(self) -> None:
-        """Drop the ids of removed chunks; an index on disk that is older begins anew."""
-        self.sql.execute("DELETE FROM removals")
-        self.set_meta(FORGOTTEN, self.stamp()[1])
+    def forget_removals(self, keep: int = 0) -> None:
+        """Drop the ids of removed chunks, but for those of the newest generations.
+
+        An index on disk that is older begins anew.
+        """
+        oldest = max(0, self.stamp()[1] - keep)
+        self.sql.execute("DELETE FROM removals WHERE generation <= ?", (oldest,))
+        self.set_meta(FORGOTTEN, oldest)
 
     def _drop_unless_held(self, document_id: str) -> bool:
         held = self.sql.execute(
@@ -305,14 +326,18 @@ class Transaction(Snapshot):
 
     def drop_left_over(self) -> None:
         """Drop rows of what is gone: an index that does not name a row hides it from a removal."""
-        if self.sql.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        if isinstance(self.sql, GuardedConnection) and (
+            self.sql.execute("PRAGMA foreign_key_check").fetchone() is not None
+        ):
             self.mend()
 
     def mend(self) -> None:
         """Write SQLite's own indexes anew, and drop rows that belong to nothing.
 
-        Raises LibraryDamagedError where such rows stay.
+        Raises LibraryDamagedError where such rows stay. A server looks after its own.
         """
+        if not isinstance(self.sql, GuardedConnection):
+            return
         self.sql.execute("REINDEX")
         # A few rounds: what belonged to a dropped row goes with the next.
         for _ in range(_ROUNDS):
@@ -329,16 +354,18 @@ class Transaction(Snapshot):
                 )
         raise damaged_rows(LibraryError("rows that belong to no document"))
 
-    def copy_from(self, source: Snapshot) -> None:
+    def copy_from(self, source: Snapshot, *, whole: bool = False) -> None:
         """Copy every row of another catalogue, under a new epoch: what follows begins anew.
 
+        With `whole`, what belongs to who asks there comes along: the move of a library.
         Nothing of its structure is kept: it may say what is untrue of a document, but cannot bring
         tables, triggers, views or settings along.
         """
-        for table in COPIED:
-            columns = [row[1] for row in self.sql.execute(f"PRAGMA table_info({table})")]
-            rows = source.sql.execute(f"SELECT {_names(columns)} FROM {table}")
-            self._insert(table, columns, rows)
+        for table in (*COPIED, *(OWN if whole else ())):
+            columns = self.sql.columns(table)
+            self._insert(table, columns, source.sql.table(table, columns))
+        if whole and source.meta(HISTORY):
+            self.set_meta(HISTORY, 1)
         self.set_embedding(source.embedding())
         self.count_chunks()
         self.set_meta("generation", source.stamp()[1])

@@ -117,12 +117,12 @@ def enter_library(directory: Path, *, create: bool = False) -> Path:
     return directory
 
 
-def no_library(directory: Path) -> LibraryNotFoundError:
+def no_library(directory: object) -> LibraryNotFoundError:
     """What a caller is told who names a folder without a library."""
     return LibraryNotFoundError(
         "There is no library in {directory}.",
         hint="Add documents first: localrag add PATH. Or name the folder with --library.",
-        directory=directory,
+        directory=str(directory),
     )
 
 

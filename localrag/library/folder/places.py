@@ -58,7 +58,7 @@ class Places:
     @cached_property
     def cache(self) -> Place:
         """The place for what is not kept in the library."""
-        folder = _cache_folder(self.library.folder)
+        folder = cache_folder(os.fsencode(os.path.realpath(self.library.folder)))
         return Place(folder, WriteLock(folder), self.seal, self.library.turn)
 
 
@@ -71,10 +71,11 @@ def _is_ours(directory: Path) -> bool:
         return False
 
 
-def _cache_folder(directory: Path) -> Path:
+def cache_folder(identity: bytes) -> Path:
+    """A folder of this user for what follows from a library that is not kept there itself."""
     from platformdirs import user_cache_path
 
-    name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:40]
+    name = hashlib.sha256(identity).hexdigest()[:40]
     derived = user_cache_path("localrag", appauthor=False) / "derived"
     with suppress(OSError):  # a home that cannot be written: it stays in memory
         make_folder(derived / name)

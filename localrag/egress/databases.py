@@ -1,0 +1,256 @@
+"""The door to a database: whom its URL names, whether that may be reached, and how.
+
+libpq, PostgreSQL's client, is C code that the guard on Python's sockets does not see. So nothing
+reaches it that was not decided here: names are resolved by Python, where the guard hears of it,
+and libpq is given addresses; the guard is asked about each of them; and what libpq would otherwise
+read from the environment (PGHOST, PGHOSTADDR, PGSERVICE, PGSSLMODE and others) is hidden from it
+while it connects. A Unix socket and loopback are this machine. A host elsewhere needs to be
+allowed by the settings, and gets TLS with a certificate that is checked against its name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from localrag.egress import network
+from localrag.egress.addresses import ANY_UNIX_SOCKET, LOCALHOST, address, is_loopback, normalise
+from localrag.egress.audit import AuditLog
+from localrag.errors import LibraryError, NetworkBlockedError, UsageError
+
+SCHEMES = ("postgresql:", "postgres:")
+PORT = 5432
+
+_SOCKETS = ("/var/run/postgresql", "/run/postgresql", "/tmp")  # noqa: S108 - where servers put them
+_MAY_STAY = frozenset({"PGPASSWORD", "PGPASSFILE"})
+"""What libpq may read of the environment: a secret, which is no place to go to."""
+
+_OPTIONS = frozenset({"host", "port", "user", "sslrootcert"})
+_PATIENCE = 10
+"""Seconds that connecting may take."""
+
+_LIBRARY = re.compile(r"[^\x00-\x1f\x7f/#?]{1,60}")
+_hiding = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A library in a database, as its URL names it; `hosts` are those that may be reached.
+
+    `host` is a name, an address, or the folder of a Unix socket.
+    """
+
+    host: str
+    port: int
+    name: str
+    library: str
+    user: str = ""
+    certificates: str = ""
+    """File of the authorities that may vouch for the server; "" is ~/.postgresql/root.crt."""
+    hosts: frozenset[str] = frozenset()
+    audit: AuditLog | None = None
+    """Where it is written down that another machine was reached."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        return self._socket or is_loopback(self.host)
+
+    @property
+    def _socket(self) -> bool:
+        return self.host.startswith(("/", "@"))
+
+    def __str__(self) -> str:
+        """Its URL, which holds no secret."""
+        user = f"{self.user}@" if self.user else ""
+        if self._socket:
+            port = "" if self.port == PORT else f"&port={self.port}"
+            return f"postgresql://{user}/{self.name}?host={self.host}{port}#{self.library}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == PORT else f":{self.port}"
+        return f"postgresql://{user}{host}{port}/{self.name}#{self.library}"
+
+    def allowed(self, hosts: Iterable[str], audit: AuditLog | None) -> Database:
+        """The same, with leave to reach these hosts on other machines."""
+        return Database(
+            *(self.host, self.port, self.name, self.library, self.user, self.certificates),
+            hosts=frozenset(map(normalise, hosts)),
+            audit=audit,
+        )
+
+
+def is_database(location: str) -> bool:
+    """Whether a location names a database rather than a folder."""
+    return location.startswith(SCHEMES)
+
+
+def read_url(url: str) -> Database:
+    """What `postgresql://host/database#library` names. Raises UsageError, never with a secret."""
+    try:
+        parts = urlsplit(url)
+        given = parse_qsl(parts.query, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise _wrong(LibraryError("it cannot be read")) from error
+    if not url.partition(":")[2].startswith("//"):
+        raise _wrong(LibraryError("it does not begin with postgresql://"))
+    options = dict(given)
+    account, _, place = parts.netloc.rpartition("@")
+    user, colon, _ = account.partition(":")
+    if colon or "password" in options:
+        raise UsageError(
+            "A password does not belong in the URL of a library: other users of this machine can "
+            "see command lines.",
+            hint="Put it into ~/.pgpass, or into the environment variable PGPASSWORD.",
+        )
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise _wrong(
+            LibraryError("it has the option {name}, which localrag does not know", name=unknown[0])
+        )
+    if len(given) != len(options):
+        raise _wrong(LibraryError("an option stands in it twice"))
+    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", place)
+    if found is None:
+        raise _wrong(LibraryError("it does not name one host"))
+    host = unquote(found[1]).strip("[]") or options.get("host", "") or _socket_folder()
+    port = found[2] or options.get("port", str(PORT))
+    name, library = unquote(parts.path.removeprefix("/")), unquote(parts.fragment)
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise _wrong(LibraryError("its port is no number from 1 to 65535"))
+    if not name or "/" in name:
+        raise _wrong(LibraryError("it names no database"))
+    if not _LIBRARY.fullmatch(library):
+        raise _wrong(LibraryError("it names no library after #"))
+    if "," in host:
+        raise _wrong(LibraryError("it does not name one host"))
+    named = unquote(user) or options.get("user", "")
+    return Database(host, int(port), name, library, named, options.get("sslrootcert", ""))
+
+
+def _wrong(reason: LibraryError) -> UsageError:
+    return UsageError(
+        "The URL of the library is not usable: {reason}.",
+        hint="Write postgresql://host/database#library, or for a Unix socket "
+        "postgresql:///database?host=/var/run/postgresql#library.",
+        reason=reason,
+    )
+
+
+def _socket_folder() -> str:
+    return next((one for one in _SOCKETS if Path(one, f".s.PGSQL.{PORT}").exists()), _SOCKETS[0])
+
+
+@contextmanager
+def door(database: Database) -> Iterator[dict[str, str]]:
+    """What libpq is to be given, while it may connect, and nothing else may tell it where to go.
+
+    Raises NetworkBlockedError for a host that is not allowed, LibraryError for a name that leads
+    nowhere.
+    """
+    options = {
+        "dbname": database.name,
+        "port": str(database.port),
+        "connect_timeout": str(_PATIENCE),
+        "client_encoding": "UTF8",
+        # Kerberos and OAuth would go to servers of their own.
+        "gssencmode": "disable",
+    }
+    if database.user:
+        options["user"] = database.user
+    if not database.is_local and normalise(database.host) not in database.hosts:
+        raise NetworkBlockedError(
+            "The library {library} is in a database on {host}, and localrag stays on this machine.",
+            hint="To let it go there: `localrag config set allow_network true` and "
+            "`localrag config set database.hosts '[\"{host}\"]'`.",
+            library=str(database),
+            host=database.host,
+        )
+    with network.allow([_server(database)]):
+        if database._socket:
+            path = f"{database.host}/.s.PGSQL.{database.port}"
+            _ask(getattr(socket, "AF_UNIX", socket.AF_INET), path)
+            options |= {"host": database.host, "sslmode": "disable"}
+        else:
+            addresses = _addresses(database)
+            for one in addresses:
+                family = socket.AF_INET6 if ":" in one else socket.AF_INET
+                _ask(family, (one, database.port))
+            options |= {
+                "host": ",".join([database.host] * len(addresses)),
+                "hostaddr": ",".join(addresses),
+                "sslmode": "prefer" if database.is_local else "verify-full",
+            }
+            if not database.is_local:
+                options["sslrootcert"] = database.certificates or str(
+                    Path.home() / ".postgresql" / "root.crt"
+                )
+                if database.audit is not None:
+                    database.audit.connecting(normalise(database.host), database.library)
+        with _without_environment():
+            yield options
+
+
+def _server(database: Database) -> str:
+    if database._socket:
+        path = f"{database.host}/.s.PGSQL.{database.port}"
+        return ANY_UNIX_SOCKET + path
+    host = f"[{database.host}]" if ":" in database.host else database.host
+    return f"postgresql://{host}:{database.port}"
+
+
+def _addresses(database: Database) -> list[str]:
+    """The addresses of the host, each once; a name elsewhere never leads to this machine."""
+    if (written := address(database.host)) is not None:
+        return [str(written)]
+    if database.is_local:
+        return list(LOCALHOST)
+    try:
+        found = socket.getaddrinfo(database.host, database.port, type=socket.SOCK_STREAM)
+    except NetworkBlockedError:
+        raise
+    except OSError as error:
+        raise LibraryError(
+            "The name of the host {host} cannot be resolved: {reason}.",
+            hint="Check the URL and the network.",
+            host=database.host,
+            reason=error.strerror or error,
+        ) from error
+    addresses = dict.fromkeys(normalise(one[4][0]) for one in found)
+    outside = [one for one in addresses if not is_loopback(one)]
+    if not outside:
+        raise NetworkBlockedError(
+            "The name {host} leads to this machine, though it is none of its names.",
+            hint="Write localhost for a database on this machine.",
+            host=database.host,
+        )
+    return outside
+
+
+def _ask(family: int, peer: object) -> None:
+    """Ask the guard as a socket of Python's would, which is never connected."""
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sys.audit("socket.connect", sock, peer)
+
+
+@contextmanager
+def _without_environment() -> Iterator[None]:
+    """Hide libpq's variables, as it takes from them what it is not told."""
+    with _hiding:
+        hidden = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("PG") and name not in _MAY_STAY
+        }
+        for name in hidden:
+            del os.environ[name]
+        try:
+            yield
+        finally:
+            os.environ.update(hidden)

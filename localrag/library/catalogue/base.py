@@ -1,0 +1,67 @@
+"""What the statements of a catalogue are run on: a connection to SQLite or to PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+
+class Result(Protocol):
+    """The rows of a statement."""
+
+    def fetchone(self) -> Any:
+        """The next row, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Statements(Protocol):
+    """Statements with `?` for each value; text is ordered by code points, numbers have 64 bits."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Result:
+        """Run one statement."""
+        ...
+
+
+class Connection(Statements, Protocol):
+    """The same, with what reading and writing a catalogue needs."""
+
+    counted: tuple[object, Any] | None
+    """Which chunks there were, and in which state of the library."""
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
+        """Run it for each row of values."""
+        ...
+
+    def rows(
+        self,
+        sql: str,
+        *values: object,
+        kinds: tuple[type, ...],
+        ordered: bool = True,
+        many: bool = False,
+    ) -> Iterator[Row]:
+        """The rows of a query, each value of the type that was stored there.
+
+        `many` are not held in memory together. Raises LibraryDamagedError for other values.
+        """
+        ...
+
+    def columns(self, table: str) -> Sequence[str]:
+        """The columns of a table, in the order in which a row is stored."""
+        ...
+
+    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+        """All its rows, which are not held in memory together."""
+        ...
+
+    def version(self) -> int:
+        """The number of the newest migration."""
+        ...

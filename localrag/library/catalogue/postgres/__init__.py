@@ -1,0 +1,1 @@
+"""A library's catalogue in PostgreSQL, for many people and several nodes."""

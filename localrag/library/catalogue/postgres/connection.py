@@ -1,0 +1,86 @@
+"""One connection to PostgreSQL that understands what the catalogue says to SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from localrag.library.catalogue.base import Result, Row
+from localrag.library.catalogue.guarded import damaged_rows
+from localrag.library.catalogue.migrations import MIGRATIONS
+from localrag.library.catalogue.postgres.dialect import quoted, tables, translated, value
+
+if TYPE_CHECKING:
+    import psycopg
+
+_AT_ONCE = 2000
+"""Rows that travel together where there are many."""
+
+
+class PostgresConnection:
+    """Statements about one library, within the transaction that its catalogue has begun."""
+
+    def __init__(self, inner: psycopg.Connection[Row]) -> None:
+        self.inner = inner
+        self.counted: tuple[object, Any] | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Result:
+        """Run one statement."""
+        cursor = self.inner.cursor(binary=True)
+        return cursor.execute(translated(sql), [*map(value, parameters)])
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
+        """Run it for each row of values, without waiting for one before the next."""
+        rows = [[*map(value, row)] for row in parameters]
+        with self.inner.cursor() as cursor:
+            if rows:
+                cursor.executemany(translated(sql), rows)
+        return None
+
+    def rows(
+        self,
+        sql: str,
+        *values: object,
+        kinds: tuple[type, ...],
+        ordered: bool = True,  # noqa: ARG002 - its own keys see to that
+        many: bool = False,
+    ) -> Iterator[Row]:
+        """The rows of a query; a number that is kept as text, as a setting is, comes as one."""
+        for row in self._streamed(sql, values) if many else self.execute(sql, values):
+            yield _of_kinds(row, kinds)
+
+    def _streamed(self, sql: str, values: Iterable[object] = ()) -> Iterator[Row]:
+        with self.inner.cursor("many", binary=True) as cursor:
+            cursor.itersize = _AT_ONCE
+            cursor.execute(translated(sql), [*map(value, values)])
+            yield from cursor
+
+    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+        """All rows of a table."""
+        return self._streamed(f"SELECT {quoted(columns)} FROM {name}")  # noqa: S608 - our own names
+
+    def columns(self, table: str) -> Sequence[str]:
+        """The columns of a table, without the library that all its rows belong to."""
+        return list(tables()[table].columns)
+
+    def version(self) -> int:
+        """The number of the newest migration; a catalogue that is older was brought up to it."""
+        return len(MIGRATIONS)
+
+
+def _of_kinds(row: Row, kinds: tuple[type, ...]) -> Row:
+    if tuple(map(type, row)) == kinds:
+        return row
+    try:
+        return tuple(
+            kind(one) if type(one) is str else _expected(one, kind)
+            for one, kind in zip(row, kinds, strict=True)
+        )
+    except ValueError:
+        raise damaged_rows(" ".join(type(one).__name__ for one in row)) from None
+
+
+def _expected(found: object, kind: type) -> object:
+    if type(found) is not kind:
+        raise ValueError(found)
+    return found

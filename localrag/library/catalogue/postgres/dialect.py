@@ -1,0 +1,185 @@
+"""The statements of the catalogue, which are SQLite's, in the words of PostgreSQL.
+
+Few words differ, and each of them stands here. The tables are made from those that the migrations
+make in SQLite, so that there is one schema: every table gets a column `library` and is partitioned
+by it, and the partitions of one library lie in a schema of its own, under the tables' names. A
+statement that names a table can so only mean that library's rows.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+
+from localrag.library.catalogue.filters import Glob
+from localrag.library.catalogue.migrations import MIGRATIONS
+
+SCHEMA = "localrag"
+"""Where the partitioned tables lie, with the list of libraries."""
+
+_TYPES = {"INTEGER": "bigint", "TEXT": 'text COLLATE "C"', "BLOB": "bytea", "": 'text COLLATE "C"'}
+"""By code points, as SQLite orders texts. What has no type (the value of a setting) is a text."""
+
+_WORDS = (
+    (re.compile("%"), "%%"),
+    (re.compile(r"\bjson_each\(\?\)"), "json_array_elements_text(CAST(? AS json))"),
+    (re.compile(r"\bhex\(([\w.]+)\)"), r"upper(encode(\1, 'hex'))"),
+    (re.compile(r"\binstr\("), "strpos("),
+    (re.compile(r"\bGLOB\b"), "~"),
+    (re.compile(r"\bx''"), "CAST('' AS bytea)"),
+    (re.compile(r"\?"), "%s"),
+)
+
+_INTO = re.compile(r"(INSERT INTO (\w+)) (VALUES|SELECT)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as SQLite has it: columns with their definitions, keys, references, indexes."""
+
+    name: str
+    columns: dict[str, str]
+    key: tuple[str, ...]
+    references: tuple[tuple[str, str], ...]
+    """A column, and the table whose key it holds."""
+    indexes: tuple[tuple[bool, tuple[str, ...]], ...]
+    """Whether unique, and the columns."""
+
+
+@cache
+def tables() -> dict[str, Table]:
+    """All tables of a catalogue by name, those that are referred to first."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for step in MIGRATIONS:
+            step(fresh)
+        names = fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
+        return {name: _table(fresh, name) for (name,) in names.fetchall()}
+
+
+def _table(fresh: sqlite3.Connection, name: str) -> Table:
+    columns, key = {}, {}
+    for _, column, kind, _, default, place in fresh.execute(f"PRAGMA table_info({name})"):
+        columns[column] = f"{_TYPES[kind]} NOT NULL" + (f" DEFAULT {default}" if default else "")
+        if place:
+            key[place] = column
+    references = fresh.execute(f"PRAGMA foreign_key_list({name})").fetchall()
+    indexes = []
+    for _, index, unique, origin, _ in fresh.execute(f"PRAGMA index_list({name})").fetchall():
+        if origin != "pk":
+            within = fresh.execute(f"PRAGMA index_info({index})").fetchall()
+            indexes.append((bool(unique), tuple(str(row[2]) for row in within)))
+    return Table(
+        name,
+        columns,
+        tuple(key[place] for place in sorted(key)),
+        tuple((str(row[3]), str(row[2])) for row in references),
+        tuple(indexes),
+    )
+
+
+def first_settings() -> list[tuple[str, str]]:
+    """What stands in `meta` of a new catalogue."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for step in MIGRATIONS:
+            step(fresh)
+        return [(key, str(value)) for key, value in fresh.execute("SELECT key, value FROM meta")]
+
+
+def home(number: int) -> str:
+    """The schema in which the partitions of a library lie."""
+    return f"{SCHEMA}_{number}"
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names of our own schema for a statement."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def definitions() -> Iterator[str]:
+    """The partitioned tables, as statements; what is there already stays, with what it lacks added.
+
+    The key ends with the library: within a partition the other columns are what is looked up.
+    """
+    for table in tables().values():
+        name = f"{SCHEMA}.{table.name}"
+        parts = [f'"{column}" {kind}' for column, kind in table.columns.items()]
+        parts.append("library integer NOT NULL")
+        if table.key:
+            parts.append(f"PRIMARY KEY ({quoted((*table.key, 'library'))})")
+        for column, parent in table.references:
+            key = quoted((*tables()[parent].key, "library"))
+            parts.append(
+                f'FOREIGN KEY ("{column}", library) REFERENCES {SCHEMA}.{parent}({key}) '
+                "ON DELETE CASCADE"
+            )
+        yield f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)}) PARTITION BY LIST (library)"
+        for column, kind in table.columns.items():
+            yield f'ALTER TABLE {name} ADD COLUMN IF NOT EXISTS "{column}" {kind}'
+        for unique, columns in table.indexes:
+            label = f"{table.name}_by_{'_'.join(columns)}"
+            kind = "UNIQUE INDEX" if unique else "INDEX"
+            held = quoted((*columns, "library") if unique else columns)
+            yield f"CREATE {kind} IF NOT EXISTS {label} ON {name} ({held})"
+
+
+def partitions(number: int) -> Iterator[str]:
+    """The partitions of one library, as statements; those that are there stay."""
+    yield f"CREATE SCHEMA IF NOT EXISTS {home(number)}"
+    for name in tables():
+        own = f"{home(number)}.{name}"
+        parent = f"{SCHEMA}.{name}"
+        yield f"CREATE TABLE IF NOT EXISTS {own} PARTITION OF {parent} FOR VALUES IN ({number})"
+        yield f"ALTER TABLE {own} ALTER COLUMN library SET DEFAULT {number}"
+
+
+def without(number: int) -> Iterator[str]:
+    """What takes the partitions of a library away, as statements.
+
+    Never by CASCADE: that would take the parents' references along, which keep all libraries true.
+    """
+    for name in reversed(tables()):
+        own = f"{home(number)}.{name}"
+        yield f"ALTER TABLE {SCHEMA}.{name} DETACH PARTITION {own}"
+        yield f"DROP TABLE {own}"
+    yield f"DROP SCHEMA {home(number)}"
+
+
+@cache
+def translated(sql: str) -> str:
+    """A statement of `reads` or `writes` for PostgreSQL, with `%s` for each value."""
+    for word, other in _WORDS:
+        sql = word.sub(other, sql)
+    # A column that came with an upgrade stands behind `library` there.
+    return _INTO.sub(lambda m: f"{m[1]}({quoted(tables()[m[2]].columns)}) {m[3]}", sql)
+
+
+def value(given: object) -> object:
+    """A value as PostgreSQL takes it: a pattern as a regular expression, no NUL in a text."""
+    if isinstance(given, Glob):
+        return _expression(given)
+    return given.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(given, str) else given
+
+
+def _expression(pattern: str) -> str:
+    """What SQLite's GLOB means, as a regular expression: `*`, `?`, `[...]`, `[^...]`."""
+    found, place = [], 0
+    while place < len(pattern):
+        sign = pattern[place]
+        # A bracket that comes first in a set belongs to it.
+        negated = pattern.startswith("[^", place)
+        end = pattern.find("]", place + 2 + negated) if sign == "[" else -1
+        if end > 0:
+            begin = place + 1 + negated
+            inner = re.sub(r"([\\\[\]])", r"\\\1", pattern[begin:end])
+            found.append(f"[{'^' if negated else ''}{inner}]")
+            place = end
+        elif sign == "[":
+            return "$."  # a set without an end matches nothing
+        else:
+            found.append({"*": ".*", "?": "."}.get(sign) or re.sub(r"(\W)", r"\\\1", sign))
+        place += 1
+    return f"^(?:{''.join(found)})$"

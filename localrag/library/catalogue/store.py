@@ -1,0 +1,77 @@
+"""The contract of a catalogue: what holds the truth of a library, in a file or in a database.
+
+What is asked of it and changed in it stands once, in `reads` and `writes`, in statements that
+SQLite and PostgreSQL both know (`postgres.dialect` has the few words that differ). A catalogue
+gives them a connection and a transaction.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.writes import Transaction
+
+
+class CatalogueStore(Protocol):
+    """Connections to the truth of one library. May be used from several threads."""
+
+    follow: int
+    """How many of the newest generations keep the ids of what was removed, after a purge too, for
+    nodes that follow; 0 where nobody else does."""
+
+    @property
+    def has_log(self) -> bool:
+        """Whether somebody is writing, or ended before what they wrote was folded in."""
+        ...
+
+    @property
+    def swept(self) -> bool:
+        """Whether nothing of what was removed before lies where it was stored."""
+        ...
+
+    def begin(self) -> None:
+        """See what is there before a change; the caller may write."""
+        ...
+
+    def settle(self) -> bool:
+        """See to what a change leaves behind; False where readers are in the way."""
+        ...
+
+    def needs_migration(self) -> bool:
+        """Whether it is new or older than this program. Raises for what is foreign or newer."""
+        ...
+
+    def migrate(self) -> None:
+        """Create or update the tables; the caller may write."""
+        ...
+
+    def read(self) -> AbstractContextManager[Snapshot]:
+        """One consistent state of the library, untouched by a writer who is busy meanwhile."""
+        ...
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        """One change, visible whole when the block ends and not at all if it raises."""
+        ...
+
+    def purge(self) -> bool:
+        """Leave as little of what was removed as lies in its hands; False to try again later."""
+        ...
+
+    def copy_to(self, path: Path) -> None:
+        """Write one committed state to a new catalogue in the file `path`."""
+        ...
+
+    def identity(self) -> object:
+        """What tells it from another that took its place; None where there is none."""
+        ...
+
+    def size(self) -> int:
+        """Bytes that it takes outside the library's folder."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections; what is asked later opens it anew."""
+        ...

@@ -1,0 +1,111 @@
+"""Where a library is at home: in a folder, or in a database with a folder here that follows it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from localrag.egress.databases import Database, is_database, read_url
+from localrag.errors import LibraryNotFoundError
+from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.store import CatalogueStore
+from localrag.library.folder.filesystem import CATALOGUE, is_read_only
+from localrag.library.folder.gate import enter_library
+from localrag.library.folder.locking import Holder, OnWait, WriteLock
+from localrag.library.folder.places import cache_folder
+
+Location = Path | Database
+"""What `--library` names."""
+
+
+def location_of(given: str | os.PathLike[str] | Database) -> Location:
+    """A folder, or a database where it is written as a URL. Raises UsageError."""
+    if isinstance(given, Database):
+        return given
+    if isinstance(given, str) and is_database(given):
+        return read_url(given)
+    return Path(given).expanduser()
+
+
+def name_of(location: Location) -> str:
+    """What a server calls it: the name of its folder, or in its database."""
+    return location.library if isinstance(location, Database) else location.resolve().name
+
+
+class Lock(Protocol):
+    """The right to write to a library; see `WriteLock`."""
+
+    def hold(self, timeout: float, on_wait: OnWait | None = None) -> AbstractContextManager[None]:
+        """Hold it, waiting up to `timeout` seconds. Raises LibraryLockedError."""
+        ...
+
+    def try_hold(self) -> AbstractContextManager[bool]:
+        """Hold it if nobody else does; else yield False."""
+        ...
+
+    def current_holder(self) -> Holder | None:
+        """Who is writing now, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What a library is made of before its indexes: `folder` holds these, and more in a folder."""
+
+    location: Location
+    folder: Path
+    catalogue: CatalogueStore
+    lock: Lock
+    files: WriteLock
+    """The right to write to `folder`, which is `lock` where the library is in it."""
+    read_only: bool
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether all of it is in the folder."""
+        return isinstance(self.location, Path)
+
+
+def home_of(location: Location, *, create: bool = False) -> Home:
+    """The way into a library, for whoever opens it. See `enter_library` for a folder.
+
+    Of one in a database, what is derived lies in this user's cache, in a folder for that library
+    alone. Raises LibraryNotFoundError without `create`.
+    """
+    if isinstance(location, Database):
+        return _in_database(location, create=create)
+    folder = enter_library(location, create=create)
+    read_only = is_read_only(folder)
+    lock = WriteLock(folder)
+    catalogue = Catalogue(folder / CATALOGUE, read_only=read_only)
+    return Home(folder, folder, catalogue, lock, lock, read_only)
+
+
+def is_there(location: Location) -> bool:
+    """Whether there is a library."""
+    try:
+        home_of(location).catalogue.close()
+    except LibraryNotFoundError:
+        return False
+    return True
+
+
+def _in_database(database: Database, *, create: bool) -> Home:
+    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+    from localrag.library.catalogue.postgres.lock import PostgresLock
+
+    catalogue = PostgresCatalogue(database)
+    try:
+        if create and catalogue.identity() is None:
+            catalogue.migrate()
+        identity = catalogue.expect()
+    except BaseException:
+        catalogue.close()
+        raise
+    # Not the URL alone: a library of the same name, made later, is another one.
+    folder = cache_folder(f"{database}\0{identity}".encode())
+    files = WriteLock(folder)
+    return Home(database, folder, catalogue, PostgresLock(catalogue, files), files, False)

@@ -1,0 +1,337 @@
+"""What only a library in a database has to show: nodes, neighbours, lost connections."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from library_fixtures import (
+    EMBEDDER,
+    Words,
+    add,
+    bytes_on_disk,
+    document,
+    indexes,
+    open_library,
+)
+
+from localrag.egress.databases import Database, read_url
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryLockedError,
+    LibraryNotFoundError,
+)
+from localrag.library.catalogue.filters import Filter, Glob
+from localrag.library.catalogue.migrations import MIGRATIONS
+from localrag.library.catalogue.postgres import dialect
+from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.check import check_library
+from localrag.library.home import Location
+from localrag.library.library import Library
+from localrag.library.transfer import export_library, import_library, migrate_library
+from localrag.types import Hit
+
+TEXTS = [
+    "the old harbour holds many ships and one lighthouse by the sea",
+    "green tea is picked in spring and dried over a slow fire",
+    "a telescope gathers light of distant stars and planets",
+    "茶 在 春天 采摘 然后 慢火 烘干 味道 清香",
+]
+
+
+@pytest.fixture
+def place(postgres: str, tmp_path: Path) -> Database:
+    return read_url(f"{postgres}#{tmp_path.name}")
+
+
+def filled(place: Location, count: int = 40, **changes: object) -> Library:
+    library = open_library(place, **changes)
+    for number in range(count):
+        text = f"{TEXTS[number % 4]} and it is told for the time {number}"
+        add(library, document(text, source=f"{number}.txt"))
+    return library
+
+
+def exactly(library: Library, question: str) -> tuple[list[Hit], list[Hit]]:
+    """Both legs to the last digit."""
+    dense = library.vectors.search(EMBEDDER.embed_queries([question])[0], 1000)
+    return dense, library.keywords.search(question.split(), 1000)
+
+
+QUESTIONS = ("green tea in spring", "ships by the sea", "茶 味道", "told for the time 7")
+
+
+def on_node(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], None]:
+    """From here on this process keeps what it derives where another node would."""
+    return lambda: monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: folder)
+
+
+def test_the_ranking_is_that_of_a_folder_to_the_digit(place: Database, tmp_path: Path) -> None:
+    with filled(tmp_path / "folder") as folder, filled(place) as there:
+        for library in (folder, there):
+            library.remove(sources=["3.txt", "8.txt"])
+        for question in QUESTIONS:
+            assert exactly(there, question) == exactly(folder, question)
+        assert there.embedding == folder.embedding
+        assert [each.id for each in there.documents()] == [each.id for each in folder.documents()]
+
+
+def test_nodes_follow_each_other(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
+    one()
+    writer = filled(place)
+    two()
+    words = Words()
+    reader = open_library(place, create=False, tokenize=words)
+    with writer, reader:
+        assert reader.directory != writer.directory
+        assert exactly(reader, QUESTIONS[0]) == exactly(writer, QUESTIONS[0])
+        cut = words.calls
+        secret = "unmistakablesecret of the quarry"
+        add(writer, document(secret, source="secret.txt"))
+        assert exactly(reader, secret) == exactly(writer, secret)
+        assert words.calls == cut + 1  # only what is new is cut
+        reader.sync()
+        assert b"unmistakablesecret" in bytes_on_disk(reader.directory)
+        seen = reader.removals()
+        assert writer.remove(sources=["secret.txt"]).purged
+        assert b"unmistakablesecret" not in bytes_on_disk(writer.directory)
+        assert reader.removals() != seen  # by this a server sees that there is something to do
+        reader.forget()
+        assert b"unmistakablesecret" not in bytes_on_disk(reader.directory)
+        assert words.calls == cut + 1  # and follows without beginning anew
+        for question in (*QUESTIONS, secret):
+            assert exactly(reader, question) == exactly(writer, question)
+    with open_library(place, create=False) as again:
+        assert all(part.present and not part.behind for part in again.status().derived)
+
+
+def test_libraries_in_one_database_know_nothing_of_each_other(
+    postgres: str, tmp_path: Path
+) -> None:
+    mine, theirs = (read_url(f"{postgres}#{tmp_path.name} {name}") for name in ("mine", "theirs"))
+    with filled(mine, 4) as library, filled(theirs, 2) as other:
+        other.set_unread([])
+        assert (library.counts().documents, other.counts().documents) == (4, 2)
+        assert {each.state.path for each in other.sources()} == {"0.txt", "1.txt"}
+        ids = library.chunk_ids(Filter()).tolist()
+        shared = other.chunk_ids(Filter()).tolist()
+        assert set(shared) < set(ids)  # the same texts have the same ids
+        assert set(other.chunks(ids)) == set(shared)
+        assert other.has_document(library.documents()[0].id)
+        assert not other.has_document(library.documents()[3].id)
+        other.remove(sources=["0.txt"])
+        assert library.counts().documents == 4
+        assert len(exactly(library, "ships")[1]) == 1
+        assert library.directory != other.directory
+    with closing(PostgresCatalogue(mine)) as catalogue, catalogue.session() as session:
+        for table in dialect.tables():
+            found = session.execute(
+                "SELECT pg_get_partkeydef(c.oid), "
+                "(SELECT attnotnull FROM pg_attribute WHERE attrelid = c.oid "
+                "AND attname = 'library') FROM pg_class c WHERE c.oid = %s::regclass",
+                [f"{dialect.SCHEMA}.{table}"],
+            ).fetchone()
+            assert found == ("LIST (library)", True)
+
+
+def test_a_library_that_is_not_there(place: Database) -> None:
+    with pytest.raises(LibraryNotFoundError, match=place.library):
+        open_library(place, create=False)
+    assert not check_library(filled_and_closed(place), indexes()).findings
+
+
+def filled_and_closed(place: Database) -> Database:
+    filled(place, 2).close()
+    return place
+
+
+def end_connections(catalogue: PostgresCatalogue) -> None:
+    with catalogue.session() as session:
+        session.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid != pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+
+def test_a_server_that_ends_connections(place: Database) -> None:
+    with filled(place, 4) as library, closing(PostgresCatalogue(place)) as other:
+        end_connections(other)
+        assert library.counts().documents == 4  # on a new one
+
+        def cut_off() -> None:
+            with library._catalogue.read() as snapshot:
+                end_connections(other)
+                snapshot.counts()
+
+        with pytest.raises(LibraryError, match="cannot be reached"):
+            cut_off()
+        assert library.counts().documents == 4
+
+
+HOLD = """
+import sys, time
+from localrag.egress.databases import read_url
+from localrag.library.home import home_of
+with home_of(read_url(sys.argv[1])).lock.hold(0):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_one_writer_at_a_time_who_is_named(place: Database) -> None:
+    with filled(place, 1) as library:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "held\n"
+            who = f"process {process.pid} on"
+            with pytest.raises(LibraryLockedError, match=who), library.writing(timeout=0.2):
+                pass
+            assert library.status().writer.startswith(f"{process.pid} (")
+            assert library.counts().documents == 1  # reading goes on
+        finally:
+            process.kill()
+            process.communicate()
+        with library.writing(timeout=5):
+            assert library.status().writer
+
+
+def test_two_threads_write_one_after_the_other(place: Database) -> None:
+    with filled(place, 0) as library:
+
+        def write(name: str) -> None:
+            for number in range(5):
+                add(library, document(f"{name} {number}", source=f"{name}{number}"))
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert library.counts().documents == 10
+        assert library.status().generation == 10
+
+
+def test_moving_there_and_back_changes_nothing(place: Database, tmp_path: Path) -> None:
+    with filled(tmp_path / "from") as library:
+        library.keep_history(on=True)
+        (first, *_) = library.documents()
+        assert library.keep_answer("key", "a question", "{}", [first.id], after=0)
+        answers = [exactly(library, question) for question in QUESTIONS]
+        documents = library.documents()
+    migrate_library(tmp_path / "from", place, indexes=indexes())
+    migrate_library(place, tmp_path / "back", indexes=indexes())
+    for location in (place, tmp_path / "back"):
+        with open_library(location, create=False) as library:
+            assert [exactly(library, question) for question in QUESTIONS] == answers
+            assert library.documents() == documents
+            assert library.keeps_history
+            assert [each.question for each in library.kept_answers("key")] == ["a question"]
+        assert check_library(location, indexes()).ok
+    with pytest.raises(LibraryError, match="already contains documents"):
+        migrate_library(tmp_path / "from", place, indexes=indexes())
+
+
+def test_a_move_that_fails_leaves_nothing(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path / "from", 3).close()
+
+    def full(*_: object, **__: object) -> None:
+        raise LibraryError("full")
+
+    monkeypatch.setattr("localrag.library.catalogue.writes.Transaction.copy_from", full)
+    with pytest.raises(LibraryError, match="full"):
+        migrate_library(tmp_path / "from", place, indexes=indexes())
+    monkeypatch.undo()
+    on_node(monkeypatch, tmp_path / "node")()
+    with pytest.raises(LibraryNotFoundError):
+        open_library(place, create=False)
+    with filled(replace(place, library=f"{place.library} beside"), 2) as library:
+        library.remove(sources=["0.txt"])  # what makes its rows go with it still stands
+        assert library.counts().chunks == len(library.document_chunks(library.documents()[0].id))
+
+
+def test_rows_that_would_not_go_with_their_document(place: Database) -> None:
+    """Somebody has dropped a library by hand, with CASCADE."""
+    alone = f"{place.name}_{os.getpid()}"
+    with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
+        session.execute(f"CREATE DATABASE {alone}")
+        there = replace(place, name=alone)
+        filled(there, 1).close()
+        with closing(PostgresCatalogue(there)) as other, other.session() as other_session:
+            other_session.execute(f"DROP SCHEMA {dialect.home(other.number)} CASCADE")
+        with pytest.raises(LibraryDamagedError, match="foreign keys are missing"):
+            open_library(replace(there, library="other"))
+        session.execute(f"DROP DATABASE {alone} WITH (FORCE)")
+
+
+def test_tables_of_an_earlier_version_get_what_they_lack(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = f"{place.name}_{os.getpid()}"
+    there = replace(place, name=alone)
+    with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
+        session.execute(f"CREATE DATABASE {alone}")
+        with monkeypatch.context() as earlier:
+            for module in ("dialect", "catalogue"):
+                earlier.setattr(
+                    f"localrag.library.catalogue.postgres.{module}.MIGRATIONS", MIGRATIONS[:3]
+                )
+            dialect.tables.cache_clear()
+            with closing(PostgresCatalogue(there)) as older:
+                older.migrate()
+        dialect.tables.cache_clear()
+        dialect.translated.cache_clear()
+        with filled(there, 2) as library:
+            library.remove(sources=["0.txt"])
+            assert library.counts().documents == library.counts().pages == 1
+        assert check_library(there, indexes()).ok
+        session.execute(f"DROP DATABASE {alone} WITH (FORCE)")
+
+
+def test_an_export_from_a_database_is_one_like_any_other(place: Database, tmp_path: Path) -> None:
+    with filled(place, 8) as library:
+        answers = [exactly(library, question) for question in QUESTIONS]
+    export_library(place, tmp_path / "x.zip", "0")
+    import_library(tmp_path / "x.zip", tmp_path / "there", indexes=indexes(), describe=str)
+    with open_library(tmp_path / "there", create=False) as library:
+        assert [exactly(library, question) for question in QUESTIONS] == answers
+
+
+def test_a_text_with_nul_keeps_its_length(place: Database) -> None:
+    with filled(place, 0) as library:
+        one = document("before\0after")
+        add(library, one)
+        assert library.text(one.id, 0, 20) == "before\N{REPLACEMENT CHARACTER}after"
+    assert check_library(place, indexes()).ok
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expression"),
+    [
+        ("*.pdf", r"^(?:.*\.pdf)$"),
+        ("a?b", "^(?:a.b)$"),
+        ("[abc]*", "^(?:[abc].*)$"),
+        ("[^a-c]x", "^(?:[^a-c]x)$"),
+        ("[]]", r"^(?:[\]])$"),
+        ("[*?]", "^(?:[*?])$"),
+        ("(x|y)+", r"^(?:\(x\|y\)\+)$"),
+        ("open[", "$."),
+    ],
+)
+def test_patterns_of_sqlite_as_expressions(pattern: str, expression: str) -> None:
+    assert dialect.value(Glob(pattern)) == expression
