@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -282,25 +283,38 @@ def test_rows_that_would_not_go_with_their_document(place: Database) -> None:
 def test_tables_of_an_earlier_version_get_what_they_lack(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first version with PostgreSQL has all five steps; a sixth adds a column and a table."""
+
+    def sixth(connection: sqlite3.Connection) -> None:
+        connection.execute("ALTER TABLE documents ADD COLUMN mood TEXT NOT NULL DEFAULT ''")
+        connection.execute("CREATE TABLE moods(document INTEGER PRIMARY KEY REFERENCES documents)")
+
     alone = f"{place.name}_{os.getpid()}"
     there = replace(place, name=alone)
     with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
         session.execute(f"CREATE DATABASE {alone}")
-        with monkeypatch.context() as earlier:
+        filled(there, 1).close()
+        with monkeypatch.context() as later:
             for module in ("dialect", "catalogue"):
-                earlier.setattr(
-                    f"localrag.library.catalogue.postgres.{module}.MIGRATIONS", MIGRATIONS[:3]
+                later.setattr(
+                    f"localrag.library.catalogue.postgres.{module}.MIGRATIONS", (*MIGRATIONS, sixth)
                 )
-            dialect.tables.cache_clear()
-            with closing(PostgresCatalogue(there)) as older:
-                older.migrate()
-        dialect.tables.cache_clear()
-        dialect.translated.cache_clear()
-        with filled(there, 2) as library:
-            library.remove(sources=["0.txt"])
-            assert library.counts().documents == library.counts().pages == 1
-        assert check_library(there, indexes()).ok
+            _forget_tables()
+            with filled(there, 2) as library:
+                library.remove(sources=["0.txt"])
+                assert library.counts().documents == library.counts().pages == 1
+            with closing(PostgresCatalogue(there)) as newer, newer.session() as inner:
+                assert not newer.needs_migration()
+                home = dialect.home(newer.number)
+                assert inner.execute(f"SELECT mood FROM {home}.documents").fetchall() == [("",)]
+                assert inner.execute(f"SELECT count(*) FROM {home}.moods").fetchone() == (0,)
+        _forget_tables()
         session.execute(f"DROP DATABASE {alone} WITH (FORCE)")
+
+
+def _forget_tables() -> None:
+    dialect.tables.cache_clear()
+    dialect.translated.cache_clear()
 
 
 def test_an_export_from_a_database_is_one_like_any_other(place: Database, tmp_path: Path) -> None:

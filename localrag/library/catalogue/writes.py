@@ -390,11 +390,12 @@ class Transaction(Snapshot):
         """Keep the new chunks and vectors, shape (n, d), of a document for the change."""
         number = self._number(document_id)
         self.sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
+        (last,) = self.sql.execute("SELECT coalesce(max(number), 0) FROM staged_chunks").fetchone()
         rows = (
-            (*_columns(chunk), number, vector)
-            for chunk, vector in zip(chunks, _packed(vectors), strict=True)
+            (last + each, *_columns(chunk), number, vector)
+            for each, (chunk, vector) in enumerate(zip(chunks, _packed(vectors), strict=True), 1)
         )
-        self._insert("staged_chunks", (*_FIELDS, "document", "vector"), rows)
+        self._insert("staged_chunks", ("number", *_FIELDS, "document", "vector"), rows)
 
     def swap_staged(self, embedding: EmbeddingIdentity, chunking: str) -> None:
         """Put all staged chunks in the place of the old ones, under a new epoch."""
