@@ -3,7 +3,7 @@
     python benchmarks/answers.py LIBRARY QUESTIONS.json [...] [--json OUT]
 
 A question file is a list of {question, ideal_answer, has_answer}. Prints each
-answer beside its reference with citations, P(answerable) and seconds. It does
+answer beside its reference with citations, the best grade and seconds. It does
 not judge: whether an answer is right is for the reader to say.
 """
 
@@ -37,9 +37,12 @@ def main() -> None:
 
 def show(number: int, item: dict[str, object], answer: Answer) -> None:
     """Print one question with everything needed to judge its answer."""
-    probability = next((s.score for s in answer.trace if s.kind == "answerable"), None)
+    graded = ("relevance", "answerable")
+    best = max((step.score or 0.0 for step in answer.trace if step.kind in graded), default=0.0)
     known = "answerable" if item["has_answer"] else "UNANSWERABLE"
-    print(f"\n{number}. {answer.question}   [{known}, P {probability:.2f}, {answer.seconds:.0f} s]")
+    print(
+        f"\n{number}. {answer.question}   [{known}, best grade {best:.2f}, {answer.seconds:.0f} s]"
+    )
     print(f"   reference: {item['ideal_answer']}")
     print(f"   answer:    {answer.text}")
     for citation in answer.citations:

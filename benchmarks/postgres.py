@@ -20,8 +20,8 @@ import numpy as np
 from localrag.documents.chunking import WindowChunker
 from localrag.factory import indexes_of
 from localrag.library.derived import Indexes
-from localrag.library.home import Location, location_of
 from localrag.library.library import Library
+from localrag.library.location import Location, location_of
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Document, Page

@@ -27,8 +27,8 @@ from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import ModelNotFoundError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.folder.locking import PATIENCE, OnWait
-from localrag.library.home import location_of
 from localrag.library.library import Library
+from localrag.library.location import location_of
 from localrag.library.records import LibraryStatus, Problem, Removal
 from localrag.messages import spoken, tr
 from localrag.presentation.steps import NotesOnce

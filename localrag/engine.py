@@ -22,8 +22,8 @@ from localrag import factory, hosted
 from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
-from localrag.library.home import Location
 from localrag.library.library import Library
+from localrag.library.location import Location
 from localrag.library.records import ChunkIds
 from localrag.models.llms.base import check_stopped
 from localrag.prompts import render

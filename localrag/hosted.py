@@ -21,7 +21,7 @@ from localrag.types import Step
 
 if TYPE_CHECKING:
     from localrag.egress.audit import AuditLog
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.models.llms.openai.guard import Guard
     from localrag.rag.private import Outgoing
 

@@ -26,7 +26,7 @@ from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
     from localrag.indexing.events import AddReport
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.library.records import PageReading, Problem
 
 INCOMPLETE = {

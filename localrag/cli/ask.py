@@ -26,7 +26,7 @@ from localrag.messages import tr
 if TYPE_CHECKING:
     from localrag.api import Asking
     from localrag.cli.served import Answering
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.types import Answer, LeftOut, Step
 
 

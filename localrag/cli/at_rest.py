@@ -12,7 +12,7 @@ from localrag.messages import tr
 from localrag.system.disk_encryption import Protection, of_path, of_swap
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 def protections(library: Location, *, ask: bool) -> dict[str, tuple[Path | None, Protection]]:

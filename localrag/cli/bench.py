@@ -26,7 +26,7 @@ from localrag.presentation.steps import note_text
 if TYPE_CHECKING:
     from localrag.evaluation.retrieval.beir import RetrievalSet
     from localrag.evaluation.retrieval.benchmark import RetrievalRun
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 RUNS = ("keyword", "dense", "rrf", "linear", "default")
 """Those of `evaluator.retrieval`; repeated here because that module is heavier."""

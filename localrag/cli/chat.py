@@ -10,7 +10,7 @@ from localrag.cli.output import any_library_option, emit_json, json_option, note
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(help=tr("Ask a series of questions; follow-ups are understood."))

@@ -11,7 +11,7 @@ from localrag.cli.output import any_library_option, emit_json, json_option, say
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(

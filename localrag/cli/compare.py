@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from localrag.api import LocalRAG
     from localrag.evaluation.comparisons.base import Asked, Compared, Output, Stage
     from localrag.evaluation.comparisons.pairs import Verdict
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.presentation.comparisons import Shown
 
 

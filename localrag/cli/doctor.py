@@ -21,7 +21,7 @@ from localrag.system import processes
 
 if TYPE_CHECKING:
     from localrag.config.settings import Settings
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.models.registry.store import ModelStore
 
 PACKAGES = (

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from localrag.evaluation.events import Tell
     from localrag.evaluation.metric import Metric
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)

@@ -10,7 +10,7 @@ from localrag.cli.output import any_library_option, no_empty_path, note_rebuildi
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(
@@ -27,7 +27,7 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Location) -> None:
 
     from localrag.config.settings import load_settings
     from localrag.engine import open_engine
-    from localrag.library.home import location_of
+    from localrag.library.location import location_of
     from localrag.server.following import following
     from localrag.server.libraries import Libraries
     from localrag.server.mcp import Protocol, serve_on_pipes

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from localrag.api import LocalRAG
     from localrag.config.settings import Settings
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 CONTEXT_LIBRARY = "library"
 MODES = ("standard", "self-rag")

@@ -28,7 +28,7 @@ from localrag.printable import as_name
 
 if TYPE_CHECKING:
     from localrag.indexing.viewing import PageView
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(

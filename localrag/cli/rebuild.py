@@ -12,7 +12,7 @@ from localrag.cli.output import any_library_option, emit_json, json_option, note
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(

@@ -11,7 +11,7 @@ from localrag.cli.output import any_library_option, emit_json, json_option, no_e
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(help=tr("Remove files, or all files in a folder, from the library."))

@@ -22,7 +22,7 @@ from localrag.cli.output import (
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.types import Step
 
 

@@ -16,7 +16,7 @@ PORT = 8765
 HOST = "127.0.0.1"
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 
 @click.command(
@@ -77,7 +77,7 @@ def serve(
     from localrag.config.settings import load_settings
     from localrag.engine import Engine, open_engine
     from localrag.errors import LibraryNotFoundError
-    from localrag.library.home import location_of
+    from localrag.library.location import location_of
     from localrag.server import endpoint
     from localrag.server.access import Access
     from localrag.server.app import make_app

@@ -24,7 +24,7 @@ from localrag.server.token import known_token, server_folder
 
 if TYPE_CHECKING:
     from localrag.api import Asking, LocalRAG
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.rag.base import OnStep
     from localrag.rag.conversation import Turn
     from localrag.server.calls import Call, Told, Waiting, What

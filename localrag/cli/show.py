@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from localrag.indexing.reading import Reading
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.types import Chunk, Page
 
 MARK = "▶"

@@ -24,7 +24,7 @@ from localrag.printable import as_name
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.library.records import LibraryStatus, PageReading, Problem
 
 

@@ -20,7 +20,7 @@ from localrag.errors import UsageError
 from localrag.messages import tr
 
 if TYPE_CHECKING:
-    from localrag.library.home import Location
+    from localrag.library.location import Location
     from localrag.library.transfer import ImportStage, Manifest
 
 
@@ -145,7 +145,7 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
 
 
 def _located(_context: click.Context, _parameter: click.Parameter, text: str) -> Location:
-    from localrag.library.home import location_of
+    from localrag.library.location import location_of
 
     if not text:
         raise UsageError("The name of the library is empty.", hint="Name a folder or a database.")

@@ -22,7 +22,7 @@ from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
     from localrag.indexing.events import Event
-    from localrag.library.home import Location
+    from localrag.library.location import Location
 
 AWAY = {
     "missing": "{source} is not there. Its documents stay in the library until it is back.",

@@ -33,7 +33,7 @@ from localrag.evaluation.runner import OnProgress, TimeLeft, given, produce_answ
 from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
 from localrag.hosted import private_sources
-from localrag.library.home import Location
+from localrag.library.location import Location
 from localrag.models.llms.openai.server_info import parallel_calls
 from localrag.types import Note
 

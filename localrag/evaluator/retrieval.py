@@ -25,8 +25,8 @@ from localrag.evaluation.retrieval.benchmark import (
     run_retriever,
 )
 from localrag.library.catalogue.filters import Filter
-from localrag.library.home import Location
 from localrag.library.library import Library
+from localrag.library.location import Location
 from localrag.retrieval.base import Retriever
 from localrag.text.sentences import split_sentences
 from localrag.types import Note

@@ -24,8 +24,9 @@ from localrag.library.folder.gate import parts, states
 from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError
 from localrag.library.folder.sharing import seal_of
-from localrag.library.home import Home, Location, home_of
+from localrag.library.home import Home, home_of
 from localrag.library.indexes.base import DerivedIndex, Query, Storage
+from localrag.library.location import Location
 from localrag.library.records import NEVER, Counts
 from localrag.system.seals import Seal
 from localrag.types import Finding

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from localrag.egress.databases import Database, is_database, read_url
+from localrag.egress.databases import Database
 from localrag.errors import LibraryNotFoundError
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.store import CatalogueStore
@@ -16,23 +15,7 @@ from localrag.library.folder.filesystem import CATALOGUE, is_read_only
 from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import Holder, OnWait, WriteLock
 from localrag.library.folder.places import cache_folder
-
-Location = Path | Database
-"""What `--library` names."""
-
-
-def location_of(given: str | os.PathLike[str] | Database) -> Location:
-    """A folder, or a database where it is written as a URL. Raises UsageError."""
-    if isinstance(given, Database):
-        return given
-    if isinstance(given, str) and is_database(given):
-        return read_url(given)
-    return Path(given).expanduser()
-
-
-def name_of(location: Location) -> str:
-    """What a server calls it: the name of its folder, or in its database."""
-    return location.library if isinstance(location, Database) else location.resolve().name
+from localrag.library.location import Location
 
 
 class Lock(Protocol):

@@ -45,7 +45,8 @@ from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
 from localrag.library.folder.uploads import file_of, sweep_uploads
-from localrag.library.home import Home, Location, home_of
+from localrag.library.home import Home, home_of
+from localrag.library.location import Location
 from localrag.library.problems import problems
 from localrag.library.records import (
     Counts,

@@ -35,8 +35,9 @@ from localrag.library.folder.filesystem import CATALOGUE
 from localrag.library.folder.gate import SWEPT, UPLOADS, uploads
 from localrag.library.folder.locking import OnWait, WriteLock
 from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
-from localrag.library.home import Home, Location, home_of, is_there
+from localrag.library.home import Home, home_of, is_there
 from localrag.library.library import Library
+from localrag.library.location import Location
 from localrag.library.records import Counts, EmbeddingIdentity, SourceRecord
 from localrag.system.files import create_file, make_folder, new_file, open_plain, scratch_folder
 from localrag.types import Finding

@@ -15,7 +15,9 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from localrag.documents.chunking import passage_text
 from localrag.documents.tables import named_rows
+from localrag.text.figures import figures_not_in
 from localrag.text.language import detect
 from localrag.text.sentences import split_sentences
 from localrag.types import Chunk, Citation, Place, ScoredChunk
@@ -29,7 +31,8 @@ PlaceOf = Callable[[Chunk, int], Place]
 
 CLAIMED_SUPPORT = 0.35
 """A marker that the model wrote stays from this share of the sentence's weighted terms on. Where it
-has read nothing but what holds the answer, one is added from here on: its words come from there."""
+has read nothing but what holds the answer, one is added from here on, unless the sentence has a
+figure that the passage has not: its words come from there."""
 FOUND_SUPPORT = 0.55
 """A marker is added from this share on otherwise."""
 CROSS_LANGUAGE_COSINE = 0.5
@@ -150,7 +153,10 @@ class Attributor:
         markers = sorted({m for m in claimed if supported.get(m, 0.0) >= CLAIMED_SUPPORT})
         if not markers and supported:
             best = min(supported, key=lambda marker: (-supported[marker], marker))
-            if supported[best] >= self._least:
+            if supported[best] >= FOUND_SUPPORT or (
+                supported[best] >= self._least
+                and not figures_not_in(sentence, [passage_text(self._chunks[best - 1].chunk)])
+            ):
                 markers = [best]
         return [self._cite(marker, sentence, terms) for marker in markers]
 

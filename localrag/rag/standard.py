@@ -11,8 +11,15 @@ from localrag.prompts import PromptLanguage, render
 from localrag.rag import bridges, parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.both_sides import Both
-from localrag.rag.citations import CitedStream
-from localrag.rag.faithfulness import Checked, Passages, Unsupported, asking, checked
+from localrag.rag.citations import MARKER, CitedStream
+from localrag.rag.faithfulness import (
+    Checked,
+    Passages,
+    Unsupported,
+    asking,
+    checked,
+    sentences,
+)
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
@@ -68,7 +75,7 @@ class StandardRAG(Pipeline):
             # "A is older", or a bare "17 pounds": a part that no citation is for gets its own.
             markers = {one.marker for one in answer.citations}
             bare = {part: held for part, held in answered.items() if markers.isdisjoint(held)}
-            if bare:
+            if bare and not _each_is_cited(answer.text, len(answered)):
                 cited = parts.resting_on(self._tools.attributor(chunks), bare)
                 yield " " + "".join(f"[{one.marker}]" for one in cited)
                 answer = replace(answer, citations=(*answer.citations, *cited))
@@ -147,3 +154,9 @@ class StandardRAG(Pipeline):
             "added": len(citations.added),
         }
         yield Step("check citations", values, None, 0.0)
+
+
+def _each_is_cited(text: str, parts: int) -> bool:
+    """Whether there is a sentence for each part, and none without a marker."""
+    said = sentences(text)
+    return len(said) >= parts and all(MARKER.search(text[start:end]) for start, end in said)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from localrag.config.settings import Settings
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
-from localrag.library.home import Location, name_of
+from localrag.library.location import Location, name_of
 from localrag.server.naming import Naming
 from localrag.server.setups import Difference, Setup, setup_of
 

@@ -15,7 +15,7 @@ from localrag import __version__
 from localrag.config.settings import CrossEncoderReranking, LlamaCppSettings, Settings
 from localrag.errors import ModelError
 from localrag.library.folder.filesystem import CATALOGUE
-from localrag.library.home import Location
+from localrag.library.location import Location
 from localrag.models.registry.manifest import read_registered
 from localrag.models.registry.store import ModelStore, default_models_dir
 

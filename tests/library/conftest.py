@@ -8,7 +8,7 @@ import pytest
 from library_fixtures import Where
 
 from localrag.egress.databases import read_url
-from localrag.library.home import Location
+from localrag.library.location import Location
 
 
 @pytest.fixture(params=["folder", "postgres"])

@@ -17,9 +17,9 @@ from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.factory import indexes_of
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.derived import Indexes
-from localrag.library.home import Location
 from localrag.library.indexes.base import Storage
 from localrag.library.library import Library
+from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.system.seals import own_seal
 from localrag.types import Document, Page

@@ -20,7 +20,7 @@ import itertools, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from library_fixtures import add, document, open_library
-from localrag.library.home import location_of
+from localrag.library.location import location_of
 place = sys.argv[1]
 with open_library(location_of(place)) as library:
     for number in itertools.count(int(sys.argv[2])):

@@ -34,8 +34,8 @@ from localrag.errors import (
 )
 from localrag.library.catalogue.guarded import log_of
 from localrag.library.check import check_library
-from localrag.library.home import Location
 from localrag.library.library import Library
+from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.library.transfer import export_library
 from localrag.types import Chunk, Document, Heading, Page, Place

@@ -35,8 +35,8 @@ from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres import dialect
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
 from localrag.library.check import check_library
-from localrag.library.home import Location
 from localrag.library.library import Library
+from localrag.library.location import Location
 from localrag.library.transfer import export_library, import_library, migrate_library
 from localrag.types import Hit
 

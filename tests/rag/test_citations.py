@@ -254,3 +254,11 @@ def test_a_whole_number_is_that_of_a_table_with_decimals() -> None:
     (citation,) = found.attribute_short("173500", "What is left at Minsheng ?")
     assert citation.quote == "Minsheng | 173500.00"
     assert found.attribute_short("98000", "What is left at Bohai ?") == []
+
+
+def test_a_paraphrase_with_another_figure_gets_no_marker() -> None:
+    found = attributor("The old mill by the river was built in 1870 by the town.")
+    held = found.only([1], held=True)
+    said = "They built it in {} by the water, a mill."
+    assert [one.marker for one in held.attribute(said.format(1870), [])] == [1]
+    assert held.attribute(said.format(1850), []) == []
