@@ -31,12 +31,13 @@ PlaceOf = Callable[[Chunk, int], Place]
 
 CLAIMED_SUPPORT = 0.35
 """A marker that the model wrote stays from this share of the sentence's weighted terms on. Where it
-has read nothing but what holds the answer, one is added from here on, unless the sentence has a
-figure that the passage has not: its words come from there."""
+has read nothing but what holds the answer, one is added from here on: its words come from there."""
 FOUND_SUPPORT = 0.55
 """A marker is added from this share on otherwise."""
 CROSS_LANGUAGE_COSINE = 0.5
 """The same decision by embedding, where sentence and passage are of different languages."""
+PARAPHRASE_TERMS = 3
+"""How many terms a sentence shares with its passage at least, where they are few of its own."""
 MINIMUM_TERMS = 2
 """Shorter fragments (a list number, "15.3%") prove nothing by themselves."""
 
@@ -154,11 +155,16 @@ class Attributor:
         if not markers and supported:
             best = min(supported, key=lambda marker: (-supported[marker], marker))
             if supported[best] >= FOUND_SUPPORT or (
-                supported[best] >= self._least
-                and not figures_not_in(sentence, [passage_text(self._chunks[best - 1].chunk)])
+                supported[best] >= self._least and self._could_be_of(best, sentence, terms)
             ):
                 markers = [best]
         return [self._cite(marker, sentence, terms) for marker in markers]
+
+    def _could_be_of(self, marker: int, sentence: str, terms: frozenset[str]) -> bool:
+        """Whether a sentence with few words of a passage has some, and no figure of its own."""
+        shared = len(terms & self._passage_terms[marker - 1])
+        passage = passage_text(self._chunks[marker - 1].chunk)
+        return shared >= PARAPHRASE_TERMS and not figures_not_in(sentence, [passage])
 
     def attribute_short(self, answer: str, question: str) -> list[Citation]:
         """Citation of an answer too short to be a sentence ("15.3%"), or none.
