@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -211,6 +212,35 @@ def test_a_reader_in_an_older_state_holds_the_log_and_loses_nothing(tmp_path: Pa
         library.purge_if_due()
         assert left(tmp_path, secret, "SECRET") == []
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_reader_that_lets_go_during_a_purge_leaves_nothing_unswept(
+    tmp_path: Path, seed: int
+) -> None:
+    with (
+        open_library(tmp_path, keyword_engine="rank-bm25") as library,
+        open_library(tmp_path, create=False, keyword_engine="rank-bm25") as reader,
+    ):
+        changed(library, random.Random(seed), 60)
+        for number in range(40):
+            add(library, marked(f"more{number}n", 150), f"/files/more{number}.txt")
+        library.purge()
+        read, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with reader._catalogue.read() as snapshot:
+                assert snapshot.has_document(marked("more0n", 150).id)
+                read.set()
+                done.wait(0.4)  # less than a purge waits for readers
+
+        holding = threading.Thread(target=hold)
+        holding.start()
+        read.wait()
+        removed = [f"/files/more{number}.txt" for number in range(0, 40, 3)]
+        assert library.remove(sources=removed).purged
+        holding.join()
+        assert leftovers(tmp_path) == []
 
 
 def test_what_has_no_pointer_map_is_not_written_to(tmp_path: Path) -> None:

@@ -195,27 +195,33 @@ class Catalogue:
                 return True
             connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             try:
-                if self._swept:
-                    self._fold(connection, log)
+                if self._swept and not self._fold(connection, log):
+                    return False
                 (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT * 1000)}")
             return not busy
 
-    def _fold(self, connection: GuardedConnection, log: Path) -> None:
-        """Bring the file to a state of the log, sweep it, and mark it: the log is still there."""
+    def _fold(self, connection: GuardedConnection, log: Path) -> bool:
+        """Bring the file to the state of the log, sweep it, and mark it: the log is still there.
+
+        False where a reader of an older state keeps a part of the log out of the file: what is in
+        the file then is still named by the log, and swept when all of it is.
+        """
         self.begin()  # not where somebody has folded the log in who does not sweep
         before = _state(log)
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        (busy, logged, folded) = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        whole = not busy and logged == folded
         with transaction(connection, "IMMEDIATE"):
             # Whoever changes the file without our lock has no page of theirs overwritten.
             self._swept = (
                 self._swept
                 and _state(log) == before
-                and sweep(connection.in_place(), logged_pages(log))
+                and (not whole or sweep(connection.in_place(), logged_pages(log)))
             )
             if self._swept:
                 self._vouch()
+        return whole
 
     def _vouch(self) -> None:
         """Mark the file: what may have been left in it by rows is in the pages of the log alone."""
