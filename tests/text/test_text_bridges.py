@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +79,63 @@ def test_the_description_is_asked_for_first(question: str, inner: str, outer: st
 )
 def test_questions_for_one_thing(question: str) -> None:
     assert bridge_of(question) is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "生产汽车的厂房面积是多少？",
+        "负责项目的人力成本是多少？",
+        "获得金牌的运动员人数是多少？",
+        "学校的主任医师有几位？",
+        "设计大桥的工程师们住在哪里？",
+        "收藏这幅画的医院长是谁？",
+        "设计大桥的工程师团队有多少人？",
+        "出版这本书的作家协会在哪里？",
+        "Where was the director of the company that operates the Kestrel reservoir born?",
+        "What does Omar get for the hours that he works at Tarrant Foods?",
+        "Where did the director of the company that operates the Kestrel reservoir study?",
+        "How many people work at the company that makes the Vireo sensor?",
+        "Where is the company that makes the Vireo sensor?",
+        "What did the firm that runs the Kestrel reservoir near Ostmere build?",
+        "What did the firm that runs the Kestrel reservoir in Ostmere build?",
+        "Where was the man who bought Lorne Castle's garden born?",
+        "Which school did the author of The Ford at Evening attend?",
+        "Who was the leader of the Northern League movement in Ostmere?",
+    ],
+)
+def test_no_word_and_no_name_is_cut_in_two(question: str) -> None:
+    assert bridge_of(question) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "inner", "outer"),
+    [
+        ("捐建图书馆的人民医院在哪里？", "捐建图书馆的人民医院是哪一个？", "X在哪里？"),
+        ("设计大桥的工程师长期住在哪里？", "设计大桥的工程师是谁？", "X长期住在哪里？"),
+        (
+            "What did the wife of the man who bought Lorne Castle write?",
+            "Who bought Lorne Castle?",
+            "What did the wife of X write?",
+        ),
+        (
+            "Where is the company that makes the Vireo M40 based today?",
+            "Which company makes the Vireo M40?",
+            "Where is X based today?",
+        ),
+    ],
+)
+def test_a_description_ends_with_a_word(question: str, inner: str, outer: str) -> None:
+    test_the_description_is_asked_for_first(question, inner, outer)
+
+
+def test_of_our_questions_the_bridges_are_taken_for_bridges() -> None:
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "two_facts.toml"
+    topics = tomllib.loads(path.read_text(encoding="utf-8"))["topic"]
+    questions = [question for topic in topics for question in topic["questions"]]
+    bridges = [question["ask"] for question in questions if question["kind"] == "bridge"]
+    assert len(bridges) == 11
+    assert [each["ask"] for each in questions if bridge_of(each["ask"])] == bridges
 
 
 EN = "Where was the engineer who designed the Harrow Bridge born?"
