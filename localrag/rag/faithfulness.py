@@ -99,7 +99,8 @@ class Passages:
     def _quoted(self, statement: str, citation: Citation) -> bool:
         """Whether all that is said stands in the quotation, or in the heading above it.
 
-        Of what the question names it suffices that the passage does: "It was opened in 1907".
+        Of what the question names it suffices that the passage does ("It was opened in 1907"),
+        unless the quotation names somebody or something else: MYCIN's rules are not DENDRAL's.
         """
         quote, chunk = citation.quote, self.chunks[citation.marker - 1].chunk
         asked = frozenset(self.terms(self.question))
@@ -110,6 +111,9 @@ class Passages:
             return False
         known = there | asked & frozenset(self.terms(passage_text(chunk)))
         if not said <= known or figures_not_in(statement, [quote]):
+            return False
+        others = (name for name in _NAME.findall(quote) if not asked & set(self.terms(name)))
+        if not said & asked <= there and any(others):
             return False
         return bool(DENIAL.search(statement)) == self._denies(quote, said)
 

@@ -181,3 +181,13 @@ def test_a_first_sentence_that_is_taken_out_leaves_no_blanks_before_the_next() -
     left = Checked(text, CITED[:1], rated).without_unsupported()
     assert left.text == "It was founded in 1931 [1]."
     assert [(one.start, one.end) for one in left.support] == [(0, len(left.text))]
+
+
+def test_what_is_said_of_somebody_else_is_not_taken_for_quoted() -> None:
+    text = "DENDRAL came first. MYCIN worked with about 600 rules."
+    chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
+    cited = (Citation(1, 1, "g.pdf", 1, "MYCIN worked with about 600 rules."),)
+    for name, certain in (("MYCIN", True), ("DENDRAL", False)):
+        asked = Passages(f"How many rules did {name} work with?", [chunk], TERMS)
+        finding = asked.finding(f"{name} worked with about 600 rules [1].", cited)
+        assert (finding is not None) == certain
