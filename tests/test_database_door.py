@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -18,12 +19,14 @@ from pathlib import Path
 
 import pytest
 
+from localrag.cli.group import cli
 from localrag.config.settings import DatabaseSettings, Settings
 from localrag.egress import databases
 from localrag.egress.audit import AuditLog
 from localrag.egress.databases import Database, door, read_url
 from localrag.errors import LibraryError, LocalragError, NetworkBlockedError, UsageError
 from localrag.hosted import reachable
+from localrag.library.location import location_of
 
 ELSEWHERE = "postgresql://db.example.com/docs#team"
 
@@ -61,12 +64,35 @@ def test_what_a_url_names(url: str, expected: Database) -> None:
         ("postgresql://h/d?sslmode=disable#x", "sslmode"),
         ("postgresql://h/d?user=a&user=b#x", "twice"),
         ("postgresql:h/d#x", "does not begin with"),
+        ("POSTGRESQL://ada:hunter2@h/d#x", "password does not belong"),
+        (" postgresql://ada:hunter2@h/d#x", "password does not belong"),
+        ("postgresql://ada%3Ahunter2@localhost/d#x", "password does not belong"),
+        ("postgresql://h/d?user=ada:hunter2#x", "password does not belong"),
+        ("mysql://ada:hunter2@h/d", "does not begin with"),
+        ("postgresql://ada:hunter2@[h/d#x", "cannot be read"),
+        ("postgresql://h/d%00%20host%3Dother#x", "cannot be read"),
+        ("postgresql://h%00/d#x", "cannot be read"),
+        ("postgresql://h/d?user=a%00b#x", "cannot be read"),
+        ("postgresql://h/d\udcff#x", "cannot be read"),
     ],
 )
 def test_a_url_that_is_no_use(url: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
         read_url(url)
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_url_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for scheme in ("POSTGRESQL", "Postgres", "mysql", "postgresql+psycopg"):
+        with pytest.raises(UsageError) as caught:
+            location_of(f"{scheme}://me:hunter2@h/d#x")
+        assert "hunter2" not in str(caught.value)
+        with pytest.raises(UsageError):
+            cli(["--library", f"{scheme}://me:hunter2@h/d#x", "status"], standalone_mode=False)
+    assert not [*tmp_path.iterdir()]
+    assert isinstance(location_of("C:\\data"), Path)
+    assert isinstance(location_of("C://data"), Path)
 
 
 def test_elsewhere_is_closed_until_both_settings_say_otherwise() -> None:
