@@ -170,6 +170,8 @@ def door(database: Database) -> Iterator[dict[str, str]]:
         "port": str(database.port),
         "connect_timeout": str(_PATIENCE),
         "client_encoding": "UTF8",
+        # The right to write is a connection that says nothing for long.
+        "keepalives_idle": "30",
         # Kerberos and OAuth would go to servers of their own.
         "gssencmode": "disable",
     }

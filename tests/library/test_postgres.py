@@ -33,7 +33,7 @@ from localrag.errors import (
 from localrag.library.catalogue.filters import Filter, Glob
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres import dialect
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatalogue
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.location import Location
@@ -178,6 +178,55 @@ def test_a_server_that_ends_connections(place: Database) -> None:
         with pytest.raises(LibraryError, match="cannot be reached"):
             cut_off()
         assert library.counts().documents == 4
+
+
+def end_writer(place: Database) -> None:
+    """End the connection that is the right to write."""
+    with closing(PostgresCatalogue(place)) as other, other.session() as session:
+        session.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND classid = %s AND objid = %s AND granted",
+            [int(WRITING), other.number],
+        )
+
+
+def test_who_loses_the_right_to_write_commits_nothing(place: Database) -> None:
+    with filled(place, 1) as library:
+
+        def robbed() -> None:
+            with library.writing():
+                end_writer(place)
+                add(library, document("one too many", source="late.txt"))
+
+        with pytest.raises(LibraryError, match="right to write"):
+            robbed()
+        assert library.counts().documents == 1
+
+        def robbed_at_the_end() -> None:
+            with library.writing():
+                end_writer(place)
+
+        with pytest.raises(LibraryError, match="cannot be reached"):
+            robbed_at_the_end()
+        add(library, document("in time", source="next.txt"))
+        assert library.counts().documents == 2
+
+
+def test_only_a_library_that_nobody_uses_is_dropped(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localrag.library.catalogue.postgres.catalogue._DROP_PATIENCE", "100ms")
+    with filled(place, 0) as library, closing(PostgresCatalogue(place)) as other:
+        with library.writing():
+            other.drop()
+        assert library.counts().documents == 0
+        add(library, document("somebody else's", source="x.txt"))
+        other.drop()
+        assert library.counts().documents == 1
+        library.remove(sources=["x.txt"])
+        other.drop()
+        with pytest.raises(LibraryNotFoundError):
+            other.expect()
 
 
 HOLD = """

@@ -52,6 +52,9 @@ _CREATING: Turn = 0x4C54
 _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
 """Ways to log in by which libpq would ask further servers, and since when it can be told."""
 
+_DROP_PATIENCE = "5s"
+"""How long a drop waits for writers: those of a connection that was just closed are soon gone."""
+
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
@@ -106,7 +109,7 @@ class PostgresCatalogue:
 
         As it does in every library, where somebody drops one with CASCADE.
         """
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             row = inner.execute(
                 "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 "
                 "AND connamespace = %s::regnamespace",
@@ -122,7 +125,7 @@ class PostgresCatalogue:
             )
 
     def _version(self) -> int:
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             if inner.execute(f"SELECT to_regclass('{SCHEMA}.version')").fetchone() == (None,):
                 return 0
             row = inner.execute(f"SELECT max(number) FROM {SCHEMA}.version").fetchone()
@@ -130,7 +133,7 @@ class PostgresCatalogue:
 
     def identity(self) -> str | None:
         """What tells this library from any other, also from one of its name made later."""
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             if inner.execute(f"SELECT to_regclass('{SCHEMA}.libraries')").fetchone() == (None,):
                 return None
             row = inner.execute(
@@ -162,7 +165,7 @@ class PostgresCatalogue:
 
     def migrate(self) -> None:
         """Create or update the tables, and the partitions of this library."""
-        with self._translated(), self.session() as inner, inner.transaction():
+        with self.translated(), self.session() as inner, inner.transaction():
             inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
             for statement in _CREATE:
                 inner.execute(statement)
@@ -191,18 +194,35 @@ class PostgresCatalogue:
                 )
 
     def drop(self) -> None:
-        """Take the library away, with all that it holds."""
+        """Take the library away, unless somebody writes to it or has by now."""
         number = self.number
-        with self._translated(), self.session() as inner, inner.transaction():
-            inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
-            for statement in dialect.without(number):
-                inner.execute(statement)
-            inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [number])
+        with self.translated(), self.session() as inner:
+            from psycopg.errors import LockNotAvailable
+
+            try:
+                with inner.transaction():
+                    self._drop(inner, number)
+            except LockNotAvailable:
+                return
         self._number = None
+
+    def _drop(self, inner: psycopg.Connection[Row], number: int) -> None:
+        inner.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
+        for turn in (WRITING, CHANGING):
+            inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", [turn, number])
+        inner.execute("SET LOCAL lock_timeout = 0")
+        home = dialect.home(number)
+        rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread LIMIT 1"
+        if inner.execute(rows).fetchone():
+            return
+        inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
+        for statement in dialect.without(number):
+            inner.execute(statement)
+        inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [number])
 
     def size(self) -> int:
         """Bytes of its partitions, with their indexes."""
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             row = inner.execute(
                 "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
                 "JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -216,7 +236,7 @@ class PostgresCatalogue:
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
-        with self._translated(), self._begun("reader", _READ) as connection:
+        with self.translated(), self._begun("reader", _READ) as connection:
             yield Snapshot(connection)
 
     @contextmanager
@@ -225,12 +245,38 @@ class PostgresCatalogue:
 
         One at a time in each library: the statements see what the one before has committed.
         """
-        with self._translated(), self._begun("writer", _WRITE) as connection:
+        with self.translated(), self._begun("writer", _WRITE) as connection:
             turn = [CHANGING, self.number]
             connection.inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", turn)
             # What is only to be done is sent on without waiting for each answer.
             with connection.inner.pipeline():
                 yield Transaction(connection)
+            self._expect_right()
+
+    @contextmanager
+    def right(self, held_by: psycopg.Connection[Row]) -> Iterator[None]:
+        """What this thread writes meanwhile counts only while that connection lives."""
+        self._used.right = held_by
+        try:
+            yield
+        finally:
+            self._used.right = None
+
+    def _expect_right(self) -> None:
+        """Raise LibraryError where the server has given this thread's right to somebody else."""
+        import psycopg
+
+        held_by: psycopg.Connection[Row] | None = getattr(self._used, "right", None)
+        if held_by is None:
+            return
+        try:
+            held_by.execute("SELECT 1")
+        except psycopg.Error as error:
+            raise LibraryError(
+                "The right to write to the library {library} was lost: its connection ended.",
+                hint="Run the same command again; what was committed before is kept.",
+                library=str(self.database),
+            ) from error
 
     def begin(self) -> None:
         """Nothing: the server sees to its own files."""
@@ -349,7 +395,7 @@ class PostgresCatalogue:
             connection.inner.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         """Turn what the client says into errors that a person understands."""
         import_client()
         import psycopg
