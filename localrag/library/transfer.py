@@ -276,8 +276,8 @@ def migrate_library(
 
     Nothing is embedded again: texts, vectors, checksums, and what was remembered of unread files
     and of answers are copied in one transaction, as one state of the source has them. Then the
-    target is checked. Raises LibraryError where the target holds documents or is not in order
-    afterwards.
+    target is checked. Raises UsageError where both are the same, LibraryError where the
+    target holds anything or is not in order afterwards.
     """
     if isinstance(source, Path) and isinstance(target, Path):
         raise UsageError(

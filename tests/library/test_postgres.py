@@ -29,6 +29,8 @@ from localrag.errors import (
     LibraryError,
     LibraryLockedError,
     LibraryNotFoundError,
+    ParsingError,
+    UsageError,
 )
 from localrag.library.catalogue.filters import Filter, Glob
 from localrag.library.catalogue.migrations import MIGRATIONS
@@ -37,6 +39,7 @@ from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatal
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.location import Location
+from localrag.library.records import FileState, UnreadFile
 from localrag.library.transfer import export_library, import_library, migrate_library
 from localrag.types import Hit
 
@@ -291,8 +294,24 @@ def test_moving_there_and_back_changes_nothing(place: Database, tmp_path: Path) 
             assert library.keeps_history
             assert [each.question for each in library.kept_answers("key")] == ["a question"]
         assert check_library(location, indexes()).ok
-    with pytest.raises(LibraryError, match="already contains documents"):
+    with pytest.raises(LibraryError, match="not empty"):
         migrate_library(tmp_path / "from", place, indexes=indexes())
+
+
+def test_a_move_onto_itself_or_what_is_not_empty(place: Database, tmp_path: Path) -> None:
+    filled(place, 2).close()
+    alias = replace(place, host=f"{place.host}/.")  # another URL of the same
+    for target in (place, alias) if place.host.startswith("/") else (place,):
+        with pytest.raises(UsageError, match="onto itself"):
+            migrate_library(place, target, indexes=indexes())
+    other = replace(place, library=f"{place.library} other")
+    with filled(other, 0) as library:
+        library.set_unread([UnreadFile(FileState("a.pdf", 1, 1, 1), ParsingError("broken"))])
+        assert library.unread()
+    with pytest.raises(LibraryError, match="not empty"):
+        migrate_library(place, other, indexes=indexes())
+    with filled(place, 0) as library:
+        assert library.counts().documents == 2
 
 
 def test_a_move_that_fails_leaves_nothing(

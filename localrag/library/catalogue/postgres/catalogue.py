@@ -9,6 +9,7 @@ behind a pooler too, which hands each transaction another connection.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -451,6 +452,8 @@ def import_client() -> None:
             "Libraries in PostgreSQL need its client, which is not installed.",
             hint="Install it: pip install 'localrag-offline[postgres]'",
         ) from error
+    # What it ignores while a connection ends is warned of on stderr; our own error says why.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 def _is_idle(inner: psycopg.Connection[Row]) -> bool:
