@@ -63,6 +63,9 @@ def test_what_a_url_names(url: str, expected: Database) -> None:
         ("postgresql://h/d?service=s#x", "service"),
         ("postgresql://h/d?sslmode=disable#x", "sslmode"),
         ("postgresql://h/d?user=a&user=b#x", "twice"),
+        ("postgresql://h/d?host=/run/pg#x", "one host"),
+        ("postgresql://h:1/d?port=2#x", "twice"),
+        ("postgresql://a@h/d?user=b#x", "twice"),
         ("postgresql:h/d#x", "does not begin with"),
         ("POSTGRESQL://ada:hunter2@h/d#x", "password does not belong"),
         (" postgresql://ada:hunter2@h/d#x", "password does not belong"),
@@ -149,7 +152,7 @@ def test_elsewhere_means_its_own_address_with_a_checked_certificate(
 def test_a_name_elsewhere_that_leads_here_is_refused(named: dict[str, str]) -> None:
     named["db.example.com"] = "127.0.0.1"
     database = read_url(ELSEWHERE).allowed(["db.example.com"], None)
-    with pytest.raises(NetworkBlockedError, match="leads to this machine"), door(database):
+    with pytest.raises(NetworkBlockedError, match="resolves to this machine"), door(database):
         pass
     named.clear()
     with pytest.raises(LibraryError, match="cannot be resolved"), door(database):
@@ -227,6 +230,49 @@ def test_libpq_is_not_even_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("it was"))
     with pytest.raises(NetworkBlockedError, match=r"192\.0\.2\.1"):
         home_of(read_url("postgresql://192.0.2.1/d#x"))
+
+
+def test_a_client_that_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="only where psycopg is installed")
+    from localrag.library.home import home_of
+
+    monkeypatch.setattr(psycopg.pq, "version", lambda: 150004)
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("it was called"))
+    with pytest.raises(LibraryError, match="libpq 15 is too old"):
+        home_of(read_url("postgresql://localhost/d#x"))
+
+
+def test_a_server_that_is_not_there_is_said_once() -> None:
+    pytest.importorskip("psycopg", reason="only where psycopg is installed")
+    from localrag.library.home import home_of
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(LibraryError, match="cannot be reached") as caught:
+        home_of(read_url(f"postgresql://localhost:{port}/d#x"))
+    said = str(caught.value)
+    assert said.count("onnection refused") <= 1
+    assert "\n" not in said
+    assert ".." not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        (["/usr/bin/localrag", "add", "/home/me"], "localrag add"),
+        (["/lib/localrag/__main__.py", "watch"], "__main__.py watch"),
+        (["localrag", "--library"], "localrag"),
+        (["app.py", "secret"], "app.py"),
+        ([], ""),
+    ],
+)
+def test_the_server_is_told_no_arguments(
+    arguments: list[str], sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localrag.library.catalogue.postgres import catalogue
+
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert catalogue._name().rpartition("|")[2] == sent
 
 
 GUARDED = """

@@ -126,16 +126,18 @@ def read_url(url: str) -> Database:
         raise _wrong(
             LibraryError("it has the option {name}, which localrag does not know", name=unknown[0])
         )
-    if len(given) != len(options):
-        raise _wrong(LibraryError("an option stands in it twice"))
+    if len(given) != len(options) or (account and "user" in options):
+        raise _wrong(LibraryError("an option is given twice"))
     found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", place)
-    if found is None:
+    if found is None or (found[1] and "host" in options):
         raise _wrong(LibraryError("it does not name one host"))
+    if found[2] and "port" in options:
+        raise _wrong(LibraryError("an option is given twice"))
     host = unquote(found[1]).strip("[]") or options.get("host", "") or _socket_folder()
     port = found[2] or options.get("port", str(PORT))
     name, library = unquote(parts.path.removeprefix("/")), unquote(parts.fragment)
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _wrong(LibraryError("its port is no number from 1 to 65535"))
+        raise _wrong(LibraryError("its port is not a number from 1 to 65535"))
     if not name or "/" in name:
         raise _wrong(LibraryError("it names no database"))
     if not _LIBRARY.fullmatch(library):
@@ -239,7 +241,7 @@ def _addresses(database: Database) -> list[str]:
     outside = [one for one in addresses if not is_loopback(one)]
     if not outside:
         raise NetworkBlockedError(
-            "The name {host} leads to this machine, though it is none of its names.",
+            "The name {host} resolves to this machine but is not one of its names.",
             hint="Write localhost for a database on this machine.",
             host=database.host,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 import threading
@@ -50,8 +51,10 @@ WRITING: Turn = 0x4C52
 CHANGING: Turn = 0x4C53
 _CREATING: Turn = 0x4C54
 
+_OLDEST_CLIENT = 160000
+"""libpq 16, the first that can be told how not to log in."""
 _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
-"""Ways to log in by which libpq would ask further servers, and since when it can be told."""
+"""Ways to log in by which libpq would ask further servers, and since when it knows them."""
 
 _DROP_PATIENCE = "5s"
 """How long a drop waits for writers: those of a connection that was just closed are soon gone."""
@@ -362,10 +365,17 @@ class PostgresCatalogue:
         import psycopg
         from psycopg.conninfo import make_conninfo
 
-        refused = [name for name, since in _NEVER.items() if psycopg.pq.version() >= since]
+        client = psycopg.pq.version()
+        if client < _OLDEST_CLIENT:
+            raise LibraryError(
+                "PostgreSQL's client libpq {version} is too old; localrag needs 16 or newer.",
+                hint="Install it: pip install 'localrag-offline[postgres]'",
+                version=client // 10000,
+            )
         with door(self.database) as options:
-            if refused:
-                options["require_auth"] = ",".join(refused)
+            options["require_auth"] = ",".join(
+                name for name, since in _NEVER.items() if client >= since
+            )
             inner: psycopg.Connection[Row] = psycopg.connect(
                 make_conninfo(**options),
                 autocommit=True,
@@ -409,7 +419,9 @@ class PostgresCatalogue:
     def _spoken(self, error: psycopg.Error) -> LibraryError:
         from psycopg import InterfaceError, OperationalError, errors
 
-        reason = " ".join((error.diag.message_primary or str(error)).split())
+        # libpq says the same for each address and way of connecting, each on lines of its own.
+        first = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
+        reason = " ".join(first.split()).rstrip(".:") or type(error).__name__
         values = {"database": str(self.database), "reason": reason}
         if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
             return LibraryError(
@@ -464,5 +476,9 @@ def _is_idle(inner: psycopg.Connection[Row]) -> bool:
 
 def _name() -> str:
     """How this process is called in the server's list of connections, for who waits for it."""
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])[:24]
-    return f"{os.getpid()}|{socket.gethostname()[:24]}|{command}"
+    program, command = [*map(str, sys.argv[:2]), "", ""][:2]
+    path = Path(program)
+    ours = "localrag" in (path.stem, path.parent.name) and re.fullmatch("[a-z][a-z-]*", command)
+    # The arguments of other programs are none of the server's business.
+    command = f"{path.name} {command}" if ours else path.name
+    return f"{os.getpid()}|{socket.gethostname()[:24]}|{command[:24]}"
