@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -18,12 +19,14 @@ from pathlib import Path
 
 import pytest
 
+from localrag.cli.group import cli
 from localrag.config.settings import DatabaseSettings, Settings
 from localrag.egress import databases
 from localrag.egress.audit import AuditLog
 from localrag.egress.databases import Database, door, read_url
 from localrag.errors import LibraryError, LocalragError, NetworkBlockedError, UsageError
 from localrag.hosted import reachable
+from localrag.library.location import location_of
 
 ELSEWHERE = "postgresql://db.example.com/docs#team"
 
@@ -60,13 +63,39 @@ def test_what_a_url_names(url: str, expected: Database) -> None:
         ("postgresql://h/d?service=s#x", "service"),
         ("postgresql://h/d?sslmode=disable#x", "sslmode"),
         ("postgresql://h/d?user=a&user=b#x", "twice"),
+        ("postgresql://h/d?host=/run/pg#x", "one host"),
+        ("postgresql://h:1/d?port=2#x", "twice"),
+        ("postgresql://a@h/d?user=b#x", "twice"),
         ("postgresql:h/d#x", "does not begin with"),
+        ("POSTGRESQL://ada:hunter2@h/d#x", "password does not belong"),
+        (" postgresql://ada:hunter2@h/d#x", "password does not belong"),
+        ("postgresql://ada%3Ahunter2@localhost/d#x", "password does not belong"),
+        ("postgresql://h/d?user=ada:hunter2#x", "password does not belong"),
+        ("mysql://ada:hunter2@h/d", "does not begin with"),
+        ("postgresql://ada:hunter2@[h/d#x", "cannot be read"),
+        ("postgresql://h/d%00%20host%3Dother#x", "cannot be read"),
+        ("postgresql://h%00/d#x", "cannot be read"),
+        ("postgresql://h/d?user=a%00b#x", "cannot be read"),
+        ("postgresql://h/d\udcff#x", "cannot be read"),
     ],
 )
 def test_a_url_that_is_no_use(url: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:
         read_url(url)
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_url_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for scheme in ("POSTGRESQL", "Postgres", "mysql", "postgresql+psycopg"):
+        with pytest.raises(UsageError) as caught:
+            location_of(f"{scheme}://me:hunter2@h/d#x")
+        assert "hunter2" not in str(caught.value)
+        with pytest.raises(UsageError):
+            cli(["--library", f"{scheme}://me:hunter2@h/d#x", "status"], standalone_mode=False)
+    assert not [*tmp_path.iterdir()]
+    assert isinstance(location_of("C:\\data"), Path)
+    assert isinstance(location_of("C://data"), Path)
 
 
 def test_elsewhere_is_closed_until_both_settings_say_otherwise() -> None:
@@ -123,7 +152,7 @@ def test_elsewhere_means_its_own_address_with_a_checked_certificate(
 def test_a_name_elsewhere_that_leads_here_is_refused(named: dict[str, str]) -> None:
     named["db.example.com"] = "127.0.0.1"
     database = read_url(ELSEWHERE).allowed(["db.example.com"], None)
-    with pytest.raises(NetworkBlockedError, match="leads to this machine"), door(database):
+    with pytest.raises(NetworkBlockedError, match="resolves to this machine"), door(database):
         pass
     named.clear()
     with pytest.raises(LibraryError, match="cannot be resolved"), door(database):
@@ -201,6 +230,49 @@ def test_libpq_is_not_even_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("it was"))
     with pytest.raises(NetworkBlockedError, match=r"192\.0\.2\.1"):
         home_of(read_url("postgresql://192.0.2.1/d#x"))
+
+
+def test_a_client_that_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="only where psycopg is installed")
+    from localrag.library.home import home_of
+
+    monkeypatch.setattr(psycopg.pq, "version", lambda: 150004)
+    monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("it was called"))
+    with pytest.raises(LibraryError, match="libpq 15 is too old"):
+        home_of(read_url("postgresql://localhost/d#x"))
+
+
+def test_a_server_that_is_not_there_is_said_once() -> None:
+    pytest.importorskip("psycopg", reason="only where psycopg is installed")
+    from localrag.library.home import home_of
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(LibraryError, match="cannot be reached") as caught:
+        home_of(read_url(f"postgresql://localhost:{port}/d#x"))
+    said = str(caught.value)
+    assert said.count("onnection refused") <= 1
+    assert "\n" not in said
+    assert ".." not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        (["/usr/bin/localrag", "add", "/home/me"], "localrag add"),
+        (["/lib/localrag/__main__.py", "watch"], "__main__.py watch"),
+        (["localrag", "--library"], "localrag"),
+        (["app.py", "secret"], "app.py"),
+        ([], ""),
+    ],
+)
+def test_the_server_is_told_no_arguments(
+    arguments: list[str], sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from localrag.library.catalogue.postgres import catalogue
+
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert catalogue._name().rpartition("|")[2] == sent
 
 
 GUARDED = """

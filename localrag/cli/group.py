@@ -81,7 +81,11 @@ class LazyGroup(click.Group):
         "Begin with: localrag models pull starter, localrag add FOLDER, localrag ask QUESTION."
     ),
 )
-@click.option("--library", metavar=tr("DIR"), help=tr("Folder of the library to use."))
+@click.option(
+    "--library",
+    metavar=tr("DIR"),
+    help=tr("Folder of the library, or postgresql://HOST/DATABASE#NAME (or LOCALRAG_LIBRARY)."),
+)
 @click.option("--debug", is_flag=True, help=tr("Show the traceback of an error."))
 @click.option(
     "--yes", is_flag=True, help=tr("Confirm beforehand what goes to a model on another machine.")

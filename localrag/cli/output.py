@@ -157,7 +157,7 @@ def _library_location(
         no_empty_path(context, option, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
     chosen = chosen or os.environ.get("LOCALRAG_LIBRARY")
-    if chosen and chosen.startswith("postgres"):
+    if chosen and ":" in chosen[2:]:
         from localrag.egress.databases import is_database, read_url
 
         if is_database(chosen):

@@ -1,4 +1,4 @@
-"""`localrag export` and `localrag import`: a library as one file, and from one file."""
+"""`localrag export`, `import` and `migrate`: a library as one file, from one, or elsewhere."""
 
 from __future__ import annotations
 

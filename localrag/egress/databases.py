@@ -26,7 +26,7 @@ from localrag.egress.addresses import ANY_UNIX_SOCKET, LOCALHOST, address, is_lo
 from localrag.egress.audit import AuditLog
 from localrag.errors import LibraryError, NetworkBlockedError, UsageError
 
-SCHEMES = ("postgresql:", "postgres:")
+SCHEMES = ("postgresql", "postgres")
 PORT = 5432
 
 _SOCKETS = ("/var/run/postgresql", "/run/postgresql", "/tmp")  # noqa: S108 - where servers put them
@@ -36,6 +36,12 @@ _MAY_STAY = frozenset({"PGPASSWORD", "PGPASSFILE"})
 _OPTIONS = frozenset({"host", "port", "user", "sslrootcert"})
 _PATIENCE = 10
 """Seconds that connecting may take."""
+
+_URL = re.compile(r"\s*(?:[a-z][a-z0-9+.-]+://|postgres(?:ql)?:)", re.IGNORECASE)
+"""Also of a scheme that is refused: as a path it could be a folder named after a password."""
+
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""libpq reads on to the first NUL only; half a character is none."""
 
 _LIBRARY = re.compile(r"[^\x00-\x1f\x7f/#?]{1,60}")
 _hiding = threading.Lock()
@@ -88,23 +94,29 @@ class Database:
 
 
 def is_database(location: str) -> bool:
-    """Whether a location names a database rather than a folder."""
-    return location.startswith(SCHEMES)
+    """Whether a location names a database, or is any other URL, rather than a folder.
+
+    What `read_url` says of it, it says without a secret.
+    """
+    return _URL.match(location) is not None
 
 
 def read_url(url: str) -> Database:
     """What `postgresql://host/database#library` names. Raises UsageError, never with a secret."""
+    if _UNFIT.search(unquote(url)):
+        raise _wrong(LibraryError("it cannot be read"))
+    url = url.lstrip()
     try:
         parts = urlsplit(url)
         given = parse_qsl(parts.query, strict_parsing=bool(parts.query))
-    except ValueError as error:
-        raise _wrong(LibraryError("it cannot be read")) from error
-    if not url.partition(":")[2].startswith("//"):
+    except ValueError:  # which may repeat a secret
+        raise _wrong(LibraryError("it cannot be read")) from None
+    if parts.scheme not in SCHEMES or not url.partition(":")[2].startswith("//"):
         raise _wrong(LibraryError("it does not begin with postgresql://"))
     options = dict(given)
     account, _, place = parts.netloc.rpartition("@")
-    user, colon, _ = account.partition(":")
-    if colon or "password" in options:
+    user = unquote(account) or options.get("user", "")
+    if ":" in user or "password" in options:
         raise UsageError(
             "A password does not belong in the URL of a library: other users of this machine can "
             "see command lines.",
@@ -114,24 +126,25 @@ def read_url(url: str) -> Database:
         raise _wrong(
             LibraryError("it has the option {name}, which localrag does not know", name=unknown[0])
         )
-    if len(given) != len(options):
-        raise _wrong(LibraryError("an option stands in it twice"))
+    if len(given) != len(options) or (account and "user" in options):
+        raise _wrong(LibraryError("an option is given twice"))
     found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", place)
-    if found is None:
+    if found is None or (found[1] and "host" in options):
         raise _wrong(LibraryError("it does not name one host"))
+    if found[2] and "port" in options:
+        raise _wrong(LibraryError("an option is given twice"))
     host = unquote(found[1]).strip("[]") or options.get("host", "") or _socket_folder()
     port = found[2] or options.get("port", str(PORT))
     name, library = unquote(parts.path.removeprefix("/")), unquote(parts.fragment)
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _wrong(LibraryError("its port is no number from 1 to 65535"))
+        raise _wrong(LibraryError("its port is not a number from 1 to 65535"))
     if not name or "/" in name:
         raise _wrong(LibraryError("it names no database"))
     if not _LIBRARY.fullmatch(library):
         raise _wrong(LibraryError("it names no library after #"))
     if "," in host:
         raise _wrong(LibraryError("it does not name one host"))
-    named = unquote(user) or options.get("user", "")
-    return Database(host, int(port), name, library, named, options.get("sslrootcert", ""))
+    return Database(host, int(port), name, library, user, options.get("sslrootcert", ""))
 
 
 def _wrong(reason: LibraryError) -> UsageError:
@@ -159,6 +172,8 @@ def door(database: Database) -> Iterator[dict[str, str]]:
         "port": str(database.port),
         "connect_timeout": str(_PATIENCE),
         "client_encoding": "UTF8",
+        # The right to write is a connection that says nothing for long.
+        "keepalives_idle": "30",
         # Kerberos and OAuth would go to servers of their own.
         "gssencmode": "disable",
     }
@@ -226,7 +241,7 @@ def _addresses(database: Database) -> list[str]:
     outside = [one for one in addresses if not is_loopback(one)]
     if not outside:
         raise NetworkBlockedError(
-            "The name {host} leads to this machine, though it is none of its names.",
+            "The name {host} resolves to this machine but is not one of its names.",
             hint="Write localhost for a database on this machine.",
             host=database.host,
         )

@@ -431,16 +431,24 @@ class Library:
                 one.current(keep=True)
 
     def take_over(self, origin: Library) -> Counts:
-        """Copy all that another library holds into this one, which must hold no documents."""
+        """Copy all that another library holds into this one, which must hold nothing.
+
+        Raises UsageError where both are the same, under whatever names.
+        """
+        if origin._catalogue.identity() == self._catalogue.identity():
+            raise UsageError(
+                "The library {directory} cannot be moved onto itself.",
+                hint="Name a library that is not there yet.",
+                directory=str(self.location),
+            )
         with (
             self.writing(),
             origin._catalogue.read() as snapshot,
             self._catalogue.write() as transaction,
         ):
-            if transaction.counts().documents:
+            if not transaction.holds_nothing():
                 raise LibraryError(
-                    "The library {directory} already contains documents; a move would mix them "
-                    "with others.",
+                    "The library {directory} is not empty; a move would mix two libraries.",
                     hint="Name a library that is not there yet.",
                     directory=str(self.location),
                 )

@@ -276,8 +276,8 @@ def migrate_library(
 
     Nothing is embedded again: texts, vectors, checksums, and what was remembered of unread files
     and of answers are copied in one transaction, as one state of the source has them. Then the
-    target is checked. Raises LibraryError where the target holds documents or is not in order
-    afterwards.
+    target is checked. Raises UsageError where both are the same, LibraryError where the
+    target holds anything or is not in order afterwards.
     """
     if isinstance(source, Path) and isinstance(target, Path):
         raise UsageError(
@@ -298,9 +298,10 @@ def migrate_library(
                     tell("indexing")
                     library.sync()
             except BaseException:
-                if made and not library.counts().documents:
+                if made:
                     library.close()
-                    _take_away(target, existed=existed)
+                    with suppress(LibraryError):  # what came first is what is told
+                        _take_away(target, existed=existed)
                 raise
         kept = len(_uploads(origin.directory, origin.sources()))
         embedding = origin.embedding
@@ -315,7 +316,7 @@ def migrate_library(
 
 
 def _take_away(location: Location, *, existed: bool) -> None:
-    """Undo the making of an empty library."""
+    """Undo the making of a library, unless somebody has put something into it."""
     if isinstance(location, Path):
         _unmake(location, made=not existed)
         return

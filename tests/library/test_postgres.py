@@ -29,14 +29,17 @@ from localrag.errors import (
     LibraryError,
     LibraryLockedError,
     LibraryNotFoundError,
+    ParsingError,
+    UsageError,
 )
 from localrag.library.catalogue.filters import Filter, Glob
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres import dialect
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatalogue
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.location import Location
+from localrag.library.records import FileState, UnreadFile
 from localrag.library.transfer import export_library, import_library, migrate_library
 from localrag.types import Hit
 
@@ -180,6 +183,55 @@ def test_a_server_that_ends_connections(place: Database) -> None:
         assert library.counts().documents == 4
 
 
+def end_writer(place: Database) -> None:
+    """End the connection that is the right to write."""
+    with closing(PostgresCatalogue(place)) as other, other.session() as session:
+        session.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND classid = %s AND objid = %s AND granted",
+            [int(WRITING), other.number],
+        )
+
+
+def test_who_loses_the_right_to_write_commits_nothing(place: Database) -> None:
+    with filled(place, 1) as library:
+
+        def robbed() -> None:
+            with library.writing():
+                end_writer(place)
+                add(library, document("one too many", source="late.txt"))
+
+        with pytest.raises(LibraryError, match="right to write"):
+            robbed()
+        assert library.counts().documents == 1
+
+        def robbed_at_the_end() -> None:
+            with library.writing():
+                end_writer(place)
+
+        with pytest.raises(LibraryError, match="cannot be reached"):
+            robbed_at_the_end()
+        add(library, document("in time", source="next.txt"))
+        assert library.counts().documents == 2
+
+
+def test_only_a_library_that_nobody_uses_is_dropped(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localrag.library.catalogue.postgres.catalogue._DROP_PATIENCE", "100ms")
+    with filled(place, 0) as library, closing(PostgresCatalogue(place)) as other:
+        with library.writing():
+            other.drop()
+        assert library.counts().documents == 0
+        add(library, document("somebody else's", source="x.txt"))
+        other.drop()
+        assert library.counts().documents == 1
+        library.remove(sources=["x.txt"])
+        other.drop()
+        with pytest.raises(LibraryNotFoundError):
+            other.expect()
+
+
 HOLD = """
 import sys, time
 from localrag.egress.databases import read_url
@@ -242,8 +294,24 @@ def test_moving_there_and_back_changes_nothing(place: Database, tmp_path: Path) 
             assert library.keeps_history
             assert [each.question for each in library.kept_answers("key")] == ["a question"]
         assert check_library(location, indexes()).ok
-    with pytest.raises(LibraryError, match="already contains documents"):
+    with pytest.raises(LibraryError, match="not empty"):
         migrate_library(tmp_path / "from", place, indexes=indexes())
+
+
+def test_a_move_onto_itself_or_what_is_not_empty(place: Database, tmp_path: Path) -> None:
+    filled(place, 2).close()
+    alias = replace(place, host=f"{place.host}/.")  # another URL of the same
+    for target in (place, alias) if place.host.startswith("/") else (place,):
+        with pytest.raises(UsageError, match="onto itself"):
+            migrate_library(place, target, indexes=indexes())
+    other = replace(place, library=f"{place.library} other")
+    with filled(other, 0) as library:
+        library.set_unread([UnreadFile(FileState("a.pdf", 1, 1, 1), ParsingError("broken"))])
+        assert library.unread()
+    with pytest.raises(LibraryError, match="not empty"):
+        migrate_library(place, other, indexes=indexes())
+    with filled(place, 0) as library:
+        assert library.counts().documents == 2
 
 
 def test_a_move_that_fails_leaves_nothing(

@@ -160,6 +160,11 @@ class Snapshot:
         """Whether there is no document at all."""
         return self.sql.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
 
+    def holds_nothing(self) -> bool:
+        """Whether there is no document, and nothing that belongs to the place either."""
+        rows = self.sql.execute("SELECT 1 FROM unread UNION ALL SELECT 1 FROM answers LIMIT 1")
+        return self.is_empty() and rows.fetchone() is None
+
     def chunk_set(self) -> ChunkSet:
         """Which chunks there are, as each change has written it down."""
         size, _, ids = str(self.meta(CHUNKS)).partition(" ")

@@ -9,7 +9,9 @@ behind a pooler too, which hands each transaction another connection.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import socket
 import sys
 import threading
@@ -49,8 +51,13 @@ WRITING: Turn = 0x4C52
 CHANGING: Turn = 0x4C53
 _CREATING: Turn = 0x4C54
 
+_OLDEST_CLIENT = 160000
+"""libpq 16, the first that can be told how not to log in."""
 _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
-"""Ways to log in by which libpq would ask further servers, and since when it can be told."""
+"""Ways to log in by which libpq would ask further servers, and since when it knows them."""
+
+_DROP_PATIENCE = "5s"
+"""How long a drop waits for writers: those of a connection that was just closed are soon gone."""
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -106,7 +113,7 @@ class PostgresCatalogue:
 
         As it does in every library, where somebody drops one with CASCADE.
         """
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             row = inner.execute(
                 "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 "
                 "AND connamespace = %s::regnamespace",
@@ -122,7 +129,7 @@ class PostgresCatalogue:
             )
 
     def _version(self) -> int:
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             if inner.execute(f"SELECT to_regclass('{SCHEMA}.version')").fetchone() == (None,):
                 return 0
             row = inner.execute(f"SELECT max(number) FROM {SCHEMA}.version").fetchone()
@@ -130,7 +137,7 @@ class PostgresCatalogue:
 
     def identity(self) -> str | None:
         """What tells this library from any other, also from one of its name made later."""
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             if inner.execute(f"SELECT to_regclass('{SCHEMA}.libraries')").fetchone() == (None,):
                 return None
             row = inner.execute(
@@ -162,7 +169,7 @@ class PostgresCatalogue:
 
     def migrate(self) -> None:
         """Create or update the tables, and the partitions of this library."""
-        with self._translated(), self.session() as inner, inner.transaction():
+        with self.translated(), self.session() as inner, inner.transaction():
             inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
             for statement in _CREATE:
                 inner.execute(statement)
@@ -191,18 +198,35 @@ class PostgresCatalogue:
                 )
 
     def drop(self) -> None:
-        """Take the library away, with all that it holds."""
+        """Take the library away, unless somebody writes to it or has by now."""
         number = self.number
-        with self._translated(), self.session() as inner, inner.transaction():
-            inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
-            for statement in dialect.without(number):
-                inner.execute(statement)
-            inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [number])
+        with self.translated(), self.session() as inner:
+            from psycopg.errors import LockNotAvailable
+
+            try:
+                with inner.transaction():
+                    self._drop(inner, number)
+            except LockNotAvailable:
+                return
         self._number = None
+
+    def _drop(self, inner: psycopg.Connection[Row], number: int) -> None:
+        inner.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
+        for turn in (WRITING, CHANGING):
+            inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", [turn, number])
+        inner.execute("SET LOCAL lock_timeout = 0")
+        home = dialect.home(number)
+        rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread LIMIT 1"
+        if inner.execute(rows).fetchone():
+            return
+        inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
+        for statement in dialect.without(number):
+            inner.execute(statement)
+        inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [number])
 
     def size(self) -> int:
         """Bytes of its partitions, with their indexes."""
-        with self._translated(), self.session() as inner:
+        with self.translated(), self.session() as inner:
             row = inner.execute(
                 "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
                 "JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -216,7 +240,7 @@ class PostgresCatalogue:
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
-        with self._translated(), self._begun("reader", _READ) as connection:
+        with self.translated(), self._begun("reader", _READ) as connection:
             yield Snapshot(connection)
 
     @contextmanager
@@ -225,12 +249,38 @@ class PostgresCatalogue:
 
         One at a time in each library: the statements see what the one before has committed.
         """
-        with self._translated(), self._begun("writer", _WRITE) as connection:
+        with self.translated(), self._begun("writer", _WRITE) as connection:
             turn = [CHANGING, self.number]
             connection.inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", turn)
             # What is only to be done is sent on without waiting for each answer.
             with connection.inner.pipeline():
                 yield Transaction(connection)
+            self._expect_right()
+
+    @contextmanager
+    def right(self, held_by: psycopg.Connection[Row]) -> Iterator[None]:
+        """What this thread writes meanwhile counts only while that connection lives."""
+        self._used.right = held_by
+        try:
+            yield
+        finally:
+            self._used.right = None
+
+    def _expect_right(self) -> None:
+        """Raise LibraryError where the server has given this thread's right to somebody else."""
+        import psycopg
+
+        held_by: psycopg.Connection[Row] | None = getattr(self._used, "right", None)
+        if held_by is None:
+            return
+        try:
+            held_by.execute("SELECT 1")
+        except psycopg.Error as error:
+            raise LibraryError(
+                "The right to write to the library {library} was lost: its connection ended.",
+                hint="Run the same command again; what was committed before is kept.",
+                library=str(self.database),
+            ) from error
 
     def begin(self) -> None:
         """Nothing: the server sees to its own files."""
@@ -315,10 +365,17 @@ class PostgresCatalogue:
         import psycopg
         from psycopg.conninfo import make_conninfo
 
-        refused = [name for name, since in _NEVER.items() if psycopg.pq.version() >= since]
+        client = psycopg.pq.version()
+        if client < _OLDEST_CLIENT:
+            raise LibraryError(
+                "PostgreSQL's client libpq {version} is too old; localrag needs 16 or newer.",
+                hint="Install it: pip install 'localrag-offline[postgres]'",
+                version=client // 10000,
+            )
         with door(self.database) as options:
-            if refused:
-                options["require_auth"] = ",".join(refused)
+            options["require_auth"] = ",".join(
+                name for name, since in _NEVER.items() if client >= since
+            )
             inner: psycopg.Connection[Row] = psycopg.connect(
                 make_conninfo(**options),
                 autocommit=True,
@@ -349,7 +406,7 @@ class PostgresCatalogue:
             connection.inner.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         """Turn what the client says into errors that a person understands."""
         import_client()
         import psycopg
@@ -362,7 +419,9 @@ class PostgresCatalogue:
     def _spoken(self, error: psycopg.Error) -> LibraryError:
         from psycopg import InterfaceError, OperationalError, errors
 
-        reason = " ".join((error.diag.message_primary or str(error)).split())
+        # libpq says the same for each address and way of connecting, each on lines of its own.
+        first = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
+        reason = " ".join(first.split()).rstrip(".:") or type(error).__name__
         values = {"database": str(self.database), "reason": reason}
         if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
             return LibraryError(
@@ -405,6 +464,8 @@ def import_client() -> None:
             "Libraries in PostgreSQL need its client, which is not installed.",
             hint="Install it: pip install 'localrag-offline[postgres]'",
         ) from error
+    # What it ignores while a connection ends is warned of on stderr; our own error says why.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 def _is_idle(inner: psycopg.Connection[Row]) -> bool:
@@ -415,5 +476,9 @@ def _is_idle(inner: psycopg.Connection[Row]) -> bool:
 
 def _name() -> str:
     """How this process is called in the server's list of connections, for who waits for it."""
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])[:24]
-    return f"{os.getpid()}|{socket.gethostname()[:24]}|{command}"
+    program, command = [*map(str, sys.argv[:2]), "", ""][:2]
+    path = Path(program)
+    ours = "localrag" in (path.stem, path.parent.name) and re.fullmatch("[a-z][a-z-]*", command)
+    # The arguments of other programs are none of the server's business.
+    command = f"{path.name} {command}" if ours else path.name
+    return f"{os.getpid()}|{socket.gethostname()[:24]}|{command[:24]}"

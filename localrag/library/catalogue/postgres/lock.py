@@ -46,9 +46,9 @@ class PostgresLock:
             with self._deeper():
                 yield
             return
-        with self._catalogue.session(_BEGIN) as inner:
+        with self._catalogue.translated(), self._catalogue.session(_BEGIN) as inner:
             self._wait(inner, timeout, on_wait)
-            with self._here.hold(PATIENCE), self._deeper():
+            with self._here.hold(PATIENCE), self._catalogue.right(inner), self._deeper():
                 yield
             inner.execute("COMMIT")
 
@@ -59,7 +59,7 @@ class PostgresLock:
             with self._deeper():
                 yield True
             return
-        with self._catalogue.session(_BEGIN) as inner:
+        with self._catalogue.translated(), self._catalogue.session(_BEGIN) as inner:
             if not self._try(inner):
                 yield False
                 return
@@ -67,13 +67,13 @@ class PostgresLock:
                 if not mine:
                     yield False
                     return
-                with self._deeper():
+                with self._catalogue.right(inner), self._deeper():
                     yield True
             inner.execute("COMMIT")
 
     def current_holder(self) -> Holder | None:
         """Who is writing now, or None; as much as the server shows of others."""
-        with self._catalogue.session() as inner:
+        with self._catalogue.translated(), self._catalogue.session() as inner:
             row = inner.execute(
                 "SELECT a.application_name, to_char(a.xact_start AT TIME ZONE 'UTC', "
                 "'YYYY-MM-DD\"T\"HH24:MI:SS+00:00') FROM pg_locks l "
