@@ -14,6 +14,8 @@ from library_fixtures import Where, found, indexes, open_library
 from localrag.library.check import check_library
 
 KILLS = 8
+MANY = 1000
+"""As many as `found` asks for."""
 
 WRITER = """
 import itertools, sys
@@ -24,7 +26,7 @@ from localrag.library.location import location_of
 place = sys.argv[1]
 with open_library(location_of(place)) as library:
     for number in itertools.count(int(sys.argv[2])):
-        text = f"document {{number}} " + "words that are cut into passages " * 30
+        text = f"document {{number}} " + "words that are cut into passages " * 3
         add(library, document(text, source=f"{{number}}.txt"))
         print("added", number, flush=True)
         if number % 3 == 0:
@@ -64,7 +66,7 @@ def test_what_was_said_to_be_done_is_done_and_nothing_by_half(where: Where) -> N
             assert names - unsaid == {name for name, held in there.items() if held} - unsaid
             there |= {name: name in names for name in unsaid}
             dense, keyword = found(library, "document words")
-            assert len(dense) == library.counts().chunks >= len(keyword)
+            assert len(dense) == min(library.counts().chunks, MANY) >= len(keyword)
             assert bool(keyword) == bool(dense)
             library.purge_if_due()
         assert not [one for one in check_library(place, indexes()).findings if one.damage]
