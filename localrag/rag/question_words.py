@@ -123,8 +123,8 @@ def has_fewer_words(
 def missing_words(question: str, passage: str, tokenize: Tokenize) -> tuple[tuple[str, ...], float]:
     """The words of a question that a passage lacks, and their share of all its words, 0 to 1.
 
-    Of a Chinese word of three characters or more that lacks whole, the pairs of characters that
-    the passage has count as had. What a text in another language could not have is not lacking.
+    A Chinese word of three characters or more counts in part where the passage has some of its
+    pairs of characters. What a text in another language could not have is not lacking.
     """
     words = question_words(question, tokenize)
     asked, text = Text(question, tokenize), Text(passage, tokenize)

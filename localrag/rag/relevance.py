@@ -64,5 +64,5 @@ def stands_out(found: Sequence[ScoredChunk]) -> bool:
 
 
 def is_tied(found: Sequence[ScoredChunk], number: int) -> bool:
-    """Whether a passage, by its number from 1, is before the next by no order of the search."""
+    """Whether the search ranks a passage, by its number from 1, no higher than the next."""
     return number < len(found) and found[number - 1].score == found[number].score
