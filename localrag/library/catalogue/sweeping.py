@@ -14,7 +14,7 @@ A file without one may hold anything: it is to be written anew as a whole, once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -114,7 +114,7 @@ def sweep(file: BinaryIO, pages: Iterable[int]) -> bool:
 class _Kinds:
     """Which pages belong to B-trees, from the pointer map (file format, 1.8)."""
 
-    def __init__(self, size: int, usable: int, read) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, size: int, usable: int, read: Callable[[int, int], bytes]) -> None:
         self._size, self._read = size, read
         self._each = usable // 5 + 1
         self._locked = _LOCKED_BYTE // size + 1
