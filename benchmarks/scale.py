@@ -3,6 +3,7 @@
     python benchmarks/scale.py --passages 100000 [--set DATA/cmrc2018 ...] [--against CHECKOUT]
     python benchmarks/scale.py --passages 100000 --alone     both indexes without a library
     python benchmarks/scale.py --passages 10000 --steps build,traces [--without-keywords]
+    python benchmarks/scale.py --plot scale.svg OUT...       what it printed for several sizes
 
 Vectors are those of the passages of the retrieval sets (embedded once, then kept in localrag's
 cache), each repeated with jitter until there are enough; without sets they are random. Texts are
@@ -245,33 +246,37 @@ def build(folder: Path, passages: int) -> dict[str, float]:
                 f"disk: {name} MB": size_of(folder, name),
             }
         return found
-    started, used = time.perf_counter(), time.process_time()
-    batches, batches_used = [], []
-    with opened(folder) as library:
+    found = {}
+    tenths: list[dict[str, float]] = []
+
+    def timed(name: str, call) -> None:
+        began, used = time.perf_counter(), time.process_time()
+        call()
+        spent = {"s": time.perf_counter() - began, "CPU s": time.process_time() - used}
+        for unit, seconds in spent.items():
+            of = f"{name} {unit}"
+            tenths[-1][of] = tenths[-1].get(of, 0.0) + seconds
+
+    # As `add` does it: one writer from beginning to end, batches, and indexes that follow.
+    with opened(folder) as library, library.writing():
         for start in range(0, passages, 1000):
+            if len(tenths) <= 10 * start // passages:
+                tenths.append({})
             batch = list(documents(folder, start, min(1000, passages - start)))
-            began, began_used = time.perf_counter(), time.process_time()
-            library.add(batch)
-            batches.append(time.perf_counter() - began)
-            batches_used.append(time.process_time() - began_used)
-        tenth = max(1, len(batches) // 10)
-        added, added_used = time.perf_counter(), time.process_time()
-        library.vectors.current(keep=True)
-        vectors, vectors_used = time.perf_counter(), time.process_time() - added_used
-        library.sync()
-    done = time.perf_counter()
+            timed("catalogue", partial(library.add, batch))
+            if 10 * (start + 1000) // passages >= len(tenths):
+                for name in LEGS:
+                    timed(name, partial(getattr(library, name).current, keep=True))
     from localrag.library.folder.gate import folder_size
 
-    return {
-        "build: catalogue s": sum(batches),
-        "build: catalogue, first tenth s": sum(batches[:tenth]),
-        "build: catalogue, last tenth s": sum(batches[-tenth:]),
-        "build: catalogue, first tenth CPU s": sum(batches_used[:tenth]),
-        "build: catalogue, last tenth CPU s": sum(batches_used[-tenth:]),
-        "build: catalogue and texts CPU s": added_used - used,
-        "build: vectors s": vectors - added,
-        "build: vectors CPU s": vectors_used,
-        "build: keywords s": done - vectors,
+    for name in tenths[0]:
+        found[f"build: {name}"] = sum(one[name] for one in tenths)
+    for name, one in (("first", tenths[0]), ("last", tenths[-1])):
+        found |= {f"build: {name} tenth, {of}": spent for of, spent in one.items()}
+        for unit in (" s", " CPU s"):
+            spent = sum(one[of + unit] for of in ("catalogue", *LEGS))
+            found[f"build: {name} tenth, all{unit}"] = spent
+    return found | {
         **{f"disk: {name} MB": size_of(folder, name) for name in LEGS},
         "disk: all MB": folder_size(folder / "library") / 1e6,
     }
@@ -351,6 +356,35 @@ def both(folder: Path, passages: int) -> dict[str, float]:
     return {
         f"both legs: {name}, p50 ms": float(np.median(one)) * 1e3 for name, one in taken.items()
     }
+
+
+def callers(folder: Path, passages: int) -> dict[str, float]:
+    """Searches of both legs, the same ones from 1, 4 and 16 threads."""
+    questions = asked(folder, passages)
+    pairs = list(zip(questions["vectors"], questions["keywords, 3 rarer, 5 common"], strict=True))
+    found: dict[str, float] = {}
+    with opened(folder) as library:
+        library.vectors.current()
+        library.keywords.current()
+
+        def search(pair) -> float:
+            started = time.perf_counter()
+            library.vectors.search(pair[0], 100)
+            library.keywords.search(pair[1], 100)
+            return time.perf_counter() - started
+
+        for pair in pairs[:5]:
+            search(pair)
+        for count in (1, 4, 16):
+            started = time.perf_counter()
+            with ThreadPoolExecutor(count) as pool:
+                taken = list(pool.map(search, pairs * 2))
+            rate = len(taken) / (time.perf_counter() - started)
+            found[f"{count} callers: searches a second"] = rate
+            for percentile in (50, 95, 99):
+                milliseconds = float(np.percentile(taken, percentile)) * 1e3
+                found[f"{count} callers: p{percentile} ms"] = milliseconds
+    return found
 
 
 def _seconds(call) -> float:
@@ -579,7 +613,7 @@ def within(path: Path, needles: dict[bytes, str]) -> Iterator[str]:
                         yield needles[needle]
 
 
-STEPS = (build, cold, warm, both, change, recall)
+STEPS = (build, cold, warm, both, callers, change, recall)
 LEGS = ("vectors", "keywords")
 MORE = (commands, unchanged, traces)
 
@@ -639,17 +673,86 @@ def identity() -> dict[str, object]:
         return {"fingerprint": "scale", "name": "scale", "dimension": DIMENSION}
 
 
+PANELS = (
+    ("One search (ms)", ("1 callers: p50 ms", "1 callers: p95 ms", "16 callers: p50 ms")),
+    ("Whole commands (s)", ("command: search s", "command: add s", "command: remove s")),
+    ("Building (s)", ("build: catalogue s", "build: vectors s", "build: keywords s")),
+    ("Memory and disk (MB)", ("memory: callers MB", "memory: build MB", "disk: all MB")),
+)
+COLOURS = ("#1b6ca8", "#d1495b", "#3f8f4f")
+
+
+def plotted(results: Sequence[dict[str, float]]) -> str:
+    """Cost against size as an SVG, both by their logarithms; each has its "passages"."""
+    sizes = [one["passages"] for one in results]
+    width, height, parts = 300, 220, []
+
+    def scaled(value: float, low: float, high: float, length: int) -> float:
+        return length * (np.log10(value) - np.log10(low)) / (np.log10(high) - np.log10(low))
+
+    for number, (title, rows) in enumerate(PANELS):
+        left, top = 70 + number % 2 * (width + 110), 50 + number // 2 * (height + 110)
+        values = [one[row] for one in results for row in rows]
+        low, high = (10.0 ** round_(np.log10(each(values))) for round_, each in ENDS)
+        parts.append(f'<text x="{left}" y="{top - 14}" font-size="15">{title}</text>')
+        power = low
+        while power <= high * 1.001:
+            y = top + height - scaled(power, low, high, height)
+            parts.append(f'<path d="M{left} {y:.1f}h{width}" stroke="#ddd"/>')
+            parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{power:g}</text>')
+            power *= 10
+        for size in sizes:
+            x = left + scaled(size, min(sizes), max(sizes), width)
+            label = f'<text x="{x:.1f}" y="{top + height + 18}" text-anchor="middle">'
+            parts.append(f"{label}{size / 1000:g}k</text>")
+        for place, (row, colour) in enumerate(zip(rows, COLOURS, strict=True)):
+            points = [
+                f"{left + scaled(one['passages'], min(sizes), max(sizes), width):.1f},"
+                f"{top + height - scaled(one[row], low, high, height):.1f}"
+                for one in results
+            ]
+            line = f'fill="none" stroke="{colour}" stroke-width="2"'
+            parts.append(f'<polyline points="{" ".join(points)}" {line}/>')
+            y = top + height + 36 + 15 * place
+            parts.append(f'<text x="{left}" y="{y}" fill="{colour}">{row}</text>')
+    whole = f"{2 * width + 220} {2 * height + 240}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole}" '
+    ground = '<rect width="100%" height="100%" fill="white"/>'
+    return "\n".join(
+        [f'{head}font-family="sans-serif" font-size="12">', ground, *parts, "</svg>\n"]
+    )
+
+
+ENDS = ((np.floor, min), (np.ceil, max))
+
+
+def printed(path: Path) -> dict[str, float]:
+    """What a run has printed."""
+    first, *rows = path.read_text("utf-8").splitlines()
+    cells = [row.strip("| ").rpartition("|") for row in rows]
+    return {"passages": float(first.split()[0])} | {
+        name.strip(): float(value) for name, _, value in cells
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--passages", type=int, required=True)
+    parser.add_argument("--passages", type=int)
+    parser.add_argument("--plot", type=Path, nargs="+", metavar="FILE", help="SVG, results")
     parser.add_argument("--set", dest="sets", type=Path, action="append", default=[])
     parser.add_argument("--alone", action="store_true", help="both indexes without a library")
     parser.add_argument("--against", type=Path, help="another checkout of localrag")
-    parser.add_argument("--steps", help="of build, cold, warm, change, recall, commands, ...")
+    parser.add_argument("--steps", help="of build, cold, warm, both, callers, change, recall, ...")
     parser.add_argument("--without-keywords", action="store_true")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.plot:
+        results = sorted(map(printed, chosen.plot[1:]), key=lambda one: one["passages"])
+        chosen.plot[0].write_text(plotted(results), "utf-8")
+        return
+    if chosen.passages is None:
+        parser.error("--passages or --plot is needed")
     if chosen.step:
         step = next(one for one in (*STEPS, *MORE) if one.__name__ == chosen.step)
         found = step(chosen.folder, chosen.passages)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -505,16 +505,19 @@ class LocalRAG:
         """
         from localrag.documents.files import storable_path
 
-        held = [record.state.path for record in self.library.sources()]
         unread = [file.state.path for file in self.library.unread()]
         wanted: list[str] = []
         forgotten: list[str] = []
+
+        def below(path: str, paths: Iterable[str]) -> list[str]:
+            return [one for one in paths if one == path or Path(path) in Path(one).parents]
+
         for source in sources:
             path = storable_path(Path(source).expanduser())
-            found, failed = (
-                [one for one in paths if one == path or Path(path) in Path(one).parents]
-                for paths in (held, unread)
-            )
+            found = [record.state.path for record in self.library.sources([path])]
+            failed = below(path, unread)
+            if not found and not failed:  # as a person may write it who does not mind capitals
+                found = below(path, (record.state.path for record in self.library.sources()))
             forgotten += failed
             wanted += found or ([] if failed else [path])
         return self.library.remove(

@@ -21,6 +21,7 @@ import msgspec
 from localrag import factory, hosted
 from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
+from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.location import Location
@@ -32,6 +33,7 @@ from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.not_found import Around, with_not_found
 from localrag.system import memory
+from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
 from localrag.types import Answer, Chunk, Hit, Place, ScoredChunk, Step
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from localrag.prompts.own import Wording
     from localrag.rag.base import Pipeline, Retrieve
     from localrag.rerankers.base import Reranking
+    from localrag.text.sentences import Span
     from localrag.text.tokenize import Tokenizer
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -176,6 +179,11 @@ class Engine:
     def tokenizer(self) -> Tokenizer:
         """How texts are cut into terms."""
         return factory.make_tokenizer(self.settings)
+
+    @cached_property
+    def may_steer(self) -> Callable[[str], tuple[Span, ...]]:
+        """What `text.instructions.may_steer` finds, kept for texts that come back."""
+        return memory.kept(512)(may_steer)
 
     @cached_property
     def _wording(self) -> Wording:
@@ -376,14 +384,21 @@ class Engine:
 
     def _chunks(self, hits: Sequence[Hit], options: AskOptions) -> list[ScoredChunk]:
         """What was found, with its texts and under the names that the caller sees."""
-        chunks = self.library.chunks([hit.chunk_id for hit in hits])
-        documents = {chunk.document_id for chunk in chunks.values()}
+        with self.library.one_state():
+            chunks = self.library.chunks([hit.chunk_id for hit in hits])
+            documents = {chunk.document_id for chunk in chunks.values()}
+            paths = self.library.sources_of(documents, options.filter)
+            found = self.library.places([(one.document_id, one.start) for one in chunks.values()])
         called = str if options.paths else self.called
-        paths = self.library.sources_of(documents, options.filter)
         sources = {document: called(path) for document, path in paths.items()}
+        places = dict(zip(chunks, found, strict=True))
         return [
             ScoredChunk(
-                chunk, hit.score, sources[chunk.document_id], hit.ranks, self._place_of(chunk, 0)
+                chunk,
+                hit.score,
+                sources[chunk.document_id],
+                hit.ranks,
+                places[chunk.id] or Place(chunk.start, number=chunk.first_page),
             )
             for hit in hits
             # A document may have been removed by another process since it was found.
@@ -444,9 +459,11 @@ def open_engine(
     *,
     create: bool,
     on_damage: Callable[[Path], None] = lambda _: None,
+    serving: bool = False,
 ) -> Engine:
     """The engine over the library at `location`; with `create` it is made where there is none.
 
+    `serving`: for people whom a server tells apart, see `library.acting`.
     `on_damage` is told which derived index was damaged and is being built anew. Raises
     `LibraryNotFoundError` without `create`, `LibraryDamagedError`.
     """
@@ -455,6 +472,7 @@ def open_engine(
         hosted.reachable(location, settings),
         indexes=factory.make_indexes(settings),
         note=on_damage,
+        serving=serving,
     )
     try:
         library, embedder = opened(create=False, embedding=None), None
@@ -467,8 +485,9 @@ def open_engine(
     if create:
         try:
             # Documents are to come: what is wrong with the model is said before they are read.
-            built = factory.as_built(settings, library)
-            library.expect(factory.identity_of(engine.embedder, built))
+            with acting_as_server():
+                built = factory.as_built(settings, library)
+                library.expect(factory.identity_of(engine.embedder, built))
         except BaseException:
             engine.close()
             raise

@@ -22,6 +22,9 @@ LocalragError
 │   ├── LibraryLockedError    another process is writing
 │   ├── LibraryDamagedError
 │   ├── LibraryMismatchError  built with another embedding model or schema
+│   ├── LibraryUnreachableError  its database does not answer
+│   ├── UsersBeganError       a server knows nobody, and somebody must ask by now
+│   ├── ForbiddenError        who asks may not do this, though others may
 │   └── RemovedError          what an answer had read was removed before it was done
 ├── GenerationError
 │   ├── ContextOverflowError  the prompt does not fit the model's window
@@ -39,8 +42,11 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
+from typing import TypeVar
 
 from localrag.printable import filled
+
+_Kept = TypeVar("_Kept", bound="LocalragError")
 
 _DIGITS = re.compile(r"\.[0-3]f")
 
@@ -106,7 +112,15 @@ class ParsingError(LocalragError):
 
 
 def parsing_error(kind: str, message: str, hint: str, values: Mapping[str, object]) -> ParsingError:
-    """A ParsingError as it was kept elsewhere, by the name of its class.
+    """A ParsingError as it was kept elsewhere, by the name of its class. Raises as `kept_error`."""
+    known = globals().get(kind)
+    if not (isinstance(known, type) and issubclass(known, ParsingError)):
+        known = ParsingError
+    return kept_error(known, message, hint, values)
+
+
+def kept_error(kind: type[_Kept], message: str, hint: str, values: Mapping[str, object]) -> _Kept:
+    """An error as it was kept elsewhere.
 
     Raises ValueError for a template that asks for more than its values as they are: a width of a
     thousand million characters, say.
@@ -119,10 +133,7 @@ def parsing_error(kind: str, message: str, hint: str, values: Mapping[str, objec
                 plain &= bool(_DIGITS.fullmatch(spec)) and isinstance(value, int | float)
             if not plain:
                 raise ValueError(f"not a template of ours: {template[:100]!r}")
-    known = globals().get(kind)
-    if not (isinstance(known, type) and issubclass(known, ParsingError)):
-        known = ParsingError
-    error: ParsingError = known(message, hint=hint)
+    error = kind(message, hint=hint)
     error.values = dict(values)
     return error
 
@@ -181,6 +192,18 @@ class LibraryMismatchError(LibraryError):
 
 class RemovedError(LibraryError):
     """What an answer had read was removed from the library before it was done."""
+
+
+class LibraryUnreachableError(LibraryError):
+    """The database of the library does not answer; it may later."""
+
+
+class UsersBeganError(LibraryError):
+    """The database has users since a server of its libraries began, which knows none of them."""
+
+
+class ForbiddenError(LibraryError):
+    """Who asks may not do this, though others may."""
 
 
 class GenerationError(LocalragError):

@@ -11,6 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,9 +34,9 @@ from localrag.config.settings import (
     WindowChunking,
 )
 from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
-from localrag.errors import ModelNotFoundError, UsageError
-from localrag.library.catalogue.filters import Filter
-from localrag.library.derived import Indexes
+from localrag.egress.databases import Database
+from localrag.errors import LocalragError, ModelNotFoundError, UsageError
+from localrag.library.derived import Indexes, Room
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
     KeywordIndex,
@@ -79,7 +80,7 @@ from localrag.retrieval.fusion import (
     regardless,
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
-from localrag.text.language import shares
+from localrag.text.language import detect, shares
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit, ScoredChunk
 
@@ -88,12 +89,16 @@ if TYPE_CHECKING:
     from localrag.egress.consent import Consent
     from localrag.indexing.indexer import Indexer
     from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
+    from localrag.models.llms.openai.guard import Guard
     from localrag.models.llms.openai.model import OpenAICompatibleModel
     from localrag.models.registry.advice import Advice
     from localrag.rerankers.routing import Route
 
 SAMPLED = 300
 """Passages whose language is looked at, to tell that of a library."""
+
+ROOM = Room()
+"""Where the vectors of a library in a database are searched, unless the settings say otherwise."""
 
 EXACT_UP_TO = EXACT
 """Passages of which the dense search compares all."""
@@ -151,7 +156,10 @@ def make_tokenizer(settings: Settings) -> Tokenizer:
 def make_indexes(settings: Settings) -> Indexes:
     """What a library is searched with, as yet empty."""
     return indexes_of(
-        make_tokenizer(settings), settings.keywords.engine, settings.retrieval.rescored
+        make_tokenizer(settings),
+        settings.keywords.engine,
+        settings.retrieval.rescored,
+        Room(settings.database.vectors, settings.database.vectors_mb),
     )
 
 
@@ -159,6 +167,7 @@ def indexes_of(
     tokenizer: Tokenizer,
     engine: Literal["inverted-index", "rank-bm25"] = "inverted-index",
     rescored: int = RESCORED,
+    room: Room = ROOM,
 ) -> Indexes:
     """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
     keywords: Callable[[], KeywordIndex]
@@ -169,7 +178,7 @@ def indexes_of(
             keywords = RankBm25Keywords
         case _:
             assert_never(engine)
-    return Indexes(partial(FaissVectors, rescored), keywords, tokenizer, passage_text)
+    return Indexes(partial(FaissVectors, rescored), keywords, tokenizer, passage_text, room)
 
 
 def make_wording(settings: Settings) -> Wording:
@@ -222,8 +231,8 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     """The embedding model that would serve the library's documents better, if one would."""
     from localrag.models.registry.advice import advise
 
-    ids = library.chunk_ids(Filter()).tolist()
-    sample = library.chunks(ids[:: -(-len(ids) // SAMPLED) or 1])
+    sample = library.chunks(library.spread_chunks(SAMPLED))
+    texts = [chunk.text for chunk in sample.values()]
     name = library.embedding.name
     trusted = models.knows(name) or name == settings.embedding.model
 
@@ -233,10 +242,11 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     return advise(
         name,
         languages_served(name, models) if trusted else (),
-        shares(chunk.text for chunk in sample.values()),
+        shares(texts),
         models.catalogue,
         STARTER_EMBEDDING,
         is_present,
+        has_chinese=any(detect(text) != "en" for text in texts),
     )
 
 
@@ -292,7 +302,6 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
     """What adds files to the library."""
     from localrag.documents.worker import ParsingProcesses, processes_at_once
     from localrag.indexing.indexer import Indexer
-    from localrag.text.language import detect
 
     settings = as_built(settings, library)
     parsers = processes_at_once()
@@ -343,21 +352,48 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
                 _scale(settings, models),
             )
         case OpenAISettings() as server:
-            from localrag.models.llms.openai.keys import find_key
-            from localrag.models.llms.openai.model import OpenAICompatibleModel
-
             guard, outgoing = hosted.guarded(settings, library)
-            model = OpenAICompatibleModel(
-                server.base_url,
-                server.model,
-                api_key=find_key(server.key_variable, server.key_keyring, os.environ),
-                context_window=server.context_window,
-                timeout_seconds=server.timeout_seconds,
-                max_retries=server.max_retries,
-                allow_network=settings.allow_network,
-                guard=guard,
-            )
+            model = _served_model(server, settings, guard, _cache_salt(library))
             return _behind_server(model, outgoing)
+
+
+def _cache_salt(library: Library | None) -> str:
+    """What tells the prompts of one library of a database from another's, and nothing else.
+
+    Two libraries may have the same passage: how soon a model has read it must not tell one that
+    the other was asked about it. Nobody guesses it, and all nodes with the same URL make it alike.
+    """
+    if library is None or not isinstance(library.location, Database):
+        return ""
+    return library.directory.name
+
+
+def _served_model(
+    server: OpenAISettings, settings: Settings, guard: Guard | None, cache_salt: str = ""
+) -> OpenAICompatibleModel:
+    from localrag.models.llms.openai.keys import find_key
+    from localrag.models.llms.openai.model import OpenAICompatibleModel
+
+    return OpenAICompatibleModel(
+        server.base_urls,
+        server.model,
+        api_key=find_key(server.key_variable, server.key_keyring, os.environ, file=server.key_file),
+        context_window=server.context_window,
+        timeout_seconds=server.timeout_seconds,
+        max_retries=server.max_retries,
+        allow_network=settings.allow_network,
+        guard=guard,
+        cache_salt=cache_salt,
+    )
+
+
+def server_faults(server: OpenAISettings, settings: Settings) -> dict[str, LocalragError | None]:
+    """What is wrong with each server of the language model, by its name; None: it is there.
+
+    Nothing is sent but the key. Raises as a call would that may not go there.
+    """
+    with closing(_served_model(server, settings, hosted.guarded(settings, None)[0])) as model:
+        return model.faults()
 
 
 def _in_process(model: LlamaCppModel, scale: Scale | None) -> Model:

@@ -16,7 +16,7 @@ from localrag.config.settings import OpenAISettings, Settings
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.private import PrivateSources
-from localrag.models.llms.openai.server_info import is_here
+from localrag.models.llms.openai.server_info import is_here, parallel_calls
 from localrag.types import Step
 
 if TYPE_CHECKING:
@@ -27,8 +27,20 @@ if TYPE_CHECKING:
 
 
 def is_hosted(settings: Settings) -> bool:
-    """Whether the language model is on another machine; in doubt it is."""
-    return isinstance(settings.llm, OpenAISettings) and not is_here(settings.llm.base_url)
+    """Whether the language model, or one of its servers, is on another machine; in doubt it is."""
+    llm = settings.llm
+    return isinstance(llm, OpenAISettings) and not all(map(is_here, llm.base_urls))
+
+
+def calls_at_once(settings: Settings) -> int:
+    """How many calls the language model is worth having under way.
+
+    One for a model in this process, which has one lock. A server on this machine may be asked.
+    """
+    llm = settings.llm
+    if not isinstance(llm, OpenAISettings):
+        return 1
+    return sum(llm.calls or parallel_calls(url) for url in dict.fromkeys(llm.base_urls))
 
 
 def private_sources(settings: Settings) -> PrivateSources:

@@ -21,7 +21,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from importlib import metadata
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -37,6 +38,10 @@ from localrag.indexing import indexer, rebuilding
 from localrag.indexing.events import Committed, Embedded, Event, Parsed, Removed, Synced
 from localrag.indexing.indexer import Indexer
 from localrag.library.check import check_library
+from localrag.library.derived import Indexes
+from localrag.library.indexes import segmented
+from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
 from localrag.models.embeddings.base import Progress, Vectors
@@ -52,6 +57,8 @@ WORDS = ("library", "harbour", "lantern", "检索", "文档", "season", "quiet",
 CHUNKERS = {f"window {size} 20": WindowChunker(size, 20) for size in (120, 90)}
 MODEL_BYTES = 4_000_000
 OPERATIONS = ("add", "remove", "rebuild", "pull")
+SEGMENT = 32
+"""Passages of a full segment."""
 
 STARTED, FINISHED, REFUSED, BROKE = "started", "finished", "refused", "broke"
 
@@ -90,6 +97,7 @@ def fork(function: Callable[..., None], journal: Journal, *arguments: object) ->
 
 def _guarded(function: Callable[..., None], journal: Journal, *arguments: object) -> None:
     """Say how the function ended."""
+    segmented._SMALL = SEGMENT // 4
     try:
         function(journal, *arguments)
         journal.say(FINISHED)
@@ -163,14 +171,19 @@ class SlowEmbedder:
 EMBEDDING = EmbeddingIdentity(SlowEmbedder.fingerprint, "kill test", SlowEmbedder.dimension)
 
 
+def small_indexes() -> Indexes:
+    """Indexes whose segments are so small that nearly every change merges some."""
+    tokenizer = Tokenizer()
+    return replace(
+        indexes_of(tokenizer),
+        vectors=partial(FaissVectors, capacity=SEGMENT),
+        keywords=partial(InvertedKeywords, lambda: tokenizer.fingerprint, capacity=SEGMENT),
+    )
+
+
 def open_library(directory: Path) -> Library:
     """Open or create the library under test."""
-    return Library.open(
-        directory,
-        create=True,
-        embedding=EMBEDDING,
-        indexes=indexes_of(Tokenizer()),
-    )
+    return Library.open(directory, create=True, embedding=EMBEDDING, indexes=small_indexes())
 
 
 def make_indexer(library: Library, pause: float, chunking: str = "window 120 20") -> Indexer:
@@ -336,7 +349,7 @@ def check(directory: Path, added: dict[str, str], *, complete: Path | None) -> l
 
 def damage(directory: Path) -> list[str]:
     """What `localrag check` calls damaged."""
-    inspection = check_library(directory, indexes_of(Tokenizer()))
+    inspection = check_library(directory, small_indexes())
     return [finding_text(finding) for finding in inspection.findings if finding.damage]
 
 

@@ -5,7 +5,8 @@
     python scripts/fault_test.py --log faults.jsonl
 
 For N = 1, 2, ... until the operation ends before its Nth write, each of: a disk that is full from
-the Nth write on, one that fails at it, one that is read-only from then on, and a SIGKILL at it.
+the Nth write on, one that fails at it, one that is read-only from then on, and a SIGKILL at it. The
+second and the last come at the Nth call of each kind: write, fsync, rename, unlink and so on.
 Writes are the system calls that change what is on disk, in Python and SQLite
 alike (strace sees them all; Linux only). Afterwards the operation must have ended with a clear
 error or as if nothing had been, the library must open, hold all that was reported, and be found
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import durability
 from durability import OPERATIONS, Journal, asked, fork, reported
-from injecting import FAULTS, Fault, Injection, reason_not
+from injecting import FAULTS, NEVER, Fault, Injection, reason_not
 
 DOCUMENTS, CHANGES = 6, 2
 
@@ -59,6 +60,7 @@ def one(what: str, fault: Fault, number: int, template: Path, base: Path) -> dic
     return {
         "what": what,
         "fault": fault.name,
+        "calls": fault.calls,
         "number": number,
         "injected": injected.count,
         "first": injected.first,
@@ -69,6 +71,17 @@ def one(what: str, fault: Fault, number: int, template: Path, base: Path) -> dic
     }
 
 
+def calls_of(what: str, template: Path, base: Path) -> Counter[str]:
+    """How often an operation makes each kind of call."""
+    durability.fresh_copy(template, base)
+    asked(durability.prepare, what, base, 0, CHANGES)
+    process = fork(durability.operate, Journal(), what, base, 0.0, True)
+    assert process.pid is not None
+    injection = Injection(process.pid, FAULTS[-1], NEVER)
+    process.join()
+    return injection.finish().calls
+
+
 def run(
     operations: list[str], faults: list[Fault], every: int, log: Path | None
 ) -> list[dict[str, Any]]:
@@ -76,7 +89,7 @@ def run(
     rounds: list[dict[str, Any]] = []
     if log is not None and log.exists():
         rounds = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    known = {(r["what"], r["fault"], r["number"]): r for r in rounds}
+    known = {(r["what"], r["fault"], r["calls"], r["number"]): r for r in rounds}
     durability.warm_up()
     with tempfile.TemporaryDirectory(prefix="localrag-faults-") as name:
         # The same path for each copy: the library remembers where its files were.
@@ -84,10 +97,13 @@ def run(
         asked(durability.begin, base, DOCUMENTS)
         durability.fresh_copy(base, template)
         for what in operations:
-            for fault in faults:
+            counts = calls_of(what, template, base)
+            for fault in [one for each in faults for one in each.each()]:
+                # A sample need not find out that there is no further call.
+                most = NEVER if fault.lasting or every == 1 else counts[fault.calls]
                 number = 1
-                while True:
-                    key = (what, fault.name, number)
+                while number <= most and (fault.lasting or counts[fault.calls]):
+                    key = (what, fault.name, fault.calls, number)
                     if key not in known:
                         known[key] = one(what, fault, number, template, base)
                         rounds.append(known[key])
@@ -105,8 +121,9 @@ def tell(result: dict[str, Any], log: Path | None) -> None:
             file.write(json.dumps(result, ensure_ascii=False) + "\n")
     faults = [text for text in result["wrong"] if not text.startswith("mended")]
     state = f"{result['end']} {result['said']}" if result["injected"] else "no such write"
+    at = f"{result['calls']} {result['number']}" if "," not in result["calls"] else result["number"]
     print(
-        f"{result['what']}, {result['fault']} at {result['number']}: {state}"
+        f"{result['what']}, {result['fault']} at {at}: {state}"
         f"{', WRONG ' + repr(faults) if faults else ''}",
         flush=True,
     )

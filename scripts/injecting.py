@@ -1,6 +1,7 @@
 """Faults at system calls of a running process, by strace: an error, or the end of the process.
 
-strace counts the calls of each thread by itself.
+strace counts the calls of each thread and of each name by itself: what shall happen at every call
+is asked of one name after another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 DATA = "write,pwrite64,writev,pwritev,copy_file_range,sendfile,ftruncate,fallocate"
@@ -21,6 +23,9 @@ SYNC = "fsync,fdatasync"
 NAMES = "rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,link,linkat"
 WRITES = f"{DATA},{SYNC},{NAMES}"
 """System calls with which a process changes what is on disk."""
+
+NEVER = 65_535
+"""The number of a call that none of ours reaches, and the highest that strace takes."""
 
 PATIENCE = 60.0
 """Seconds for strace to get hold of a process."""
@@ -34,6 +39,12 @@ class Fault:
     calls: str
     what: str
     lasting: bool = False
+
+    def each(self) -> list[Fault]:
+        """The same at the calls of one name each; what lasts is a fault of all together."""
+        if self.lasting:
+            return [self]
+        return [replace(self, calls=call) for call in self.calls.split(",")]
 
     def expression(self, number: int) -> str:
         """What strace takes: the fault at the `number`th of these calls."""
@@ -62,10 +73,11 @@ def reason_not() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """What strace saw: calls that the fault hit, and which was the first."""
+    """What strace saw: calls that the fault hit, which was the first, and how many of each name."""
 
     count: int
     first: str
+    calls: Counter[str]
 
 
 class Injection:
@@ -97,7 +109,8 @@ class Injection:
         if not hit and killed:
             hit = [killed[0]]
         found = re.search(r"\b([a-z0-9_]+)\((.*)", hit[0]) if hit else None
-        return Injected(len(hit), f"{found[1]}({found[2]}"[:160] if found else "")
+        calls = Counter(re.findall(r"^\d+ +([a-z0-9_]+)\(", text, re.MULTILINE))
+        return Injected(len(hit), f"{found[1]}({found[2]}"[:160] if found else "", calls)
 
 
 def _state(pid: int) -> str:

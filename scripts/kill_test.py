@@ -10,9 +10,9 @@ whole and be found by both searches, nothing half-added may be visible, nothing 
 reported as removed may be in any file, a rebuild must have left the old passages or the new ones,
 what `localrag check` finds damaged (an index that was being replaced) must be mended by `localrag
 rebuild`, and the same command run again must complete. A model that is installed must have its
-bytes. Half of the kills come at a moment drawn evenly from the time
-that the operation takes, and where strace is there, the other half at a write drawn evenly from
-all writes. With --log, a run that was stopped goes on.
+bytes. Half of the kills come at a moment drawn evenly from the time that the operation takes, and
+where strace is there, the other half at a call drawn evenly from all of one kind: write, fsync,
+rename, unlink and so on. With --log, a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import durability
 from durability import OPERATIONS, Journal, asked, fork, reported
-from injecting import FAULTS, Injection, reason_not
+from injecting import FAULTS, Fault, Injection, reason_not
 
 DOCUMENTS, CHANGES = 24, 8
 PAUSE = 0.01
 """Seconds that embedding a batch takes at least."""
 
-KILL = next(fault for fault in FAULTS if fault.name == "kill")
+KILLS = next(fault for fault in FAULTS if fault.name == "kill").each()
 KINDS = ("lost", "ghost", "damaged", "unopenable")
 
 
 class Reach:
-    """How long an operation takes and how often its busiest thread writes, learnt as we go."""
+    """How long an operation takes and how often its busiest thread writes and how, as we learn."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.writes = 0
+        self.calls = dict.fromkeys(KILLS, 200)
+        """At least as many as there are of each."""
 
-    def finished(self, seconds: float, number: int) -> None:
+    def finished(self, seconds: float, fault: Fault | None, number: int) -> None:
         """It ended before the kill: aim earlier."""
         self.seconds = 0.5 * (self.seconds + seconds) if self.seconds else seconds
-        if number:
-            self.writes = max(20, min(self.writes, number))
+        if fault is not None:
+            self.calls[fault] = number - 1
 
 
 def one(what: str, base: Path, draw: random.Random, reach: Reach, strace: bool) -> dict[str, Any]:
@@ -62,15 +63,19 @@ def one(what: str, base: Path, draw: random.Random, reach: Reach, strace: bool) 
     asked(durability.prepare, what, base, draw.getrandbits(40), CHANGES)
     journal = Journal()
     by_write = strace and draw.random() < 0.5
-    number = draw.randint(1, reach.writes or 400) if by_write else 0
+    fault, number = None, 0
+    if by_write:
+        fault = draw.choice([one for one, count in reach.calls.items() if count])
+        number = draw.randint(1, reach.calls[fault])
     delay = draw.uniform(0, reach.seconds or 2.0)
     process = fork(durability.operate, journal, what, base, PAUSE, by_write)
     assert process.pid is not None
     started, at = time.monotonic(), ""
-    if by_write:
-        injection = Injection(process.pid, KILL, number)
+    if fault is not None:
+        injection = Injection(process.pid, fault, number)
         process.join()
-        at = injection.finish().first.partition("(")[0]
+        injection.finish()
+        at = fault.calls
     else:
         while not journal.lines() and process.is_alive():
             time.sleep(0.001)
@@ -87,7 +92,7 @@ def one(what: str, base: Path, draw: random.Random, reach: Reach, strace: bool) 
     if ended in ("broke", "refused"):
         wrong.append(f"damaged: {lines[-1]}")
     if finished:
-        reach.finished(took, number)
+        reach.finished(took, fault, number)
     after = asked(durability.afterwards, what, base, said, finished)
     wrong += [cells[1] for cells in after if cells[0] == "wrong"]
     wrong += [f"unopenable: {cells}" for cells in after if cells[0] in ("broke", "refused")]

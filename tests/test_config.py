@@ -65,6 +65,35 @@ def test_sections_and_underscores_in_variables(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1"),
+        ("http://[::1]:9/v1", "http://[::1]:9/v1"),
+        ('["http://127.0.0.1:9/v1"]', ("http://127.0.0.1:9/v1",)),
+        (' ["http://a/v1", "http://b/v1"]', ("http://a/v1", "http://b/v1")),
+        ("[http://a/v1", ("[http://a/v1",)),  # no list; said where it is used
+    ],
+)
+def test_one_server_of_the_language_model_or_several(
+    file: Path, given: str, read: str | tuple[str, ...]
+) -> None:
+    variables = {"LOCALRAG_LLM_BACKEND": "openai", "LOCALRAG_LLM_BASE_URL": given}
+    settings = load(file, **variables)
+    assert settings.llm == OpenAISettings(base_url=read)
+    assert settings.llm.base_urls == ((read,) if isinstance(read, str) else read)
+    if isinstance(read, tuple):
+        file.write_text(f'[llm]\nbackend = "openai"\nbase_url = {list(read)}\n')
+        assert load(file).llm == settings.llm
+
+
+@pytest.mark.parametrize("given", ["3", "[]", "[3]"])
+def test_a_server_of_the_language_model_that_is_none(file: Path, given: str) -> None:
+    file.write_text(f'[llm]\nbackend = "openai"\nbase_url = {given}\n')
+    with pytest.raises(ConfigError, match=r"base_url must be text in quotes or a list such as"):
+        load(file)
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("colour = 1", "colour"),

@@ -13,7 +13,7 @@ DATED = ("CHANGELOG.md", "benchmarks/LOG.md")
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for folder, pattern in (
-        *((ROOT, "*.md"), (ROOT / "docs", "*.md"), (ROOT / "models", "*.md")),
+        *((ROOT, "*.md"), (ROOT / "docs", "**/*.md"), (ROOT / "models", "*.md")),
         (ROOT / "benchmarks", "**/*.md"),
     )
     for path in folder.glob(pattern)

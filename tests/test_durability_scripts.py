@@ -59,8 +59,11 @@ def test_faults_at_a_few_writes(what: str) -> None:
     need_strace()
     done = run("fault_test.py", "--only", what, "--every", "80" if what != "pull" else "8")
     assert done.returncode == 0, done.stdout + done.stderr
-    for fault in ("full disk", "failing disk", "read-only", "kill"):
+    for fault in ("full disk", "read-only"):
         assert f"{what}, {fault} at 1: " in done.stdout
+    for fault in ("failing disk", "kill"):
+        for call in ("write", "rename", "fsync"):
+            assert f"{what}, {fault} at {call} 1: " in done.stdout
 
 
 def test_what_is_lost_is_said(durability: ModuleType, tmp_path: Path) -> None:

@@ -83,6 +83,59 @@ def test_which_models_are_on_another_machine(server: Hosted) -> None:
         assert hosted.is_hosted(settings(server, llm=OpenAISettings(base_url=url)))
 
 
+def test_one_server_elsewhere_makes_the_model_hosted(server: Hosted) -> None:
+    here, elsewhere = server.url.replace(HOST, "127.0.0.1"), server.url
+    for urls in ((here, elsewhere), (elsewhere, here)):
+        assert hosted.is_hosted(settings(server, llm=OpenAISettings(base_url=urls)))
+    assert not hosted.is_hosted(settings(server, llm=OpenAISettings(base_url=(here, here))))
+
+
+def test_what_is_private_goes_to_no_server_where_one_is_elsewhere(
+    server: Hosted, library: Path, tmp_path: Path
+) -> None:
+    here = server.url.replace(HOST, "127.0.0.1")
+    both = OpenAISettings(base_url=(here, server.url), model="big", max_retries=0)
+    with LocalRAG.open(library, settings=settings(server, llm=both), create=False) as rag:
+        for _ in range(2):
+            rag.ask(QUESTION)
+    assert server.bodies
+    assert MARKER not in server.heard
+    assert "13912345678" not in server.heard
+    assert {one["host"] for one in calls(tmp_path) if one["event"] == "sent"} == {HOST, "127.0.0.1"}
+
+
+def test_calls_at_once() -> None:
+    here, elsewhere = "http://127.0.0.1:9/v1", "https://models.example/v1"
+    assert hosted.calls_at_once(Settings()) == 1
+    for urls, calls, wanted in (
+        (here, 0, 1),  # nobody says anything
+        (elsewhere, 0, 4),
+        ((here, elsewhere, elsewhere), 0, 5),
+        ((here, elsewhere), 8, 16),
+    ):
+        llm = OpenAISettings(base_url=urls, calls=calls)
+        assert hosted.calls_at_once(Settings(llm=llm)) == wanted
+
+
+def test_doctor_says_which_servers_are_there(server: Hosted, tmp_path: Path) -> None:
+    from localrag.cli.doctor import _language_model
+
+    here, nobody = server.url.replace(HOST, "127.0.0.1"), "http://[::1]:9/v1"
+
+    def states(*urls: str, quick: bool = False) -> list[str]:
+        given = settings(server, llm=OpenAISettings(base_url=urls))
+        return [one.state for one in _language_model(given, factory.make_models(), quick)]
+
+    assert states(here, nobody) == ["ok", "ok", "warning"]
+    assert states(nobody) == ["ok", "problem"]
+    assert states(here, server.url) == ["ok", "ok", "ok"]
+    assert server.bodies == [b""] * 3
+    sent = [one for one in calls(tmp_path) if one["event"] == "sent"]
+    assert [(one["host"], one["bytes_out"]) for one in sent] == [("127.0.0.1", 0), (HOST, 0)]
+    assert states(here, nobody, quick=True) == ["ok"]
+    assert len(server.bodies) == 3
+
+
 def test_a_search_without_the_model_finds_private_documents(server: Hosted, library: Path) -> None:
     with LocalRAG.open(library, settings=settings(server), create=False) as rag:
         found = rag.search(QUESTION, k=5)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localrag.cli.embedding import embedding_option
+from localrag.cli.jobs import expect_queue, put, queue_options
 from localrag.cli.output import (
     any_library_option,
     emit_json,
@@ -26,6 +27,7 @@ from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
     from localrag.indexing.events import AddReport
+    from localrag.library.library import Library
     from localrag.library.location import Location
     from localrag.library.records import PageReading, Problem
 
@@ -58,17 +60,33 @@ MOST = 20
     "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
 )
 @embedding_option(tr("Embedding model of a new library: its name or a preset (english)."))
+@queue_options(
+    tr("Let a server of this library in a database do it, which sees the files under this path.")
+)
 @any_library_option
 @json_option
 def add(
-    paths: tuple[str, ...], prune: bool, embedding: str | None, library: Location, as_json: bool
+    paths: tuple[str, ...],
+    prune: bool,
+    embedding: str | None,
+    queue: bool,
+    user: str,
+    library: Location,
+    as_json: bool,
 ) -> None:
     """Add and report."""
+    if queue:
+        put(library, "add", paths, user=user, prune=prune, embedding=embedding, as_json=as_json)
+        return
+    expect_queue(user)
     from localrag.api import LocalRAG
     from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
     from localrag.documents.files import walk
+    from localrag.hosted import reachable
     from localrag.library.folder.filesystem import network_drive
+    from localrag.library.home import is_there
+    from localrag.library.location import name_of
     from localrag.presentation.advice import advice_text
     from localrag.presentation.check import paragraph
     from localrag.types import Finding
@@ -79,18 +97,21 @@ def add(
         note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
     settings = settings_with(embedding)
+    is_new = not isinstance(library, Path) and not is_there(reachable(library, settings))
     with (
         LocalRAG.open(library, settings=settings, on_damage=note_rebuilding) as rag,
         Bars() as bars,
     ):
+        if is_new:  # or its name is mistyped, and everybody finds it there
+            note(tr("The library {name} is new in this database.", name=name_of(library)))
         before = rag.embedding_advice()
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)
-        problems = rag.problems()
-        readings = rag.library.readings()
+        added = {one.document_id for one in report.committed}
+        added |= {one.document_id for one in report.linked}
+        new = _problems(rag.library, added, paths)
+        others = len(rag.problems()) - len(new) if new else 0
+        readings = rag.library.readings(added)
         advice = rag.embedding_advice()
-    added = {one.document_id for one in report.committed}
-    added |= {one.document_id for one in report.linked}
-    new = [one for one in problems if _is_of(one, added, paths)]
     seconds = time.monotonic() - started
     if as_json:
         from localrag.presentation.reading import problems_json
@@ -99,7 +120,7 @@ def add(
         emit_json(report_json(report, seconds) | told)
     else:
         _print(report, seconds)
-        _print_problems(report, new, len(problems) - len(new), readings)
+        _print_problems(report, new, others, readings)
         # Said when these documents are why; `doctor` says it every time.
         if advice and (before is None or before.kind != advice.kind):
             note(advice_text(advice))
@@ -146,13 +167,18 @@ def _print(report: AddReport, seconds: float) -> None:
     note_list(tr("Removed, because the files are gone:"), report.removed)
 
 
-def _is_of(problem: Problem, added: Container[str], paths: Sequence[str]) -> bool:
-    """Whether a problem is of what was read now, or was to be."""
-    if problem.error is None:
-        return problem.document_id in added
-    source = Path(problem.source)
-    roots = [Path(os.path.abspath(Path(path).expanduser())) for path in paths]  # noqa: PTH100
-    return any(root in (source, *source.parents) for root in roots)
+def _problems(library: Library, added: Collection[str], paths: Sequence[str]) -> list[Problem]:
+    """Those of what was read now, or was to be."""
+    from localrag.library.records import Problem
+
+    roots = {Path(os.path.abspath(Path(path).expanduser())) for path in paths}  # noqa: PTH100
+    unread = (
+        Problem(one.state.path, error=one.error)
+        for one in library.unread()
+        if not roots.isdisjoint((Path(one.state.path), *Path(one.state.path).parents))
+    )
+    found = [*library.problems(added), *unread]
+    return sorted(found, key=lambda one: (one.source, one.pages))
 
 
 def _print_problems(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,11 @@ def bench() -> None:
 @bench.command(
     help=tr(
         "Measure retrieval on a folder with corpus.jsonl, queries.jsonl and qrels.tsv: nDCG, MRR, "
-        "recall with 95% intervals, and milliseconds a question, for each leg and each fusion."
+        "recall with 95% intervals, and milliseconds a question, for each leg and each fusion. "
+        "The passages of several folders are searched as one library."
     )
 )
-@click.argument("folder", metavar=tr("[DIR]"), required=False, type=click.Path(path_type=Path))
+@click.argument("folders", metavar=tr("[DIR]..."), nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--queries-from",
     metavar=tr("DIR"),
@@ -89,7 +91,7 @@ def bench() -> None:
 @file_option("--plot", text=tr("Save a chart of the results (SVG)."))
 @json_option
 def retrieval(
-    folder: Path | None,
+    folders: tuple[Path, ...],
     queries_from: Path | None,
     names: tuple[str, ...],
     rerankers: tuple[str, ...],
@@ -100,22 +102,24 @@ def retrieval(
     as_json: bool,
 ) -> None:
     """Measure, then print."""
-    if exact != (folder is None):
+    if exact == bool(folders) or (queries_from and len(folders) > 1):
         raise UsageError(
-            "Name a folder with a retrieval set, or give --exact for your own library.",
+            "Name a folder with a retrieval set, or several without --queries-from, or give "
+            "--exact for your own library.",
             hint="localrag bench retrieval DIR, or: localrag bench retrieval --exact",
         )
-    if folder is None:
+    if not folders:
         _exact(library, queries or _QUESTIONS, as_json=as_json)
         return
     from localrag.config.settings import load_settings
-    from localrag.evaluation.retrieval.beir import read_retrieval_set
+    from localrag.evaluation.retrieval.beir import read_retrieval_set, together
     from localrag.evaluator.retrieval import measure_retrieval
 
     settings = load_settings()
-    dataset = read_retrieval_set(folder, queries_from)
+    sets = [read_retrieval_set(folder, queries_from) for folder in folders]
     if queries is not None:
-        dataset = dataset.sample(queries)
+        sets = [each.sample(queries) for each in sets]
+    dataset = together(sets) if len(sets) > 1 else sets[0]
     counts = {"passages": len(dataset.corpus), "queries": len(dataset.qrels)}
     note(
         tr(
@@ -139,6 +143,7 @@ def retrieval(
             progress=show,
             tell=lambda told: note(note_text(told)),
         )
+    parts = [list(part) for part in zip(*(run.by_part(dataset) for run in runs), strict=True)]
     if plot is not None:
         _write_plot(plot, dataset.name, runs)
     if as_json:
@@ -148,10 +153,17 @@ def retrieval(
                 **counts,
                 "embedding": settings.embedding.name,
                 "runs": [_run_json(run) for run in runs],
+                **({"sets": [*map(_set_json, dataset.parts, parts)]} if parts else {}),
             }
         )
-    else:
-        _print(dataset, settings.embedding.name, runs)
+        return
+    for part, measured in zip(dataset.parts, parts, strict=True):
+        _print(part.name, len(dataset.corpus), len(part.qrels), settings.embedding.name, measured)
+    _print(dataset.name, counts["passages"], counts["queries"], settings.embedding.name, runs)
+
+
+def _set_json(part: RetrievalSet, runs: Sequence[RetrievalRun]) -> dict[str, Any]:
+    return {"set": part.name, "queries": len(part.qrels), "runs": [*map(_run_json, runs)]}
 
 
 def _exact(library: Location, queries: int, *, as_json: bool) -> None:
@@ -195,14 +207,16 @@ def _run_json(run: RetrievalRun) -> dict[str, Any]:
     return {"name": run.name, **means, "intervals": intervals, **times}
 
 
-def _print(dataset: RetrievalSet, model: str, runs: list[RetrievalRun]) -> None:
+def _print(
+    name: str, passages: int, queries: int, model: str, runs: Sequence[RetrievalRun]
+) -> None:
     console = stdout_console()
     console.print(
         tr(
             "{name}: {passages} passages, {queries} questions, {model}",
-            name=dataset.name,
-            passages=len(dataset.corpus),
-            queries=len(dataset.qrels),
+            name=name,
+            passages=passages,
+            queries=queries,
             model=model,
         )
     )

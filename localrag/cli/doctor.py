@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -217,7 +217,7 @@ def _encryption(library: Location) -> Diagnosis:
     text = at_rest.sentence(found)
     answers = {each.encrypted for _, each in found.values()}
     if False in answers:
-        text = f"{text}. {at_rest.advice()}"
+        text = tr("{text}. {advice}", text=text, advice=at_rest.advice())
     return Diagnosis(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
 
 
@@ -309,13 +309,16 @@ def _library(directory: Location, settings: Settings) -> Iterator[Diagnosis]:
 
 def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Diagnosis]:
     from localrag.config.settings import OpenAISettings
+    from localrag.factory import model_file, server_faults
 
     part = tr("language model")
     if isinstance(settings.llm, OpenAISettings):
-        text = tr("{model} at {address}", model=settings.llm.model, address=settings.llm.base_url)
+        addresses = ", ".join(settings.llm.base_urls)
+        text = tr("{model} at {address}", model=settings.llm.model, address=addresses)
         yield Diagnosis(part, "ok", text)
+        if not quick:
+            yield from _servers(part, server_faults(settings.llm, settings))
         return
-    from localrag.factory import model_file
 
     path = model_file(settings.llm.model, models)
     yield _memory(part, path)
@@ -389,6 +392,16 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
         kinds=tr(", ").join(grade_name(kind) for kind in found.kinds),
     )
     return Diagnosis(part, "ok", text)
+
+
+def _servers(part: str, faults: Mapping[str, LocalragError | None]) -> Iterator[Diagnosis]:
+    """Which servers of the language model are there."""
+    down: State = "warning" if None in faults.values() else "problem"
+    for server, fault in faults.items():
+        if fault is None:
+            yield Diagnosis(part, "ok", tr("{server} is there", server=server))
+        else:
+            yield Diagnosis(part, down, spoken(fault))
 
 
 def _hosted(settings: Settings, directory: Location) -> Iterator[Diagnosis]:

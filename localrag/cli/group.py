@@ -25,11 +25,15 @@ COMMANDS = (
     "page",
     "remove",
     "rebuild",
+    "jobs",
     "check",
     "export",
     "import",
     "migrate",
     "share",
+    "users",
+    "grant",
+    "audit",
     "models",
     "config",
     "bench",
@@ -45,6 +49,8 @@ MODULES = {
     "export": "transfer:export_library",
     "import": "transfer:import_library",
     "migrate": "transfer:migrate",
+    "grant": "users:grant",
+    "audit": "users:audit",
 }
 """Module and name of those that have not their own."""
 

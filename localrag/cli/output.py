@@ -59,22 +59,21 @@ def _asked(_: click.Context, __: click.Parameter, value: str) -> str:
 
 def library_option(command: Command) -> Command:
     """Add `--library DIR`; the command receives the folder as `library: Path`."""
-    return click.option(
-        "--library",
-        metavar=tr("DIR"),
-        callback=_library_path,
-        help=tr("Folder of the library (or LOCALRAG_LIBRARY)."),
-    )(command)
+    text = tr("Folder of the library (or LOCALRAG_LIBRARY).")
+    return _library_option(_library_path, text)(command)
 
 
-def any_library_option(command: Command) -> Command:
-    """Add `--library DIR`; the command receives a folder or a database, `library: Location`."""
-    return click.option(
-        "--library",
-        metavar=tr("DIR"),
-        callback=_library_location,
-        help=tr("Folder of the library, or postgresql://HOST/DATABASE#NAME (or LOCALRAG_LIBRARY)."),
-    )(command)
+def any_library_option(command: Command, chosen: Callable[..., Location] | None = None) -> Command:
+    """Add `--library DIR`; the command receives a folder or a database, `library: Location`.
+
+    `chosen` is what makes that of the option, where it is not the usual.
+    """
+    text = tr("Folder of the library, or postgresql://HOST/DATABASE#NAME (or LOCALRAG_LIBRARY).")
+    return _library_option(chosen or library_location, text)(command)
+
+
+def _library_option(chosen: Callable[..., Location], text: str) -> Callable[[Command], Command]:
+    return click.option("--library", metavar=tr("DIR"), callback=chosen, help=text)
 
 
 def json_option(command: Command) -> Command:
@@ -140,7 +139,7 @@ def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...])
 def _library_path(context: click.Context, option: click.Parameter, value: str | None) -> Path:
     from localrag.errors import UsageError
 
-    found = _library_location(context, option, value)
+    found = library_location(context, option, value)
     if not isinstance(found, Path):
         raise UsageError(
             "This command needs a library in a folder, and {library} is in a database.",
@@ -150,12 +149,15 @@ def _library_path(context: click.Context, option: click.Parameter, value: str | 
     return found
 
 
-def _library_location(
+def library_location(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> Location:
+    """The folder or database that an option, the whole command or the environment names."""
     if value is not None:
         no_empty_path(context, option, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
+    if chosen is not None and not isinstance(chosen, str):  # as the group has read it
+        return cast("Location", chosen)
     chosen = chosen or os.environ.get("LOCALRAG_LIBRARY")
     if chosen and ":" in chosen[2:]:
         from localrag.egress.databases import is_database, read_url

@@ -90,7 +90,7 @@ def watched() -> dict[str, Any]:
 
 
 def _server() -> list[str]:
-    """The address of the language model, where it is another program on this machine."""
+    """The addresses of the language model, where it is another program on this machine."""
     from localrag.config.settings import OpenAISettings, load_settings
     from localrag.errors import LocalragError
     from localrag.hosted import is_hosted
@@ -100,7 +100,7 @@ def _server() -> list[str]:
     except LocalragError:
         return []  # the watched process says it
     if isinstance(settings.llm, OpenAISettings) and not is_hosted(settings):
-        return [settings.llm.base_url]
+        return [", ".join(settings.llm.base_urls)]
     return []
 
 

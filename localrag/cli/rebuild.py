@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.embedding import embedding_option
+from localrag.cli.jobs import expect_queue, put, queue_options
 from localrag.cli.output import any_library_option, emit_json, json_option, note, note_list, say
 from localrag.messages import spoken, tr
 
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
     )
 )
 @embedding_option(tr("Switch to this embedding model: its name or a preset (english)."))
+@queue_options(tr("Let a server of this library in a database do it, with its settings."))
 @any_library_option
 @json_option
-def rebuild(embedding: str | None, library: Location, as_json: bool) -> None:
+def rebuild(
+    embedding: str | None, queue: bool, user: str, library: Location, as_json: bool
+) -> None:
     """Rebuild and report."""
+    if queue:
+        put(library, "rebuild", user=user, embedding=embedding, as_json=as_json)
+        return
+    expect_queue(user)
     from localrag.api import LocalRAG
     from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting

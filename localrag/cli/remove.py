@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from localrag.cli.output import any_library_option, emit_json, json_option, no_empty_path, note, say
+from localrag.errors import UsageError
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -18,15 +20,29 @@ if TYPE_CHECKING:
 @click.argument(
     "sources",
     nargs=-1,
-    required=True,
     metavar=tr("PATH..."),
     type=click.Path(),
     callback=no_empty_path,
 )
+@click.option(
+    "--everything",
+    is_flag=True,
+    help=tr("Delete the whole library, from its folder or its database; asks for its name first."),
+)
+@click.option("--yes", is_flag=True, help=tr("With --everything: do not ask."))
 @any_library_option
 @json_option
-def remove(sources: tuple[str, ...], library: Location, as_json: bool) -> None:
+def remove(
+    sources: tuple[str, ...], everything: bool, yes: bool, library: Location, as_json: bool
+) -> None:
     """Remove and say what went."""
+    if everything == bool(sources):
+        raise UsageError(
+            "Give the files to remove, or --everything.", hint="See `localrag remove --help`."
+        )
+    if everything:
+        _delete(library, yes=yes, as_json=as_json)
+        return
     from localrag.api import LocalRAG
     from localrag.cli.progress import say_waiting
     from localrag.library.folder.gate import uploads
@@ -86,3 +102,61 @@ def remove(sources: tuple[str, ...], library: Location, as_json: bool) -> None:
                 "until the first change after that process ends."
             )
         )
+
+
+def _delete(library: Location, *, yes: bool, as_json: bool) -> None:
+    from localrag import hosted
+    from localrag.cli.progress import say_waiting
+    from localrag.config.settings import load_settings
+    from localrag.library.deleting import delete_library
+    from localrag.library.home import home_of
+    from localrag.library.location import name_of
+
+    library = hosted.reachable(library, load_settings())
+    home_of(library).catalogue.close()  # that it is there is said before anybody is asked
+    if not yes:
+        _confirm(str(library), name_of(library))
+    left = delete_library(library, on_wait=say_waiting)
+    if as_json:
+        emit_json({"library": str(library), "deleted": True, "left": left})
+        return
+    say(tr("The library {directory} is deleted.", directory=str(library)))
+    if left == "others":
+        note(tr("Its folder stays, as it holds files that are not localrag's."))
+    if left == "cache":
+        note(tr("Some of its indexes are in use and stay in the cache of this computer."))
+    if not isinstance(library, Path):
+        note(
+            tr(
+                "A running server on another computer deletes its indexes within ten seconds; "
+                "otherwise they stay in that computer's cache for up to 90 days. When the bytes "
+                "leave the server's tables, logs and backups is up to the server."
+            )
+        )
+
+
+def _confirm(library: str, name: str) -> None:
+    """Raise UsageError unless somebody types the name."""
+    if not _interactive():
+        raise UsageError(
+            "Deleting the library {library} needs a yes.",
+            hint="Type its name in a terminal, or give --yes.",
+            library=library,
+        )
+    question = tr(
+        "This deletes {library} with all that it holds. Type {name} to go on",
+        library=library,
+        name=name,
+    )
+    typed = click.prompt(question, err=True, default="", show_default=False)
+    if typed.strip() != name:
+        raise UsageError(
+            "{typed} is not its name; nothing was deleted.",
+            hint="Run the command again and type {name}.",
+            typed=repr(typed),
+            name=name,
+        )
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty()

@@ -57,6 +57,45 @@ if TYPE_CHECKING:
     metavar="URL",
     help=tr("Address of a reverse proxy on this machine that speaks TLS: https://NAME[:PORT]."),
 )
+@click.option(
+    "--socket",
+    "at",
+    type=click.Path(path_type=Path),
+    metavar=tr("PATH"),
+    help=tr("Unix socket to listen on for the reverse proxy, instead of a port."),
+)
+@click.option(
+    "--sign-on-header",
+    metavar=tr("NAME"),
+    help=tr("Header in which the reverse proxy names who has signed in there."),
+)
+@click.option(
+    "--sign-on-secret",
+    type=click.Path(path_type=Path),
+    metavar=tr("FILE"),
+    help=tr(
+        "Secret that the reverse proxy sends in X-Localrag-Secret; or in {variable}.",
+        variable="LOCALRAG_SIGN_ON_SECRET",
+    ),
+)
+@click.option(
+    "--add-from",
+    "add_from",
+    multiple=True,
+    metavar=tr("FOLDER"),
+    type=click.Path(path_type=Path),
+    help=tr(
+        "Folder of which queued jobs may add files, for libraries in a database; may be repeated."
+    ),
+)
+@click.option(
+    "--no-jobs",
+    "does_jobs",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help=tr("Only answer, and leave queued jobs to other servers."),
+)
 @click.option("--open", "opens", is_flag=True, help=tr("Open the page in the browser."))
 @any_library_option
 def serve(
@@ -66,6 +105,11 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     behind_proxy: str | None,
+    at: Path | None,
+    sign_on_header: str | None,
+    sign_on_secret: Path | None,
+    add_from: tuple[Path, ...],
+    does_jobs: bool,
     opens: bool,
     library: Location,
 ) -> None:
@@ -76,47 +120,74 @@ def serve(
     from localrag.cli import browser
     from localrag.config.settings import load_settings
     from localrag.engine import Engine, open_engine
-    from localrag.errors import LibraryNotFoundError
-    from localrag.library.location import location_of
+    from localrag.errors import LibraryNotFoundError, UsageError
+    from localrag.hosted import calls_at_once, reachable
+    from localrag.library.home import has_others
+    from localrag.library.location import location_of, name_of
     from localrag.server import endpoint
     from localrag.server.access import Access
     from localrag.server.app import make_app
     from localrag.server.commands import command_app
     from localrag.server.libraries import Libraries
-    from localrag.server.listening import bind, run
+    from localrag.server.listening import bind, on_socket, run
+    from localrag.server.node import Node
+    from localrag.server.people import People, sign_on_of, users_of
     from localrag.server.queue import ModelQueue
     from localrag.server.reach import reach
     from localrag.server.token import TOKEN_VARIABLE, own_token, server_folder
 
-    reached = reach(host, tls_cert, tls_key, behind_proxy)
+    for path in add_from:
+        if not path.is_dir():
+            note(
+                tr(
+                    "The folder {folder} of --add-from is not there: nothing can be added from it "
+                    "until it is.",
+                    folder=str(path),
+                )
+            )
+    reached = reach(host, tls_cert, tls_key, behind_proxy, over_socket=at is not None)
+    sign_on = sign_on_of(sign_on_header, sign_on_secret, over_socket=at is not None)
     settings = load_settings()
+    places = [library, *map(location_of, folders)]
+    there = [reachable(one, settings) for one in places]
+    users = click.get_current_context().with_resource(users_of(there))
+    if sign_on is not None and (users is None or behind_proxy is None):
+        raise UsageError(
+            "Single sign-on is for libraries in a database that has users, behind a reverse proxy.",
+            hint="Name the proxy with --behind-proxy, and add users with `localrag users add`.",
+        )
+    people = None if users is None else People(users, sign_on)
 
     begun = False
 
     def opened(folder: Location) -> Engine:
         try:
-            return open_engine(folder, settings, create=False, on_damage=note_rebuilding)
+            return open_engine(
+                folder, settings, create=False, on_damage=note_rebuilding, serving=True
+            )
         except LibraryNotFoundError:
-            if begun or folder != library:  # it was deleted, or its name mistyped
+            # It was deleted, or its name mistyped.
+            if begun or folder != library or has_others(there[0]):
                 raise
-            return open_engine(folder, settings, create=True)
+            return open_engine(folder, settings, create=True, serving=True)
 
     place = server_folder() / "token"
-    libraries = Libraries([library, *map(location_of, folders)], opened)
-    empty = [
-        name
-        for name in reversed(libraries.names)  # what is no library is said before one is made
-        if libraries.engine(name).library.is_empty()
-    ]
+    libraries = Libraries(places, opened, shared=people is not None)
+    empty = libraries.begin()
     begun = True
-    token = own_token(place)
+    token = "" if people is not None else own_token(place)
     access = Access(
-        token, port, names=reached.names, tls=reached.tls is not None, proxy=reached.proxy
+        token,
+        port,
+        names=reached.names,
+        tls=reached.tls is not None,
+        proxy=reached.proxy,
+        people=people,
     )
-    listening = bind(reached.host, port)
+    listening = on_socket(at) if at is not None else bind(reached.host, port)
 
     def ready() -> None:
-        say(tr("Serving {names} at {url}", names=", ".join(libraries.names), url=url))
+        say(tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=url))
         for name in empty:
             note(
                 tr(
@@ -125,13 +196,32 @@ def serve(
                     name=name,
                 )
             )
-        held_in = TOKEN_VARIABLE if TOKEN_VARIABLE in os.environ else place
-        note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=held_in))
+        if people is not None:
+            note(
+                tr(
+                    "People sign in with their tokens from `localrag users`; the token of this "
+                    "account does not count here. Ctrl-C ends it."
+                )
+            )
+        else:
+            held_in = TOKEN_VARIABLE if TOKEN_VARIABLE in os.environ else place
+            note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=held_in))
+        if sign_on is not None:
+            note(
+                tr(
+                    "Whom the reverse proxy names in the header {header} is signed in.",
+                    header=sign_on_header,
+                )
+            )
         if opens and not held.enter_context(browser.opened(url)):
             note(tr("No browser was found; open the address above in one."))
 
-    url = f"{access.origins[0]}/#token={token}"
-    queue = ModelQueue()
-    with listening, endpoint.listening(place.parent) as way, ExitStack() as held:
+    url = f"{access.origins[0]}/" + (f"#token={token}" if token else "")
+    queue = ModelQueue(calls_at_once(settings))
+    with listening as port_or_socket, ExitStack() as held:
+        # Commands of this account would be asked by nobody in particular.
+        way = None if people is not None else held.enter_context(endpoint.listening(place.parent))
         commands = (command_app(libraries, queue, way[0], token), way[1]) if way else None
-        run(make_app(libraries, access, queue, note), listening, ready, commands, reached.tls)
+        node = Node(libraries, add_from) if does_jobs else None
+        app = make_app(libraries, access, queue, note, node)
+        run(app, port_or_socket, ready, commands, reached.tls)

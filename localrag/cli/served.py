@@ -72,7 +72,7 @@ def running(
     if isinstance(settings.llm, OpenAISettings):
         from localrag.models.llms.openai.server_info import is_here
 
-        if not is_here(settings.llm.base_url):  # each run confirms what goes there
+        if not all(map(is_here, settings.llm.base_urls)):  # each run confirms what goes there
             return None, "hosted"
     from localrag.server.client import GoneError, RunningServer, UnprovenError
     from localrag.server.setups import setup_of

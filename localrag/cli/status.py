@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from localrag.library.location import Location
-    from localrag.library.records import LibraryStatus, PageReading, Problem
+    from localrag.library.records import Lacking, LibraryStatus, PageReading, Problem
 
 
 _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", "metadata")
@@ -74,7 +74,10 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
                     "dimension": found.embedding.dimension,
                 },
                 "generation": found.generation,
-                "indexes": [picked(one, "name", "present", "behind") for one in found.derived],
+                "indexes": [
+                    picked(one, "name", "present", "behind", "where", "lacking")
+                    for one in found.derived
+                ],
                 **picked(found, "writer", "shared", "without_modes"),
                 "server": {"used": server is not None, "reason": why} if server or why else None,
                 "encryption": at_rest.as_json(encryption),
@@ -122,6 +125,15 @@ def _print_problems(problems: Sequence[Problem], *, as_json: bool) -> None:
         say(tr("Every file was read, and every page of them well."))
 
 
+def _lacking(what: Lacking) -> str:
+    if what == "index":
+        return tr("pgvector takes over with the next change of the library")
+    return tr(
+        "searched on this computer, as the database has no pgvector 0.8 or newer: have its "
+        "administrator run CREATE EXTENSION vector there"
+    )
+
+
 def _outdated(count: int) -> dict[str, str]:
     if not count:
         return {}
@@ -158,6 +170,10 @@ def _overview(
     names = {"vectors": tr("vectors"), "keywords": tr("keywords")}
     for index in found.derived:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")
+        if index.where == "database":
+            state = tr("in the database, by pgvector")
+        elif index.lacking:
+            state = f"{state}; {_lacking(index.lacking)}"
         rows[tr("Index {name}", name=names.get(index.name, index.name))] = state
     if kind := found.without_modes:
         rows[tr("Open to")] = tr("anyone who can read the drive ({kind})", kind=kind)

@@ -189,7 +189,7 @@ def migrate(source: Location, target: Location, as_json: bool) -> None:
     )
     seconds = round(time.monotonic() - started, 3)
     if as_json:
-        told = {"library": str(target), "seconds": seconds, "uploads_left": moved.uploads}
+        told = {"library": str(target), "seconds": seconds}
         emit_json(told | picked(moved.counts, "documents", "chunks"))
         return
     say(
@@ -201,12 +201,3 @@ def migrate(source: Location, target: Location, as_json: bool) -> None:
             seconds=seconds,
         )
     )
-    if moved.uploads:
-        note(
-            tr(
-                "{count} files that were added in the browser stay in {directory}; their text "
-                "was copied.",
-                count=moved.uploads,
-                directory=str(source),
-            )
-        )

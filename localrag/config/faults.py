@@ -28,6 +28,8 @@ _ALLOWED = {
     "VarTupleType": (
         '{key} must be a list of strings such as ["one", "two"], but {origin} says {given}.'
     ),
+    "text or list": '{key} must be text in quotes or a list such as ["one", "two"], but {origin} '
+    "says {given}.",
     "StructType": "{key} is a section with settings of its own, but {origin} says {given}.",
     "UnionType": "{key} is a section with settings of its own, but {origin} says {given}.",
 }
@@ -61,6 +63,9 @@ def explain(
     bounds = {name: getattr(kind, name, None) for name in ("gt", "ge", "le")}
     bounds = {name: bound for name, bound in bounds.items() if bound is not None}
     allowed = " ".join([type(kind).__name__, *bounds])
+    of_text = any(isinstance(one, inspect.StrType) for one in _options(kind))
+    if of_text and isinstance(kind, inspect.UnionType):
+        allowed = "text or list"
     if allowed not in _ALLOWED:
         return ConfigError(
             "A setting from {origin} is wrong: {reason}.", hint=_HINT, origin=origin, reason=text

@@ -57,16 +57,27 @@ class LlamaCppSettings(_Section, frozen=True, tag_field="backend", tag="llama.cp
 class OpenAISettings(_Section, frozen=True, tag_field="backend", tag="openai"):
     """An OpenAI-compatible server. A host other than loopback needs `allow_network`."""
 
-    base_url: str = "http://127.0.0.1:8080/v1"
+    base_url: str | Annotated[tuple[str, ...], Meta(min_length=1)] = "http://127.0.0.1:8080/v1"
+    """Several servers of the same model as a list: each call goes to the least busy one."""
     model: str = "default"
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key; the key is never stored."""
+    key_file: str = ""
+    """Where the variable is not set: a file that holds the key, as containers get secrets."""
     key_keyring: str = ""
-    """Where the variable is not set: the entry of the system's keyring, as "service/user"."""
+    """Where neither is set: the entry of the system's keyring, as "service/user"."""
     context_window: Annotated[int, Meta(ge=512)] = 8192
     timeout_seconds: Annotated[float, Meta(gt=0)] = 120.0
     """Longest silence of the server before the call fails."""
     max_retries: Count = 2
+    calls: Count = 0
+    """Calls at once to each server; 0: as many as one on this machine says that it takes, and four
+    to one elsewhere."""
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """Of all servers."""
+        return (self.base_url,) if isinstance(self.base_url, str) else self.base_url
 
 
 class SentenceChunking(_Section, frozen=True, tag_field="strategy", tag="sentences"):
@@ -245,6 +256,12 @@ class DatabaseSettings(_Section, frozen=True):
 
     hosts: tuple[str, ...] = ()
     """Hosts other than this machine where one may be reached (`allow_network`)."""
+    vectors: Literal["auto", "node", "pgvector"] = "auto"
+    """Where vectors are searched: on this computer, which keeps a copy of them ("node"); in the
+    database, by its extension pgvector; or there from `vectors_mb` on."""
+    vectors_mb: Positive = 2000
+    """Megabytes that the vectors of a library may take on this computer: 2,000 are 1.8 million
+    passages of 512 dimensions."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -396,8 +413,9 @@ def _moved(table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-_LISTS = frozenset({"hosted.private", "hosted.redact"})
+_LISTS = frozenset({"hosted.private", "hosted.redact", "database.hosts"})
 """Lists, which a variable or a command gives as `["one", "two"]`, or as one text alone."""
+_TEXT_OR_LIST = "llm.base_url"
 
 
 def _with_values(table: dict[str, Any], given: Iterable[tuple[str, object]]) -> dict[str, Any]:
@@ -411,7 +429,9 @@ def _with_values(table: dict[str, Any], given: Iterable[tuple[str, object]]) -> 
 def _set_value(table: dict[str, Any], key: str, value: object) -> None:
     """Put a value into the table, in place; a list may be given as text."""
     key = _MOVED.get(key, key)
-    if key in _LISTS and isinstance(value, str):
+    if isinstance(value, str) and (
+        key in _LISTS or (key == _TEXT_OR_LIST and value.lstrip().startswith("["))
+    ):
         value = _listed(value)
     *sections, last = key.split(".")
     for section in sections:

@@ -199,6 +199,18 @@ def walk(
     Raises UsageError for a path that does not exist, or lies in the library, before anything is
     yielded.
     """
+    return map(Path, walk_names(paths, skipped, library=library, folders=folders, known=known))
+
+
+def walk_names(
+    paths: Sequence[Path],
+    skipped: list[ParsingError],
+    *,
+    library: Path | None = None,
+    folders: list[Path] | None = None,
+    known: Collection[str] = (),
+) -> Iterator[str]:
+    """The same as strings: a path of each of a million files would take longer than finding it."""
     kept = os.path.realpath(library) if library else ""
     for path in paths:
         if not os.path.lexists(path):
@@ -219,7 +231,7 @@ def walk(
 class _Met(NamedTuple):
     """A path on the walk: where it lies, and what lies there if that is known."""
 
-    path: Path
+    path: str
     real: str
     named: bool = False
     mode: int = 0
@@ -232,22 +244,23 @@ def _walk(
     library: str,
     folders: list[Path],
     known: Collection[str],
-) -> Iterator[Path]:
+) -> Iterator[str]:
     seen: set[str] = set()
     roots = {os.path.realpath(path) for path in paths}
-    links: deque[Path] = deque()
+    inside = os.path.join(library, "")  # noqa: PTH118 - of "/" too
+    links: deque[str] = deque()
     # A stack and not recursion: folders may be nested deeper than Python's calls.
-    stack = [_Met(path, os.path.realpath(path), named=True) for path in reversed(paths)]
+    stack = [_Met(str(path), os.path.realpath(path), named=True) for path in reversed(paths)]
     while stack or links:
         if stack:
             path, real, named, mode = stack.pop()
         else:
             path = links.popleft()
             real, named, mode = os.path.realpath(path), False, 0
-        if real in seen or (library and is_in(real, library)):
+        if real in seen or (library and (real == library or real.startswith(inside))):
             continue
         try:
-            link, mode = not mode, mode or path.stat().st_mode
+            link, mode = not mode, mode or os.stat(path).st_mode  # noqa: PTH116 - of many
             out = link and not named and not _lies_below(real, roots)
             if out and (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or format_of(path)):
                 skipped.append(_leads_out(path, real))
@@ -262,33 +275,37 @@ def _walk(
                     yield path
                 continue
             entries = _entries(path)
-            folders.append(path)
+            folders.append(Path(path))
+            # As `Path` joins them.
+            before = "" if path == os.curdir else os.path.join(path, "")  # noqa: PTH118
+            # The real path of what is no link needs no system calls.
+            lies = os.path.join(real, "")  # noqa: PTH118
             for entry in entries:
-                below = path / entry.name
                 if _is_link(entry):
-                    links.append(below)
+                    links.append(before + entry.name)
                 else:
-                    # The real path of what is no link needs no system calls.
-                    place = os.path.join(real, entry.name)  # noqa: PTH118
-                    stack.append(_Met(below, place, mode=_mode(entry)))
+                    stack.append(_Met(before + entry.name, lies + entry.name, mode=_mode(entry)))
         except OSError as error:
-            if named and not path.is_dir():  # reading it says what is wrong
+            if named and not Path(path).is_dir():  # reading it says what is wrong
                 yield path
             else:
-                skipped.append(unreadable(path, error))
+                skipped.append(unreadable(Path(path), error))
 
 
-def _refusal(path: Path, mode: int, known: Collection[str]) -> ParsingError | None:
+def _refusal(name: str, mode: int, known: Collection[str]) -> ParsingError | None:
     """Why what was met in a folder is not read."""
     if not stat.S_ISREG(mode):
-        return _no_reading(path)
-    if format_of(path) is not None or storable_path(path) in known:
+        return _no_reading(name)
+    if format_of(name) is not None:
+        return None
+    path = Path(name)
+    if storable_path(path) in known:
         return None
     with open(path, "rb", opener=_without_waiting) as file:
         return refusal(path, file.read(SAMPLE), os.fstat(file.fileno()).st_size)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     """What lies in a folder, last first, without what is hidden or unfinished."""
     with os.scandir(folder) as found:
         shown = [each for each in found if not _PASSED_OVER.fullmatch(each.name)]
@@ -302,8 +319,9 @@ def is_passed_over(name: str) -> bool:
 
 def _is_link(entry: os.DirEntry[str]) -> bool:
     """Whether it is a symbolic link, or what Windows has instead of one: a junction."""
-    if entry.is_symlink() or os.name != "nt":
-        return entry.is_symlink()
+    link = entry.is_symlink()
+    if link or os.name != "nt":
+        return link
     state = entry.stat(follow_symlinks=False)
     return getattr(state, "st_reparse_tag", 0) == _JUNCTION
 
@@ -330,21 +348,21 @@ def _lies_below(real: str, roots: Collection[str]) -> bool:
     )
 
 
-def _leads_out(path: Path, real: str) -> ParsingError:
+def _leads_out(path: str, real: str) -> ParsingError:
     return ParsingError(
         "{source} is a link to {target}, which is outside what is being added; it was not "
         "followed.",
         hint="To add what is there, name it: localrag add {source}",
-        source=str(path),
+        source=path,
         target=real,
     )
 
 
-def _no_reading(path: Path) -> ParsingError:
+def _no_reading(path: str) -> ParsingError:
     return ParsingError(
         "{source} is a pipe, a socket or a device; it was not opened.",
         hint="Save its output to a file and add that.",
-        source=str(path),
+        source=path,
     )
 
 

@@ -319,7 +319,7 @@ def _refuse(attempt: Attempt) -> NoReturn:
         raise NetworkBlockedError(
             "{caller} tried to reach {host} on this machine and was blocked: the settings do "
             "not name it, and it could forward what it receives.",
-            hint="Only the server in `llm.base_url` may be reached; programs can allow "
+            hint="Only the servers in `llm.base_url` may be reached; programs can allow "
             "others with localrag.offline(allow=[...]).",
             caller=attempt.caller,
             host=attempt.address,

@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -34,6 +34,7 @@ class Redactor:
 
     def __init__(self, patterns: Sequence[str] = (), *, seconds: float = SECONDS) -> None:
         self._patterns = [_compiled(pattern) for pattern in patterns]
+        self._plain = kept(1 << 14)(_plain)
         self._seconds = seconds
         self._numbers: dict[str, int] = {}
         self._texts: list[str] = []
@@ -80,7 +81,7 @@ class Redactor:
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where something must go, in order, none overlapping another."""
         found: list[tuple[int, int]] = []
-        folded, starts, stops = _folded(text)
+        folded, starts, stops = _folded(text, self._plain)
         for pattern in self._patterns:
             try:
                 found += self._matches(pattern, text)
@@ -113,7 +114,7 @@ class Redactor:
             return self._numbers[text]
 
 
-def _folded(text: str) -> tuple[str, list[int], list[int]]:
+def _folded(text: str, plain_of: Callable[[str], str]) -> tuple[str, list[int], list[int]]:
     """The text as it reads, and where each of its characters begins and ends in the original.
 
     Full-width and other compatibility forms become the plain ones (NFKC), digits of every script
@@ -126,14 +127,13 @@ def _folded(text: str) -> tuple[str, list[int], list[int]]:
     starts: list[int] = []
     stops: list[int] = []
     for match in _compiled(r"\X").finditer(text):  # a character with the marks on it
-        plain = _plain(match[0])
+        plain = plain_of(match[0])
         parts.append(plain)
         starts += [match.start()] * len(plain)
         stops += [match.end()] * len(plain)
     return "".join(parts), starts, stops
 
 
-@kept(1 << 14)
 def _plain(cluster: str) -> str:
     plain = _invisible().sub("", unicodedata.normalize("NFKC", cluster))
     digits = [unicodedata.decimal(each, None) for each in plain]

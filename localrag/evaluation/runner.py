@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from dataclasses import asdict
 
 import msgspec
@@ -65,14 +66,16 @@ def score_answers(
     """Score all responses; `workers` at a time where the judge serves several at once."""
     steps = TimeLeft(len(samples), progress)
 
-    def score(sample: Sample, response: Response) -> tuple[Scored, float]:
+    def score(own: Context, sample: Sample, response: Response) -> tuple[Scored, float]:
         started = time.monotonic()
-        return scorer.score(sample, response), time.monotonic() - started
+        return own.run(scorer.score, sample, response), time.monotonic() - started
 
     scored: list[Scored] = []
     with ThreadPoolExecutor(workers) as pool:
+        # With the context, one for each: for whom a library is asked stands there.
+        own = [copy_context() for _ in samples]
         at_once = pool.map if workers > 1 else map
-        for result, seconds in at_once(score, samples, responses):
+        for result, seconds in at_once(score, own, samples, responses):
             scored.append(result)
             steps.done(seconds / workers)
     return EvaluatedRun(name, tuple(scored))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from localrag import factory
-from localrag.config.settings import LLMReranking, OpenAISettings, Settings, load_settings
+from localrag.config.settings import LLMReranking, Settings, load_settings
 from localrag.engine import Engine, open_engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.evaluation import events
@@ -32,9 +32,8 @@ from localrag.evaluation.results import EvaluatedRun, Report
 from localrag.evaluation.runner import OnProgress, TimeLeft, given, produce_answers, score_answers
 from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
-from localrag.hosted import private_sources
+from localrag.hosted import calls_at_once, private_sources
 from localrag.library.location import Location
-from localrag.models.llms.openai.server_info import parallel_calls
 from localrag.types import Note
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Evaluator:
                 dataset=name,
                 judge=model.name,
                 trust=trust,
-                runs=scored(Scorer(asking, embedder, wanted, withheld), _calls_at_once(judge)),
+                runs=scored(Scorer(asking, embedder, wanted, withheld), calls_at_once(judge)),
                 own_work=tuple(
                     each
                     for each, settings in configurations
@@ -346,12 +345,12 @@ def chosen_metrics(names: Sequence[str], *, judged: bool) -> list[str]:
     return left
 
 
-def open_cache(folder: Path | None) -> CallCache:
-    """What keeps answers and verdicts in that folder, or in localrag's own.
+def open_cache(folder: Path | None, whose: str = "") -> CallCache:
+    """What keeps answers and verdicts in that folder, or in localrag's own; see `CallCache`.
 
     It can be deleted, and is paid for again.
     """
-    return CallCache((folder or factory.cache_folder() / "evaluation") / CALLS_FILE)
+    return CallCache((folder or factory.cache_folder() / "evaluation") / CALLS_FILE, whose)
 
 
 def settings_of(file: Path | None) -> Settings:
@@ -391,9 +390,3 @@ def graded_passages(settings: Settings) -> int:
     reranked = settings.reranker.candidates if isinstance(settings.reranker, LLMReranking) else 0
     # What both grade is read once.
     return max(reranked, settings.answer.k if settings.answer.mode == "self-rag" else 0)
-
-
-def _calls_at_once(settings: Settings) -> int:
-    """One for a model in this process, which has one lock."""
-    llm = settings.llm
-    return parallel_calls(llm.base_url) if isinstance(llm, OpenAISettings) else 1

@@ -133,7 +133,8 @@ def model_fingerprint(settings: Settings) -> str:
     """
     llm = settings.llm
     if isinstance(llm, OpenAISettings):
-        return f"{llm.base_url} {llm.model} {served_model(llm.base_url, llm.model)}".rstrip()
+        served = (f"{url} {llm.model} {served_model(url, llm.model)}" for url in llm.base_urls)
+        return " ".join(served).rstrip()
     stored = "" if llm.kv_type == "f16" else f" {llm.kv_type}"
     models = factory.make_models()
     spec = models.catalogue.find(llm.model)

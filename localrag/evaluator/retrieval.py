@@ -52,7 +52,10 @@ def measure_retrieval(
     models = factory.make_models()
     embedder = factory.make_embedder(settings, models)
     folder = factory.cache_folder() / "bench"
-    vectors = document_vectors(embedder, list(dataset.corpus.values()), folder)
+    parts = dataset.parts or (dataset,)
+    vectors = np.concatenate(
+        [document_vectors(embedder, list(part.corpus.values()), folder) for part in parts]
+    )
     passages = WholePassages(dataset.corpus, vectors, factory.make_indexes(settings))
     queries = CachedQueries(embedder)
     retrievers = factory.make_retrievers_to_compare(

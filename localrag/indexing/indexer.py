@@ -13,6 +13,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from localrag.documents.files import (
     storable_name,
     storable_path,
     unreadable,
-    walk,
+    walk_names,
 )
 from localrag.documents.formats.table import (
     Attachment,
@@ -35,7 +36,7 @@ from localrag.documents.formats.table import (
     format_of,
 )
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError, UsageError
+from localrag.errors import ParsingError
 from localrag.indexing import unread
 from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
@@ -53,11 +54,11 @@ from localrag.indexing.events import (
 )
 from localrag.indexing.inside import DEEPEST, Room, inside_of, too_many
 from localrag.indexing.passages import BATCH, Passages
-from localrag.indexing.paths import gone_from, is_as_read, origins, storable_ns
+from localrag.indexing.paths import gone_from, is_as_read, origins, state_of, storable_ns
 from localrag.indexing.rebuilding import Rebuilding
-from localrag.indexing.run import Run
+from localrag.indexing.run import Hold, Run
 from localrag.library.folder.locking import PATIENCE, OnWait
-from localrag.library.folder.uploads import free_place, safe_name
+from localrag.library.folder.uploads import safe_name
 from localrag.library.library import Library
 from localrag.library.records import (
     EmbeddingIdentity,
@@ -107,10 +108,14 @@ class _Met:
     data: bytes = b""
     digest: str = ""
     parsing: Task[_Parsed] | None = None
-    attaches: bool = False
     again: bool = False
     kept: SourceRecord | None = None
     failed: UnreadFile | None = None
+
+
+def _size_of(met: _Met | Unchanged) -> int:
+    """Bytes that wait with a file."""
+    return 0 if isinstance(met, Unchanged) else len(met.data)
 
 
 @dataclass(slots=True)
@@ -140,6 +145,7 @@ class Indexer:
         prune: bool = False,
         timeout: float = PATIENCE,
         on_wait: OnWait | None = None,
+        hold: Hold | None = None,
     ) -> AddReport:
         """Bring the library up to the files at and below `paths`.
 
@@ -147,17 +153,20 @@ class Indexer:
         time are those of its last reading is not read again, unless it was changed less than two
         seconds before that reading. Files that cannot be read are reported and do not stop the
         rest. Files of an added folder that are gone are reported, and with `prune` removed.
+        The library is held for writing all the time; with `hold`, which does that, only while
+        something is stored, so that others may write in between.
 
         Raises LibraryMismatchError for a library of another embedding model, LibraryLockedError
         when another process writes for longer than `timeout` seconds (-1: waits), UsageError for
         a path that does not exist. Whatever is raised, all that was reported as committed stays.
         """
         library = self.library
-        with library.writing(timeout, on_wait):
+        with nullcontext() if hold else library.writing(timeout, on_wait):
             library.expect(self.embedding)
-            run = Run(progress, unread.Failures(library.unread(), map(storable_path, paths)))
+            failures = unread.Failures(library.unread(), map(storable_path, paths))
+            run = Run(progress, failures, hold or nullcontext)
             self._look_up(paths, run)
-            found = walk(paths, run.skipped, library=library.directory, known=run.known)
+            found = walk_names(paths, run.skipped, library=library.directory, known=run.known)
             files = list(found)
             run.tell(Found(len(files)))
             self._take_all(files, run)
@@ -167,12 +176,14 @@ class Indexer:
             run.failures.skip(run.skipped)
             self._remember(run, forgotten=run.failures.obsolete(run.told, paths))
             self._sync(run)
-            if prune and (vanished := run.sources(Vanished)):
-                library.remove(sources=vanished)
-                for source in vanished:
-                    run.tell(Removed(source))
-            else:
-                library.purge_if_due()
+            vanished = run.sources(Vanished) if prune else ()
+            with run.hold():
+                if vanished:
+                    library.remove(sources=vanished)
+                else:
+                    library.purge_if_due()
+            for source in vanished:
+                run.tell(Removed(source))
         return run.report()
 
     def upload(
@@ -184,12 +195,6 @@ class Indexer:
         Another file of that name gets a number. Raises what `add` raises.
         """
         library, name = self.library, safe_name(name)
-        if not isinstance(library.location, Path):
-            raise UsageError(
-                "The library {library} is in a database, which keeps texts but no files.",
-                hint="Add the file with `localrag add` on a machine that has it.",
-                library=str(library.location),
-            )
         with library.writing(timeout):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures())
@@ -199,12 +204,12 @@ class Indexer:
                 run.tell(Unchanged(name))
                 return run.report()
             library.sweep_uploads()
-            place = free_place(library.directory, name)
+            place = library.uploads.place(name)
             make_folder(place.parent)
             try:
                 with file.open("rb") as stream:
                     new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
-                self._take_all([place], run)
+                self._take_all([str(place)], run)
                 if any(one.source == storable_path(place) for one in run.told[Failed]):
                     # The file goes: there is nothing to try again.
                     library.set_unread((), forgotten=[storable_path(place)])
@@ -227,7 +232,7 @@ class Indexer:
             hold=lambda: library.writing(-1, on_wait),
         )
         self._look_up(files, run)
-        self._take_all(files, run)
+        self._take_all(map(str, files), run)
         run.failures.skip(run.skipped)
         self._remember(run, forgotten=run.failures.obsolete(run.told, files))
 
@@ -279,59 +284,76 @@ class Indexer:
         run.known = {record.state.path: record for record in known}
         run.paths = list(run.known)
 
-    def _take_all(self, files: Iterable[Path], run: Run) -> None:
+    def _take_all(self, files: Iterable[str], run: Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
         with Ahead(self._parsed, self.parsers, size=_size) as ahead:
-            met: deque[_Met] = deque()
+            met: deque[_Met | Unchanged] = deque()
             waiting = 0
-            for path in files:
-                met.append(self._meet(path, run, ahead))
-                waiting += len(met[-1].data)
+            for name in files:
+                one = self._meet(name, run, ahead)
+                if not met and isinstance(one, Unchanged):
+                    run.tell(one)
+                    continue
+                met.append(one)
+                waiting += _size_of(one)
                 while len(met) > WINDOW or waiting > WINDOW_BYTES:
-                    waiting -= len(met[0].data)
+                    waiting -= _size_of(met[0])
                     self._take(met.popleft(), run)
             while met:
                 self._take(met.popleft(), run)
         self._flush(run)
 
-    def _meet(self, path: Path, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met:
+    def _meet(self, name: str, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met | Unchanged:
         """Find out whether a file is to be read; read it, and have it parsed."""
-        absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute leaves ".." in
+        absolute = os.path.abspath(name)  # noqa: PTH100 - Path.absolute leaves ".." in
         source = storable_name(absolute)
         run.met.add(source)
-        met = _Met(path, FileState(source, 0, 0, 0))
+        known, holds = run.known.get(source), attaches(source)
+        again = holds and run.failures.tries_inside(source)
         try:
-            before, known = path.stat(), run.known.get(source)
-            version = before.st_size, storable_ns(before)
-            met.attaches = attaches(source)
-            met.again = met.attaches and run.failures.tries_inside(source)
-            if known and is_as_read(known.state, *version) and not met.again:
-                met.kept, led = known, run.origins(absolute)
-                same = led == known.state.origins
-                met.state = known.state if same else replace(known.state, origins=led)
-                return met
-            met.state = FileState(source, *version, 0)
-            failed = run.failures.known(source)
-            if failed and is_as_read(failed.state, *version):
-                met.failed = failed
-                return met
-            led, checked = origins(path), time.time_ns()
-            with run.timed("read"):
-                met.data = self.read(path)
-            # Links may have changed before the bytes were there.
-            led = tuple(sorted({*led, *origins(path)}))
-            met.state = FileState(source, *version, checked, led)
-            met.digest = digest = hashlib.sha256(met.data).hexdigest()
-            if (met.again or known is None or known.document_id != digest) and (
-                attaches(path) or not self._is_here(digest, run)
-            ):
-                run.coming[digest] += 1
-                met.parsing = ahead.submit((path, met.data, run.page_done(source, ahead=True)))
+            now, link = state_of(name)
+        except OSError as error:
+            state = FileState(source, 0, 0, 0)
+            return _Met(Path(name), state, failed=UnreadFile(state, unreadable(Path(name), error)))
+        version = now.st_size, storable_ns(now)
+        if known and is_as_read(known.state, *version) and not again:
+            led = run.origins(absolute, link=link)
+            same = led == known.state.origins
+            if same and not holds:
+                return Unchanged(source)  # as most files of most folders
+            state = known.state if same else replace(known.state, origins=led)
+            return _Met(Path(name), state, kept=known)
+        met = _Met(Path(name), FileState(source, *version, 0), again=again)
+        failed = run.failures.known(source)
+        if failed and is_as_read(failed.state, *version):
+            met.failed = failed
+            return met
+        try:
+            self._read(met, known, run, ahead)
         except ParsingError as error:
             met.failed = UnreadFile(met.state, error)
         except OSError as error:
-            met.failed = UnreadFile(met.state, unreadable(path, error))
+            met.failed = UnreadFile(met.state, unreadable(met.path, error))
         return met
+
+    def _read(
+        self, met: _Met, known: SourceRecord | None, run: Run, ahead: Ahead[_Given, _Parsed]
+    ) -> None:
+        """Read a file, and have it parsed if that is needed."""
+        path, state = met.path, met.state
+        led, checked = origins(path), time.time_ns()
+        with run.timed("read"):
+            met.data = self.read(path)
+        # Links may have changed before the bytes were there.
+        led = tuple(sorted({*led, *origins(path)}))
+        met.state = replace(state, checked_ns=checked, origins=led)
+        met.digest = digest = hashlib.sha256(met.data).hexdigest()
+        if (met.again or known is None or known.document_id != digest) and (
+            attaches(path) or not self._is_here(digest, run)
+        ):
+            run.coming[digest] += 1
+            page_done = run.page_done(state.path, ahead=True)
+            met.parsing = ahead.submit((path, met.data, page_done))
 
     def _is_here(self, digest: str, run: Run) -> bool:
         """Whether a document is in the library, or on its way into it."""
@@ -346,12 +368,13 @@ class Indexer:
         document = self.parse(path, data, page_done=page_done, attach=attached.append)
         return document, attached, time.perf_counter() - began
 
-    def _take(self, met: _Met, run: Run) -> None:
+    def _take(self, met: _Met | Unchanged, run: Run) -> None:
         """Do what is to be done with a file, all but embedding and storing it."""
+        if isinstance(met, Unchanged):
+            run.tell(met)
+            return
         if met.failed:
             run.fail(met.failed, tried=met.failed is not run.failures.known(met.state.path))
-        elif met.kept and met.state is met.kept.state and not met.attaches:
-            run.tell(Unchanged(met.state.path))  # as most files of most folders
         elif met.kept:
             self._keep(met.kept, met.state, run)
         else:

@@ -20,8 +20,12 @@ def existing(library: Library, path: Path) -> Path:
     """
     if is_elsewhere(path):
         return path
-    found = (one for one in (path, *path.parents) if os.path.lexists(library.file_of(str(one))))
+    found = (one for one in (path, *path.parents) if _is_there(library, str(one)))
     return next(found, path)
+
+
+def _is_there(library: Library, source: str) -> bool:
+    return library.uploads.is_kept(source) or os.path.lexists(library.file_of(source))
 
 
 def is_elsewhere(path: PurePath) -> bool:
@@ -38,7 +42,9 @@ def original(
     if is_elsewhere(path) or (there != path and not attaches(there)):
         return None
     try:
-        files = [Attachment(there.name, read(library.file_of(str(there))))]
+        kept = library.uploads.kept(str(there))
+        whole = read(library.file_of(str(there))) if kept is None else kept
+        files = [Attachment(there.name, whole)]
         for _ in path.relative_to(there).parts:
             inside: list[Attachment] = []
             for one in filter(lambda each: attaches(each.name), files):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,15 @@ def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
     """Whether a file is surely what it was when its bytes were last hashed."""
     same = (state.size, state.mtime_ns) == (size, mtime_ns)
     return same and mtime_ns + RACY_NS < state.checked_ns
+
+
+def state_of(path: str) -> tuple[os.stat_result, bool]:
+    """What the system says of a file, and whether it is a link that leads there: one question."""
+    found = os.lstat(path)
+    # Windows says of a file that lies elsewhere (in a cloud) what is here of it.
+    if stat.S_ISREG(found.st_mode) and not getattr(found, "st_reparse_tag", 0):
+        return found, False
+    return os.stat(path), stat.S_ISLNK(found.st_mode)  # noqa: PTH116 - of many
 
 
 def origins(path: Path) -> tuple[str, ...]:
@@ -52,12 +62,15 @@ class Origins:
     def __init__(self) -> None:
         self._straight: dict[str, bool] = {}
 
-    def __call__(self, absolute: str) -> tuple[str, ...]:
-        """Where a file lies now, and each path that the links on the way there lead over."""
+    def __call__(self, absolute: str, *, link: bool) -> tuple[str, ...]:
+        """Where a file lies now, and each path that the links on the way there lead over.
+
+        `link` says whether the file itself is one.
+        """
         folder = os.path.dirname(absolute)  # noqa: PTH120 - of many
         if folder not in self._straight:
             self._straight[folder] = os.path.realpath(folder) == folder
-        if self._straight[folder] and not os.path.islink(absolute):  # noqa: PTH114 - of many
+        if self._straight[folder] and not link:
             return (storable_name(absolute),)
         return origins(Path(absolute))
 

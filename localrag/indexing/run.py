@@ -32,6 +32,9 @@ from localrag.indexing.events import (
 from localrag.indexing.paths import Origins
 from localrag.library.records import FileState, NewDocument, SourceRecord, UnreadFile
 
+Hold = Callable[[], AbstractContextManager[None]]
+"""Holds a library for writing."""
+
 
 @dataclass(slots=True)
 class Run:
@@ -39,8 +42,8 @@ class Run:
 
     progress: Progress
     failures: unread.Failures
-    hold: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Holds the library for writing, where the run does not hold it all the time."""
+    hold: Hold = nullcontext
+    """Where the run does not hold the library for writing all the time."""
     told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))

@@ -20,6 +20,7 @@ from localrag.indexing.originals import original
 from localrag.indexing.reading import find, origin
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord, PageSpan
+from localrag.system.memory import pattern_of_words
 from localrag.text.normalize import clean
 from localrag.types import Place
 
@@ -157,7 +158,7 @@ def occurrences(text: str, words: str) -> tuple[Span, ...]:
             pattern += re.escape(character)
             last = character
     pattern += rf"(?!{_LETTER})" if re.match(_LETTER, last) else ""
-    found = tuple(each.span() for each in re.finditer(pattern, text, re.IGNORECASE))
+    found = tuple(each.span() for each in pattern_of_words(pattern).finditer(text))
     if len(found) > MOST_SPANS:
         raise UsageError(
             "These words stand {count} times on the page: {words}.",

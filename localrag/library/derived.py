@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Generic, Literal
 
 from localrag.errors import LibraryDamagedError, LibraryError
+from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.folder.filesystem import in_our_words
@@ -46,6 +47,20 @@ Entries = Callable[[Snapshot, int], Iterable[tuple[int, Query]]]
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """Where the vectors of a library in a database are searched."""
+
+    where: Literal["auto", "node", "pgvector"] = "auto"
+    """By size; on this node; or in the database, with pgvector."""
+    megabytes: int = 2000
+    """What they may take on this node, by size."""
+
+    def is_too_small(self, size: int, dimension: int) -> bool:
+        """For so many vectors, with their ids and one-bit codes."""
+        return size * (2 * dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Indexes:
     """What a library is searched with: makers of empty indexes, and how a chunk becomes terms."""
 
@@ -54,6 +69,7 @@ class Indexes:
     tokenize: Callable[[str], list[str]]
     passage_text: Callable[[Chunk], str]
     """What of a chunk is searched: its text, and the headings above it."""
+    room: Room = Room()
 
     @property
     def legs(self) -> tuple[Leg[Vector], Leg[Terms]]:
@@ -92,9 +108,9 @@ class Derived(Generic[Query]):
         self._index = leg.make()
         self._guard = threading.RLock()
 
-    def search(self, query: Query, k: int) -> list[Hit]:
-        """The k best of all, best first; ties by id."""
-        return self.current().search(query, k)
+    def search(self, query: Query, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best of all, or of those that are `allowed`, best first; ties by id."""
+        return self.current().search(query, k, allowed)
 
     def within(self, allowed: ChunkIds) -> Search[Query]:
         """The same index, of which only chunks with these ids can be found."""
@@ -114,8 +130,15 @@ class Derived(Generic[Query]):
             place, at = self._at(stamp)
             keep = keep and self._index.persistent and place is self._places.library
             if self._index.stamp != stamp or (keep and self._index.saved(at) != stamp):
-                self._advance(place, at, keep)
+                with acting_as_server():  # above, whoever asks has been let in
+                    self._advance(place, at, keep)
             return self._index
+
+    def build(self) -> None:
+        """Have what another program holds of it built there; the caller may write."""
+
+    def drop(self) -> None:
+        """Have it dropped there; the caller may write."""
 
     def forget(self) -> None:
         """Drop what is in memory; the next use opens the files again."""
@@ -234,4 +257,4 @@ class _Within(Generic[Query]):
 
     def search(self, query: Query, k: int) -> list[Hit]:
         """The k best of those allowed."""
-        return self.derived.current().search(query, k, self.allowed)
+        return self.derived.search(query, k, self.allowed)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from localrag.egress.databases import Database
 from localrag.errors import LibraryNotFoundError
@@ -16,6 +16,10 @@ from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import Holder, OnWait, WriteLock
 from localrag.library.folder.places import cache_folder
 from localrag.library.location import Location
+from localrag.system.files import delete_tree
+
+if TYPE_CHECKING:
+    from localrag.library.catalogue.postgres.queue import Jobs
 
 
 class Lock(Protocol):
@@ -45,11 +49,24 @@ class Home:
     files: WriteLock
     """The right to write to `folder`, which is `lock` where the library is in it."""
     read_only: bool
+    jobs: Jobs | None = None
+    """Work that waits for a node, where there may be several."""
 
     @property
     def is_folder(self) -> bool:
         """Whether all of it is in the folder."""
         return isinstance(self.location, Path)
+
+    def leave_cache(self) -> bool:
+        """Delete what this user's cache holds of a library that was in a database.
+
+        False where some of it is in use.
+        """
+        try:
+            delete_tree(self.folder)
+        except OSError:
+            return False
+        return True
 
 
 def home_of(location: Location, *, create: bool = False) -> Home:
@@ -76,9 +93,20 @@ def is_there(location: Location) -> bool:
     return True
 
 
+def has_others(location: Location) -> bool:
+    """Whether there are libraries in its database; no folder has any beside its own."""
+    if not isinstance(location, Database):
+        return False
+    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+
+    with closing(PostgresCatalogue(location)) as catalogue:
+        return catalogue.has_libraries()
+
+
 def _in_database(database: Database, *, create: bool) -> Home:
     from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
     from localrag.library.catalogue.postgres.lock import PostgresLock
+    from localrag.library.catalogue.postgres.queue import Jobs
 
     catalogue = PostgresCatalogue(database)
     try:
@@ -91,4 +119,5 @@ def _in_database(database: Database, *, create: bool) -> Home:
     # Not the URL alone: a library of the same name, made later, is another one.
     folder = cache_folder(f"{database}\0{identity}".encode())
     files = WriteLock(folder)
-    return Home(database, folder, catalogue, PostgresLock(catalogue, files), files, False)
+    lock = PostgresLock(catalogue, files)
+    return Home(database, folder, catalogue, lock, files, False, Jobs(catalogue))

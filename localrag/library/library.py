@@ -10,24 +10,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, LibraryMismatchError, UsageError
+from localrag.library.acting import acting_as_server
 from localrag.library.catalogue import history
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.integrity import passages_are_sound
 from localrag.library.catalogue.places import (
     page_of,
     place_of,
+    places_of,
     rectangles_of,
     tables_within,
 )
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
 from localrag.library.catalogue.sweeping import Mark
-from localrag.library.derived import Derived, DerivedKeywords, Indexes, Note
+from localrag.library.derived import Check, Derived, DerivedKeywords, Indexes, Leg, Note, Room
 from localrag.library.folder.filesystem import (
     in_our_words,
     without_modes,
@@ -39,13 +41,13 @@ from localrag.library.folder.gate import (
     no_library,
     states,
     sweep_parts,
-    uploads,
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
-from localrag.library.folder.uploads import file_of, sweep_uploads
+from localrag.library.folder.uploads import file_of
 from localrag.library.home import Home, home_of
+from localrag.library.indexes.base import Vector
 from localrag.library.location import Location
 from localrag.library.problems import problems
 from localrag.library.records import (
@@ -58,9 +60,13 @@ from localrag.library.records import (
     Stamp,
     UnreadFile,
 )
+from localrag.library.uploads import Uploads
 from localrag.system.files import scratch_folder
 from localrag.system.seals import Seal
 from localrag.types import Chunk
+
+if TYPE_CHECKING:
+    from localrag.library.catalogue.postgres.queue import Jobs
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -98,6 +104,7 @@ class Library:
         self.location = home.location
         self.directory = home.folder
         self._home = home
+        self.uploads = Uploads(home)
         self._catalogue = catalogue = home.catalogue
         self._identity = catalogue.identity()
         self._lock = home.lock
@@ -108,7 +115,7 @@ class Library:
         if isinstance(catalogue, Catalogue) and self._places.kept_in_library:
             catalogue.keep(Mark(home.folder / SWEPT, self._places.seal))
         vectors, keywords = indexes.legs
-        self.vectors = Derived(vectors, catalogue, self._places, self._check, note)
+        self.vectors = _vectors(home, vectors, indexes.room, self._places, self._check, note)
         self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
         self._derived = (self.vectors, self.keywords)
 
@@ -121,22 +128,27 @@ class Library:
         embedding: EmbeddingIdentity | None,
         indexes: Indexes,
         note: Note = _ignore,
+        serving: bool = False,
     ) -> Library:
         """Open the library at `location`, or create it if `create` and there is none.
 
         `embedding` None opens it without comparing models: for status, removal and rebuild. A
         library that is created needs one. Opens no index of `indexes`; the first search does.
+        `serving`: for others, who are told apart where it is in a database with users (`acting`).
         Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
         schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
         """
         library = cls(home_of(location, create=create), indexes, embedding, note)
         try:
-            library._bring_up_to_date()
-            with library._catalogue.read() as snapshot:
-                library._check(snapshot)
-                due = snapshot.meta(PURGE_DUE)
-            if due or library._catalogue.has_log:
-                library.purge_if_possible()
+            with acting_as_server():
+                library._bring_up_to_date()
+                if serving:
+                    library._catalogue.serve()
+                with library._catalogue.read() as snapshot:
+                    library._check(snapshot)
+                    due = snapshot.meta(PURGE_DUE)
+                if due or library._catalogue.has_log:
+                    library.purge_if_possible()
             library._follow_removals()
         except BaseException:
             library.close()
@@ -170,6 +182,11 @@ class Library:
                     transaction.set_embedding(self._expected)
 
     @property
+    def jobs(self) -> Jobs | None:
+        """Work for the nodes of a library in a database; None for one in a folder."""
+        return self._home.jobs
+
+    @property
     def seal(self) -> Seal:
         """What seals all that is derived from this library."""
         return self._places.seal
@@ -198,9 +215,19 @@ class Library:
         self._follow_removals()
 
     @property
+    def tells_apart(self) -> bool:
+        """Whether a server of it is to say who asks, as far as is known by now: see `acting`."""
+        return self._catalogue.tells_apart
+
+    @property
     def is_there(self) -> bool:
         """Whether it is still the library that was opened, and not another or none."""
         return self._identity is None or self._identity == self._catalogue.identity()
+
+    def leave_cache(self) -> None:
+        """Leave nothing in this user's cache of a library that is in its database no more."""
+        if not self._home.is_folder:
+            self._home.leave_cache()
 
     # Reading
 
@@ -217,6 +244,7 @@ class Library:
     text = _asked(Snapshot.text)
     page_spans = _asked(Snapshot.page_spans)
     place = _asked(place_of)
+    places = _asked(places_of)
     page = _asked(page_of)
     rectangles = _asked(rectangles_of)
     tables_within = _asked(tables_within)
@@ -225,6 +253,7 @@ class Library:
     paths = _asked(Snapshot.paths)
     chunks = _asked(Snapshot.chunks_by_id)
     chunk_ids = _asked(Snapshot.chunk_ids)
+    spread_chunks = _asked(Snapshot.spread_chunks)
     document_chunks = _asked(Snapshot.document_chunks)
     document_vectors = _asked(Snapshot.document_vectors)
     outdated = _asked(Snapshot.outdated)
@@ -236,6 +265,12 @@ class Library:
     keeps_history = property(_asked(history.keeps_history))
     conversations = _asked(history.conversations)
     kept_answers = _asked(history.kept_answers)
+
+    @contextmanager
+    def one_state(self) -> Iterator[None]:
+        """Have all questions of this thread meanwhile answered from the same state."""
+        with self._catalogue.read():
+            yield
 
     def file_of(self, source: str) -> Path:
         """Where the file of a source lies now: what was uploaded moves with the library."""
@@ -302,6 +337,8 @@ class Library:
             self._check(transaction)
             for document in documents:
                 transaction.add_document(document)
+                for state in document.states:
+                    self.uploads.keep(transaction, state.path, document.document.id)
             for path in gone:
                 transaction.remove_source(path)
 
@@ -402,7 +439,7 @@ class Library:
         False where nothing is to be kept, or one of the documents or of the answers before has
         gone meanwhile.
         """
-        with self.writing(timeout), self._catalogue.write() as transaction:
+        with self.writing(timeout), self._catalogue.write(own=True) as transaction:
             return history.keeps_history(transaction) and history.keep_answer(
                 transaction.sql, conversation, question, record, documents, after=after
             )
@@ -413,10 +450,11 @@ class Library:
         Whether it is gone from every file; else whatever opens the library next sees to it.
         """
         with self.writing():
-            with self._catalogue.write() as transaction:
-                if history.forget_conversations(transaction.sql, key):
+            with self._catalogue.write(own=True) as transaction:
+                gone = history.forget_conversations(transaction.sql, key)
+                if gone and self._home.is_folder:
                     transaction.set_meta(PURGE_DUE, 1)
-            return self.purge()
+            return self.purge() if self._home.is_folder else True
 
     def expect(self, embedding: EmbeddingIdentity) -> None:
         """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""
@@ -425,8 +463,9 @@ class Library:
             self._check(snapshot)
 
     def sync(self) -> None:
-        """Bring both indexes up to the catalogue, on disk."""
+        """Bring both indexes up to the catalogue, on disk or in its database."""
         with self.writing():
+            self.vectors.build()
             for one in self._derived:
                 one.current(keep=True)
 
@@ -453,6 +492,7 @@ class Library:
                     directory=str(self.location),
                 )
             transaction.copy_from(snapshot, whole=True)
+            self.uploads.take_over(transaction, origin.uploads.all(snapshot.sources()))
             return transaction.counts()
 
     def purge(self) -> bool:
@@ -486,8 +526,7 @@ class Library:
     def sweep_uploads(self) -> None:
         """Delete the files in `uploads` that are no document's any more, or are not yet."""
         with self.writing():
-            if uploads(self.directory):
-                sweep_uploads(self.directory, {record.state.path for record in self.sources()})
+            self.uploads.sweep(self.sources)
 
     def purge_if_due(self) -> None:
         """Purge, if something was removed since the last time."""
@@ -505,11 +544,11 @@ class Library:
 
     def _follow_removals(self) -> None:
         """Leave nothing in this folder of what other nodes have removed from the database."""
-        if self._home.is_folder:
+        if self._home.is_folder or not self.is_there:
             return
-        with self._catalogue.read() as snapshot:
+        with acting_as_server(), self._catalogue.read() as snapshot:
             stamp, removed = snapshot.stamp(), snapshot.removals().generation
-        legs = [one.status(stamp) for one in self._derived if one.persistent]
+            legs = [one.status(stamp) for one in self._derived if one.persistent]
         if not any(one.present for one in legs) and not states(self.directory):
             return
         if all(one.present and stamp[1] - one.behind >= removed for one in legs):
@@ -518,8 +557,9 @@ class Library:
             if mine:
                 with suppress(LibraryError):  # it stays to be done
                     clear_states(self.directory)
-                    for derived in self._derived:
-                        derived.current(keep=True)
+                    with acting_as_server():
+                        for derived in self._derived:
+                            derived.current(keep=True)
                     self._erase_indexes(but=stamp)
 
     def clear_states(self) -> None:
@@ -536,6 +576,7 @@ class Library:
         with self.writing():
             with in_our_words(self.directory):
                 self._erase_indexes()
+            self.vectors.drop()
             for one in self._derived:
                 one.forget()
             self.purge()
@@ -564,6 +605,7 @@ class Library:
     def finish_rebuild(self, embedding: EmbeddingIdentity, chunking: str) -> None:
         """Put everything staged in the place of the old chunks at once, then both indexes."""
         with self.writing():
+            self.vectors.drop()
             with self._catalogue.write() as transaction:
                 if transaction.unstaged():
                     raise ValueError("documents are left that have not been staged")
@@ -585,6 +627,19 @@ class Library:
                 found=_named(found, expected),
                 expected=_named(expected, found),
             )
+
+
+def _vectors(
+    home: Home, leg: Leg[Vector], room: Room, places: Places, check: Check, note: Note
+) -> Derived[Vector]:
+    """The dense leg of a library."""
+    if not home.is_folder:
+        from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+        from localrag.library.nearest import VectorsOfDatabase
+
+        if isinstance(home.catalogue, PostgresCatalogue):
+            return VectorsOfDatabase(leg, home.catalogue, places, check, note, room)
+    return Derived(leg, home.catalogue, places, check, note)
 
 
 def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,14 +205,23 @@ class Counts:
     size: int
 
 
+Lacking = Literal["", "extension", "version", "index"]
+"""What an index of pgvector needs and is not there: pgvector in the database, a newer one, or the
+index itself, which the next change builds."""
+
+
 @dataclass(frozen=True, slots=True)
 class DerivedStatus:
-    """A derived index on disk: `behind` counts the generations it has yet to catch up with."""
+    """A derived index: `behind` counts the generations it has yet to catch up with."""
 
     name: str
     present: bool
     behind: int
     size: int
+    where: Literal["node", "database"] = "node"
+    """Whether it lies on the disk of this computer, or in the library's database."""
+    lacking: Lacking = ""
+    """Why it does not lie in the database, where it should."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -32,14 +33,15 @@ from localrag.library.catalogue.reads import HISTORY, PURGE_DUE
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
 from localrag.library.folder.filesystem import CATALOGUE
-from localrag.library.folder.gate import SWEPT, UPLOADS, uploads
+from localrag.library.folder.gate import SWEPT, UPLOADS
 from localrag.library.folder.locking import OnWait, WriteLock
 from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
 from localrag.library.home import Home, home_of, is_there
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import Counts, EmbeddingIdentity, SourceRecord
-from localrag.system.files import create_file, make_folder, new_file, open_plain, scratch_folder
+from localrag.library.uploads import Upload, Uploads
+from localrag.system.files import create_file, make_folder, new_file, scratch_folder
 from localrag.types import Finding
 
 ImportStage = Literal["checking", "indexing"]
@@ -97,10 +99,13 @@ def export_library(location: Location, archive: Path, version: str) -> Manifest:
         )
     home = home_of(location)
     try:
-        with scratch_folder() as scratch:
+        with scratch_folder() as scratch, closing(home.catalogue):
             counts, embedding, sources = _snapshot(home, scratch / CATALOGUE)
-            kept = _uploads(home.folder, sources)
-            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, 2 if kept else 1)
+            uploads = Uploads(home).all(sources)
+            first = [*islice(uploads, 1)]
+            form: Literal[1, 2] = 2 if first else 1
+            manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, form)
+            kept = chain(first, uploads)
             new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE, kept))
     except FileExistsError:
         raise _there_already(archive) from None
@@ -120,17 +125,6 @@ def _there_already(archive: Path) -> UsageError:
     )
 
 
-def _uploads(directory: Path, sources: Sequence[SourceRecord]) -> list[Path]:
-    """The uploaded files, but for those that are not what was uploaded."""
-    digests = _digests(sources)
-    found = []
-    for path in uploads(directory):
-        with suppress(FileNotFoundError), open_plain(path) as file:  # removed this moment
-            if hashlib.file_digest(file, "sha256").hexdigest() == digests.get(path.name):
-                found.append(path)
-    return found
-
-
 def _digests(sources: Sequence[SourceRecord]) -> dict[str, str]:
     """The SHA-256 of uploads by name: the ids of their documents."""
     return {
@@ -141,12 +135,12 @@ def _digests(sources: Sequence[SourceRecord]) -> dict[str, str]:
     }
 
 
-def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Sequence[Path]) -> None:
+def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Iterable[Upload]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
         new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
         new.write(catalogue, CATALOGUE)
-        for path in kept:
-            new.write(path, f"{UPLOADS}/{path.name}")
+        for one in kept:
+            new.writestr(f"{UPLOADS}/{one.name}", one.data)
 
 
 def _snapshot(home: Home, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
@@ -256,11 +250,10 @@ def import_library(
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What was moved; `uploads` counts files that stay where they were added in the browser."""
+    """What was moved."""
 
     counts: Counts
     embedding: EmbeddingIdentity
-    uploads: int
 
 
 def migrate_library(
@@ -303,7 +296,6 @@ def migrate_library(
                     with suppress(LibraryError):  # what came first is what is told
                         _take_away(target, existed=existed)
                 raise
-        kept = len(_uploads(origin.directory, origin.sources()))
         embedding = origin.embedding
     for finding in check_library(target, indexes).findings:
         if finding.damage:
@@ -312,7 +304,7 @@ def migrate_library(
                 hint="Run `localrag check` on both to see what is damaged and how to repair it.",
                 text=describe(finding),
             )
-    return Migration(counts, embedding, kept)
+    return Migration(counts, embedding)
 
 
 def _take_away(location: Location, *, existed: bool) -> None:

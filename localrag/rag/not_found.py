@@ -19,6 +19,7 @@ from localrag.rag.base import Retrieve
 from localrag.rag.citations import Attributor
 from localrag.rag.question_words import Text, Tokenize, Word, question_words
 from localrag.rag.refusals import refuses
+from localrag.system.memory import pattern_of_words
 from localrag.text.han import HAN
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
@@ -236,7 +237,7 @@ class _Tried:
         if word.kind == "number":
             return ""
         pattern = _BRACKET if word.kind == "han" else _GLOSS
-        name = re.compile(pattern.replace("WORD", re.escape(word.text)), re.IGNORECASE)
+        name = pattern_of_words(pattern.replace("WORD", re.escape(word.text)))
         found = (match[1] for text in self._texts for match in name.finditer(text))
         return next(found, "")
 

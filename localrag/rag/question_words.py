@@ -98,26 +98,38 @@ class Text:
         return asked.language != "en" or self.language != "zh"
 
 
-def has_fewer_words(
-    question: str, found: Sequence[ScoredChunk], number: int, tokenize: Tokenize
-) -> bool:
-    """Whether a passage, by its number from 1, has fewer of a question's words than one before it.
+class FewerWords:
+    """Which passages of a search have fewer of a question's words than one before them.
 
     Such a one seldom holds what the others do not: it alone answers 3 of 1,066 questions of
     cmrc2018 and xquad_en, and where nothing answers, a fifth need not be read
-    (`benchmarks/LOG.md`, 2026-11-22, "where no passage is enough"). False for the
-    first three, where the search ranks nothing, and for a passage in another language.
+    (`benchmarks/LOG.md`, 2026-11-22, "where no passage is enough"). None of the first three, none
+    where the search ranks nothing, and none in another language. Each is taken apart once.
     """
-    passage = found[number - 1]
-    if number <= SURELY_READ or passage.score >= found[0].score:
-        return False
-    asked, words = Text(question, tokenize), question_words(question, tokenize)
-    texts = [Text(passage_text(each.chunk), tokenize) for each in found[:number]]
-    alike = [text for text in texts if all(text.could_have(word, asked) for word in words)]
-    if texts[-1] not in alike:
-        return False
-    had = [sum(map(text.has, words)) for text in alike]
-    return had[-1] < max(had)
+
+    def __init__(self, question: str, found: Sequence[ScoredChunk], tokenize: Tokenize) -> None:
+        self._question, self._found, self._tokenize = question, found, tokenize
+        self._had: list[int | None] = []
+
+    def in_passage(self, number: int) -> bool:
+        """Whether the passage of that number, from 1, is one."""
+        passage = self._found[number - 1]
+        if number <= SURELY_READ or passage.score >= self._found[0].score:
+            return False
+        self._had += map(self._count, self._found[len(self._had) : number])
+        *before, had = self._had[:number]
+        return had is not None and any(other is not None and other > had for other in before)
+
+    @cached_property
+    def _words(self) -> tuple[Text, list[Word]]:
+        return Text(self._question, self._tokenize), question_words(self._question, self._tokenize)
+
+    def _count(self, passage: ScoredChunk) -> int | None:
+        """How many words a passage has; None for one in another language."""
+        asked, words = self._words
+        text = Text(passage_text(passage.chunk), self._tokenize)
+        alike = all(text.could_have(word, asked) for word in words)
+        return sum(map(text.has, words)) if alike else None
 
 
 def missing_words(question: str, passage: str, tokenize: Tokenize) -> tuple[tuple[str, ...], float]:

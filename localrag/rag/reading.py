@@ -21,7 +21,7 @@ from localrag.rag.base import Toolkit, timed
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.parts import naming
-from localrag.rag.question_words import has_fewer_words
+from localrag.rag.question_words import FewerWords
 from localrag.rag.relevance import graded, is_tied
 from localrag.types import Message, ScoredChunk, Step
 
@@ -85,8 +85,9 @@ class PassageReader:
             return (yield from self._together(question, chunks, language))
         grades: dict[int, float] = {}
         least = self._bounds.min_answerable
+        fewer = FewerWords(question, chunks, self._tokenize)
         for number in sorted(among) or range(1, len(chunks) + 1):
-            if not among and has_fewer_words(question, chunks, number, self._tokenize):
+            if not among and fewer.in_passage(number):
                 yield not_read(number)
                 continue
             grades[number] = yield from self.grade(question, chunks, language, number)

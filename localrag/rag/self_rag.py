@@ -24,7 +24,7 @@ from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences, statement_of
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
-from localrag.rag.question_words import has_fewer_words
+from localrag.rag.question_words import FewerWords
 from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded, is_tied
@@ -207,6 +207,7 @@ class SelfRAG(Pipeline):
         options = self._options
         stop = options.early_stop and not state.drafts and not asks_for_several(state.question)
         passages = [each.passage for each in state.found]
+        fewer = FewerWords(state.question, passages, self._tools.tokenize)
         found: list[tuple[float, ScoredChunk]] = []
         while state.ungraded:
             if state.read and not state.budget.allows("relevance", reserve=FOR_THE_ANSWER):
@@ -217,7 +218,7 @@ class SelfRAG(Pipeline):
             state.read += 1
             if state.likeliest and state.read not in state.likeliest:
                 continue
-            if not state.likeliest and self._has_fewer_words(state):
+            if not state.likeliest and fewer.in_passage(state.read):
                 yield not_read(state.read)
                 continue
             value = yield from self._relevance(state, state.read, state.question)
@@ -276,10 +277,6 @@ class SelfRAG(Pipeline):
         relevant = grade.value >= self._options.min_relevance
         yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value
-
-    def _has_fewer_words(self, state: _State) -> bool:
-        passages = [each.passage for each in state.found]
-        return has_fewer_words(state.question, passages, state.read, self._tools.tokenize)
 
     def _answerable(self, state: _State) -> bool:
         return state.best >= self._options.min_best_relevance

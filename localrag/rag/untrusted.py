@@ -187,8 +187,14 @@ class Screen:
     a question, none does. Knows no model: what may hold the answer in other words goes, too.
     """
 
-    def __init__(self, question: str, tokenize: Callable[[str], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        question: str,
+        tokenize: Callable[[str], Sequence[str]],
+        may_steer: Callable[[str], tuple[Span, ...]] = may_steer,
+    ) -> None:
         self._tokenize = tokenize
+        self._may_steer = may_steer
         self._asked = frozenset(tokenize(question))
         self._out: set[str] = set()
 
@@ -201,7 +207,7 @@ class Screen:
         """Code points `start:end`, judged in their sentences, with `GAP` for what goes."""
         begin, end = start, len(text) if end is None else end
         parts: list[str] = []
-        for first, last in may_steer(text):
+        for first, last in self._may_steer(text):
             sentence = text[first:last]
             if last <= start or end <= first:
                 continue

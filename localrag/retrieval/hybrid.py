@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 
 from localrag.library.indexes.base import KeywordSearch, VectorSearch
@@ -59,7 +60,11 @@ class HybridRetriever:
         first, *others = self._legs.values()
         # A thread costs as much as a leg over 10,000 passages: none more than it takes.
         with ThreadPoolExecutor(max_workers=max(len(others), 1)) as pool:
-            running = [pool.submit(leg.retrieve, query, fetch) for leg in others]
+            running = [
+                # With the context: for whom a library is asked stands there.
+                pool.submit(copy_context().run, leg.retrieve, query, fetch)
+                for leg in others
+            ]
             runs = [first.retrieve(query, fetch), *(one.result() for one in running)]
         ranks: dict[int, list[LegRank]] = {}
         for name, run in zip(self._legs, runs, strict=True):

@@ -2,7 +2,8 @@
 
 Against a page in the user's browser stand the Host that the browser names (DNS rebinding), the
 Origin (a foreign page), the token (another user) and a cookie that no other site's request brings
-along (SameSite=Strict). Nothing answers across origins: there is no CORS.
+along (SameSite=Strict). Nothing answers across origins: there is no CORS. Where many people share
+a server, each has a token of their own: `people` says whose it is, and `roles` what they may.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
@@ -21,6 +23,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localrag.egress.addresses import is_loopback
+from localrag.server.asker import Asker, asked_by
+from localrag.server.people import People, RefusedError, while_allowed
+from localrag.server.roles import Least
 
 SHELLS: Final = frozenset({"/", "/view"})
 """Empty pages; whatever is in them is asked for with a token, a cookie or a view's key."""
@@ -33,6 +38,8 @@ LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 """As a program on this machine may call the server."""
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 """What browsers leave out of Host and Origin."""
+
+UNKNOWN: Final = 401, "A valid token is needed."
 
 LARGEST_BODY = 4 * 2**20
 """Bytes of a request, where its route does not allow more."""
@@ -60,7 +67,10 @@ HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request must bring to be answered by the server at `port`."""
+    """What a request must bring to be answered by the server at `port`.
+
+    The token; or where there are `people` one of theirs, and the server has none.
+    """
 
     token: str
     port: int
@@ -71,6 +81,7 @@ class Access:
     """The origin by which a reverse proxy is called, if one stands in front: then the only one."""
     opens: Callable[[str, str], bool] = lambda path, query: False  # noqa: ARG005
     """Whether a path with this query brings a key of its own."""
+    people: People | None = None
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -90,8 +101,13 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name; another server on another port has its own."""
-        return f"localrag-{self.port}"
+        """The cookie's name; another server on another port has its own.
+
+        Where people sign in, all servers of one origin are one, whatever their ports.
+        """
+        if self.people is None:
+            return f"localrag-{self.port}"
+        return f"localrag-{hashlib.sha256(self.origins[0].encode()).hexdigest()[:12]}"
 
     @property
     def session(self) -> str:
@@ -121,11 +137,28 @@ class Access:
             return 403, "Requests from other sites are refused."
         if path in HERE_ONLY and not self._is_from_here(scope):
             return 403, "This is told on the server's own machine alone."
-        if reads and (path in OPEN or path.startswith("/static/")):
+        if self.is_open(scope) or self.people is not None or self._is_known(headers):
             return None
-        if reads and self.opens(path, scope["query_string"].decode("ascii", "replace")):
-            return None
-        return None if self._is_known(headers) else (401, "A valid token is needed.")
+        return UNKNOWN
+
+    def is_open(self, scope: Scope) -> bool:
+        """Whether a request is answered whoever sends it."""
+        path = scope["path"]
+        if scope["method"] not in ("GET", "HEAD"):
+            return False
+        if path in OPEN or path.startswith("/static/"):
+            return True
+        return self.opens(path, scope["query_string"].decode("ascii", "replace"))
+
+    def brought(self, headers: Headers) -> tuple[list[str], list[str]]:
+        """The tokens that a request brings in a header, and in a cookie."""
+        given = [one.partition(" ") for one in headers.getlist("authorization")]
+        bearers = [one.strip() for kind, _, one in given if kind.lower() == "bearer"]
+        try:
+            cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
+        except CookieError:
+            return bearers, []
+        return bearers, [cookies[self.cookie].value] if self.cookie in cookies else []
 
     def _is_from_here(self, scope: Scope) -> bool:
         """Whether the request was made on this machine; behind a proxy nobody knows."""
@@ -133,14 +166,10 @@ class Access:
         return not self.proxy and (client is None or is_loopback(client[0]))
 
     def _is_known(self, headers: Headers) -> bool:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return _same(given.strip(), self.token)
-        try:
-            cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
-        except CookieError:
-            return False
-        return self.cookie in cookies and _same(cookies[self.cookie].value, self.session)
+        bearers, cookies = self.brought(headers)
+        if bearers:
+            return _same(bearers[0], self.token)
+        return bool(cookies) and _same(cookies[0], self.session)
 
 
 def _same(given: str, known: str) -> bool:
@@ -150,11 +179,21 @@ def _same(given: str, known: str) -> bool:
 class Gate:
     """ASGI middleware: refuses what `Access` refuses, and bounds what a request may send."""
 
-    def __init__(self, app: ASGIApp, access: Access, larger: Iterable[str] = ()) -> None:
-        """`larger` are paths whose routes bound their bodies themselves."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        larger: Iterable[str] = (),
+        least: Callable[[Scope], Least] = lambda _: "nobody",
+    ) -> None:
+        """`larger` are paths whose routes bound their bodies themselves.
+
+        `least` is the least role that a request takes, where people sign in.
+        """
         self._app = app
         self._access = access
         self._larger = tuple(larger)
+        self._least = least
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on."""
@@ -185,7 +224,31 @@ class Gate:
             await _refuse(guarded, *refusal)
             return
         most = None if self._is_larger(scope["path"]) else LARGEST_BODY
-        await self._app(scope, _Bounded(receive, most), guarded)
+        bounded = _Bounded(receive, most)
+        if self._access.people is None or self._access.is_open(scope):
+            await self._app(scope, bounded, guarded)
+            return
+        people, (bearers, cookies) = self._access.people, self._access.brought(headers)
+        find = partial(people.asker, scope, bearers or cookies)
+        try:
+            one = self._admitted(await find(), scope)
+            with asked_by(one):
+                await while_allowed(
+                    find, one, lambda send: self._app(scope, bounded, send), guarded
+                )
+        except RefusedError as error:
+            await _refuse(guarded, error.status, error.reason)
+
+    def _admitted(self, one: Asker | None, scope: Scope) -> Asker:
+        """Who asks, with the role that the request takes. Raises `RefusedError`."""
+        if one is None:
+            raise RefusedError(*UNKNOWN)
+        least = self._least(scope)
+        if least == "nobody":
+            raise RefusedError(403, "Nobody may do this over HTTP where people share a server.")
+        if least == "anybody" or least == "signed in":
+            return one
+        return replace(one, least=least)
 
     def _is_larger(self, path: str) -> bool:
         return any(path.startswith(each) for each in self._larger)

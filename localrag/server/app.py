@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import zipfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
 import anyio
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +27,10 @@ from starlette.types import ASGIApp
 
 from localrag import __version__
 from localrag.egress import network
+from localrag.library.acting import users_began
+from localrag.models.llms.openai.endpoints import standings
 from localrag.server.access import Access, Gate
+from localrag.server.audit import Audit
 from localrag.server.comparing import Comparing
 from localrag.server.configuration import Configuration
 from localrag.server.documents import Documents
@@ -31,16 +39,22 @@ from localrag.server.following import following
 from localrag.server.history import History
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
+from localrag.server.node import Node
 from localrag.server.openai import Surface
 from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
+from localrag.server.queued import Queued
 from localrag.server.replies import ON_ERROR, reply
 from localrag.server.requests import RequestLog, Tell
+from localrag.server.roles import least_for
 from localrag.server.searching import Searching
+from localrag.server.signing import Signing
 from localrag.server.tools import Tools
 from localrag.server.views import Views
 
+_OTHER_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""For what is no answer: searches, which keep a processor busy each, uploads, evaluations."""
 _DOCS = Path("bundle", "docs")
 """Where the licence is in an installed package."""
 
@@ -50,13 +64,14 @@ def make_app(
     access: Access,
     queue: ModelQueue | None = None,
     tell: Tell = lambda _: None,
+    node: Node | None = None,
 ) -> ASGIApp:
     """The ASGI application that serves these libraries to whom `access` lets in.
 
     `queue` is the line of those who wait for the language model, where others stand in it, too.
-    `tell` gets a line for each request.
+    `tell` gets a line for each request. `node` does jobs meanwhile.
     """
-    app, gate = _gated(libraries, access, queue or ModelQueue())
+    app, gate = _gated(libraries, access, queue or ModelQueue(), node)
     return RequestLog(gate, app.routes, tell)
 
 
@@ -65,20 +80,27 @@ def routes_of(libraries: Libraries, access: Access) -> Sequence[BaseRoute]:
     return _gated(libraries, access, ModelQueue())[0].routes
 
 
-def _gated(libraries: Libraries, access: Access, queue: ModelQueue) -> tuple[Starlette, Gate]:
+def _gated(
+    libraries: Libraries, access: Access, queue: ModelQueue, node: Node | None = None
+) -> tuple[Starlette, Gate]:
     views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
-    status, pages, reports = _Status(access, queue), Pages(), Reports()
-    assistants = Endpoint(Protocol(Tools(libraries, queue, pages, views.address)).server)
+    status, pages, reports = _Status(libraries, queue), Pages(), Reports()
+    tools = Tools(libraries, queue, pages, views.address)
+    alone = access.people is None and not libraries.have_nodes
+    assistants = Endpoint(Protocol(tools).server, alone=alone)
 
-    def forget() -> None:
-        pages.forget()
-        reports.forget()
+    def forget(library: str | None = None) -> None:
+        pages.forget(library)
+        reports.forget(library)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
+        # Each answer under way holds a thread, which the other work is not to lack.
+        threads = ThreadPoolExecutor(queue.width + _OTHER_THREADS, "work")
+        asyncio.get_running_loop().set_default_executor(threads)
         try:
-            with following(libraries, forget):
+            with following(libraries, forget), node or nullcontext():
                 async with assistants.running():
                     yield
         finally:
@@ -94,22 +116,24 @@ def _gated(libraries: Libraries, access: Access, queue: ModelQueue) -> tuple[Sta
             Route("/healthz", status.health),
             Route("/metrics", status.metrics),
             Route(PATH, assistants),
-            Route("/session", status.session, methods=["POST"]),
+            *Signing(access).routes(),
             *Documents(libraries).routes(),
             *Searching(libraries, queue).routes(),
             *Comparing(libraries, queue).routes(),
             *Evaluating(libraries, queue, reports).routes(),
             *Own(libraries, queue, pages, reports).routes(),
-            *Own(libraries, queue, pages).routes(),
             *History(libraries).routes(),
+            *Queued(libraries).routes(),
             *Configuration(libraries).routes(),
+            *Audit(libraries).routes(),
             *Surface(libraries, queue, views.link).routes(),
         ],
         exception_handlers=ON_ERROR,
         lifespan=life,
     )
     app.router.redirect_slashes = False  # to an address made of what the client said
-    return app, Gate(app, access, larger=[DOCUMENTS])
+    least = partial(least_for, app.routes)
+    return app, Gate(app, access, larger=[DOCUMENTS], least=least)
 
 
 async def shell(_: Request) -> Response:
@@ -142,16 +166,34 @@ def _packed_source() -> bytes:
     return stream.getvalue()
 
 
-class _Status:
-    """What the server says of itself, and its cookie."""
+class _LanguageModels(Collector):
+    """The servers of the language model that calls have gone to."""
 
-    def __init__(self, access: Access, queue: ModelQueue) -> None:
-        self._access = access
+    def collect(self) -> Iterator[Metric]:
+        """Whether calls go to each, and how many of this process are under way there."""
+        up = GaugeMetricFamily(
+            "localrag_model_server_up", "Whether calls go to it", labels=["server"]
+        )
+        calls = GaugeMetricFamily(
+            "localrag_model_server_calls", "Calls under way", labels=["server"]
+        )
+        for one in standings():
+            up.add_metric([one.server], one.up)
+            calls.add_metric([one.server], one.calls)
+        yield from (up, calls)
+
+
+class _Status:
+    """What the server says of itself."""
+
+    def __init__(self, libraries: Libraries, queue: ModelQueue) -> None:
+        self._libraries = libraries
         registry = CollectorRegistry()
         waiting = Gauge("localrag_waiting", "Who waits for the language model", registry=registry)
         waiting.set_function(lambda: queue.waiting)
-        answering = Gauge("localrag_answering", "Whether it is at work", registry=registry)
-        answering.set_function(lambda: queue.is_busy)
+        answering = Gauge("localrag_answering", "Who is served by it now", registry=registry)
+        answering.set_function(lambda: queue.serving)
+        registry.register(_LanguageModels())
         blocked = Gauge("localrag_blocked", "Connections that were blocked", registry=registry)
         blocked.set_function(lambda: len(network.attempts()))
         outside = Gauge("localrag_outside", "Connections out of the machine", registry=registry)
@@ -159,21 +201,11 @@ class _Status:
         self._registry = registry
 
     async def health(self, _: Request) -> Response:
-        """That it runs; asked without a token."""
+        """That it runs, and can answer; asked without a token."""
+        if self._libraries.answers_nobody:
+            raise users_began()
         return reply({"status": "ok", "version": __version__})
 
     async def metrics(self, _: Request) -> Response:
         """In Prometheus' text format."""
         return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
-
-    async def session(self, _: Request) -> Response:
-        """The cookie for a page that brought the token: a script cannot read it."""
-        response = Response(status_code=204)
-        response.set_cookie(
-            self._access.cookie,
-            self._access.session,
-            httponly=True,
-            samesite="strict",
-            secure=self._access.is_secure,
-        )
-        return response

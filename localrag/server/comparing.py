@@ -17,6 +17,7 @@ from localrag.evaluation.comparisons.base import Compared, Output, Stage, asked_
 from localrag.messages import InterfaceLanguage, spoken_to
 from localrag.presentation import comparisons as words
 from localrag.server.answers import passages, told
+from localrag.server.asker import recorded
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
@@ -51,9 +52,10 @@ class Comparing:
         asked, language = await decoded(request, ToCompare), preferred(request)
         if not asked.question.strip():
             raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-        library = asked.library or self.libraries.names[0]
+        library = self.libraries.named(asked.library)
         engine = self.libraries.engine(library)
         self.queue.expect_room()
+        await recorded(library, "ask", asked.question)
 
         def work(job: Job) -> None:
             notes: list[str] = []

@@ -1,7 +1,8 @@
 """The settings as they count in this server, who gives them, and those that a page may change.
 
 What is changed is written to the user's settings file, as `localrag config set` does, and counts at
-once. Whatever opens the network, names a place or takes another model is changed there alone.
+once. Whatever opens the network, names a place or takes another model is changed there alone. Where
+many people share the server, they see those of asking and searching, and change none.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from localrag.config.settings import (
     unset_in_file,
 )
 from localrag.errors import ConfigError, UsageError
+from localrag.server.asker import asker
 from localrag.server.libraries import Libraries
 from localrag.server.replies import decoded, reply
 
@@ -38,7 +40,7 @@ CHANGEABLE = (
     *("retrieval.mode", "retrieval.k", "retrieval.expansion", "reranker.kind"),
 )
 _PATHS = (
-    *("llm.model", "embedding.model", "reranker.model"),
+    *("llm.model", "llm.key_file", "embedding.model", "reranker.model"),
     *("keywords.user_dictionary", "answer.prompts"),
 )
 """Names of models and files, which may be whole paths of this machine."""
@@ -75,9 +77,17 @@ class Configuration:
 
     @property
     def _running(self) -> Settings:
-        return self.libraries.engine(self.libraries.names[0]).settings
+        return self.libraries.engine("").settings
 
     def _shown(self) -> dict[str, Any]:
+        if asker() is not None:  # the rest is of whoever runs the server
+            return {
+                "settings": [
+                    {"key": key, "value": value, "changeable": False}
+                    for key, value in flat(settings_table(self._running))
+                    if key in CHANGEABLE
+                ]
+            }
         given, stored = given_settings(), dict(flat(settings_table(load_settings())))
         defaults = dict(flat(settings_table(Settings())))
         return {

@@ -36,6 +36,7 @@ from localrag.presentation.reading import (
     reason_text,
 )
 from localrag.presentation.records import plain
+from localrag.server.asker import recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.replies import number, preferred, reply
@@ -61,7 +62,7 @@ class Documents:
         ]
 
     def _asked(self, request: Request) -> tuple[Library, Naming, InterfaceLanguage]:
-        name = request.query_params.get("library", "") or self.libraries.names[0]
+        name = request.query_params.get("library", "")
         library = self.libraries.engine(name).library
         return library, self.libraries.naming(name), preferred(request)
 
@@ -113,6 +114,7 @@ class Documents:
         """A page as it was read: its text, how, and what was noted."""
         (library, naming, language), asked = self._asked(request), request.query_params
         document = asked.get("document", "")
+        await recorded(self.libraries.named(asked.get("library", "")), "page", document)
         at = {name: number(asked, name) for name in ("number", "offset") if name in asked}
 
         def gathered() -> dict[str, Any] | None:

@@ -100,16 +100,21 @@ def _listening(folder: Path, kind: Kind | None) -> tuple[Endpoint, socket.socket
     return _on_port(path.with_suffix(".port"))
 
 
-def _on_socket(path: Path) -> tuple[Endpoint, socket.socket]:
+def unix_listener(path: Path, mode: int) -> socket.socket:
+    """A new Unix socket that listens, for whom `mode` lets in. Raises OSError."""
     listener = socket.socket(_unix(), socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
-        path.chmod(0o600)
+        path.chmod(mode)
         listener.listen(128)
     except OSError:
         listener.close()
         raise
-    return Endpoint(path), listener
+    return listener
+
+
+def _on_socket(path: Path) -> tuple[Endpoint, socket.socket]:
+    return Endpoint(path), unix_listener(path, 0o600)
 
 
 def _on_port(path: Path) -> tuple[Endpoint, socket.socket]:

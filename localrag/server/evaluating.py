@@ -18,6 +18,7 @@ from starlette.responses import Response as Reply
 from starlette.routing import Route
 
 from localrag import factory
+from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.evaluation import events
@@ -28,6 +29,7 @@ from localrag.evaluator.evaluator import Evaluator, open_cache
 from localrag.messages import spoken_to
 from localrag.presentation.csv_table import csv_table
 from localrag.presentation.reports import event_text, render_page, report_json
+from localrag.server.asker import own_name, recorded
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
@@ -58,30 +60,38 @@ class ToEvaluate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Reports:
-    """The last reports, by a name that nobody guesses. May be used from several threads."""
+    """The last reports, by a name that nobody guesses. May be used from several threads.
+
+    Each is for whoever asked for it alone.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[str, Report] = {}
+        self._kept: dict[tuple[str, str], tuple[Report, str]] = {}
         self._lock = threading.Lock()
 
-    def keep(self, report: Report) -> str:
+    def keep(self, report: Report, library: str) -> str:
         """Its name from now on."""
         name = secrets.token_hex(8)
         with self._lock:
-            self._kept[name] = report
-            while len(self._kept) > _KEPT:
-                self._kept.pop(next(iter(self._kept)))
+            self._kept[own_name(), name] = report, library
+            # Nobody's goes because of what others do.
+            mine = [
+                one for one, (_, of) in self._kept.items() if (one[0], of) == (own_name(), library)
+            ]
+            for one in mine[:-_KEPT]:
+                del self._kept[one]
         return name
 
-    def get(self, name: str) -> Report | None:
-        """The report of that name, if it is here still."""
+    def get(self, name: str) -> tuple[Report, str] | None:
+        """The report of that name and the library that it is of, if it is here still."""
         with self._lock:
-            return self._kept.get(name)
+            return self._kept.get((own_name(), name))
 
-    def forget(self) -> None:
-        """Keep none."""
+    def forget(self, library: str | None = None) -> None:
+        """Keep none on that library, or none at all."""
         with self._lock:
-            self._kept.clear()
+            for one in [one for one, (_, of) in self._kept.items() if library in (None, of)]:
+                del self._kept[one]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +112,11 @@ class Evaluating:
     async def evaluate(self, request: Request) -> Reply:
         """Answer and score the questions of a data set."""
         asked, language = await decoded(request, ToEvaluate), preferred(request)
-        library = asked.library or self.libraries.names[0]
+        library = self.libraries.named(asked.library)
         engine, naming = self.libraries.engine(library), self.libraries.naming(library)
         samples = evenly(_samples(asked), asked.questions)
         self.queue.expect_room()
+        await recorded(library, "evaluate", asked.name)
 
         def work(job: Job) -> None:
             def tell(happened: events.Event) -> None:
@@ -117,7 +128,7 @@ class Evaluating:
                     job.say("note", said=event_text(happened))
 
             settings = engine.settings
-            with spoken_to(language), open_cache(None) as kept:
+            with spoken_to(language), open_cache(None, _whose(engine)) as kept:
                 report = Evaluator(_Stoppable(engine, job.stopped), kept, tell=tell).evaluate(
                     asked.name,
                     samples,
@@ -125,18 +136,21 @@ class Evaluating:
                     settings if asked.judged else None,
                     asked.metrics,
                 )
-            job.say("report", name=self.reports.keep(_named(report, naming)))
+            job.say("report", name=self.reports.keep(_named(report, naming), library))
 
         return EventStream(worked(self.queue, work, language))
 
     async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""
         path = PurePath(request.path_params["name"])
-        report = self.reports.get(path.stem)
-        if report is None:
+        found = self.reports.get(path.stem)
+        if found is None:
             raise LibraryNotFoundError(
                 "This report is not here any more.", hint="Evaluate again: it goes quickly."
             )
+        report, library = found
+        self.libraries.engine(library)  # of which one may have lost the role since
+        await recorded(library, "export")
         asked = request.query_params.get("language")  # a frame cannot say it in a header
         with spoken_to("zh" if asked == "zh" else "en" if asked == "en" else preferred(request)):
             if path.suffix == ".json":
@@ -144,6 +158,12 @@ class Evaluating:
             if path.suffix == ".csv":
                 return Reply(csv_table(report), media_type="text/csv")
             return Reply(render_page(report), media_type="text/html", headers=ALONE)
+
+
+def _whose(engine: Engine) -> str:
+    """Whose calls are remembered: those of a library in a database for nobody else."""
+    library = engine.library
+    return str(library.directory) if isinstance(library.location, Database) else ""
 
 
 def _named(report: Report, naming: Naming) -> Report:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from localrag.engine import Engine
 from localrag.errors import LocalragError
+from localrag.library.acting import acting_as_server
 from localrag.library.records import Removals
 from localrag.server.libraries import Libraries
 
@@ -40,9 +41,9 @@ class _Followed:
 
 
 class _Follower:
-    """Looks after libraries; `forget` drops what is kept beside their engines."""
+    """Looks after libraries; `forget` drops what is kept of one beside its engine."""
 
-    def __init__(self, libraries: Libraries, forget: Callable[[], None]) -> None:
+    def __init__(self, libraries: Libraries, forget: Callable[[str], None]) -> None:
         self._libraries = libraries
         self._forget = forget
         self._followed: dict[str, _Followed] = {}
@@ -54,7 +55,7 @@ class _Follower:
                 if engine.library.is_there:
                     self._look_at(name, engine)
                 else:
-                    self._let_go(name)
+                    self._let_go(name, engine)
             except LocalragError:  # damaged, say: whoever asks it something is told
                 _log.debug("a library could not be looked at", exc_info=True)
 
@@ -67,7 +68,7 @@ class _Follower:
         if removals != known.removals:
             known.removals, known.changed, known.forgotten = removals, now, False
             library.forget()  # at once: Windows deletes nothing that is open
-            self._forget()
+            self._forget(name)
         if removals.due and now - known.changed >= PATIENCE:
             library.purge_if_possible()
         if known.forgotten:
@@ -81,24 +82,28 @@ class _Follower:
             if known.cut_off:
                 library.clear_states()
             self._libraries.forget(name)
-            self._forget()
+            self._forget(name)
             known.forgotten, known.cut_off = True, False
 
-    def _let_go(self, name: str) -> None:
+    def _let_go(self, name: str, engine: Engine) -> None:
         self._followed.pop(name, None)
-        self._forget()
+        self._forget(name)
         self._libraries.forget(name)
         self._libraries.drop(name)
+        engine.library.leave_cache()
 
 
 @contextmanager
-def following(libraries: Libraries, forget: Callable[[], None] = lambda: None) -> Iterator[None]:
+def following(
+    libraries: Libraries, forget: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
     """Look after them in a thread of its own until the block ends."""
     follower, ended = _Follower(libraries, forget), threading.Event()
 
     def follow() -> None:
-        while not ended.wait(LOOK):
-            follower.look()
+        with acting_as_server():
+            while not ended.wait(LOOK):
+                follower.look()
 
     thread = threading.Thread(target=follow, name="following", daemon=True)
     thread.start()

@@ -1,4 +1,7 @@
-"""Conversations kept in a library because somebody wants them: listed, opened, forgotten."""
+"""Conversations kept in a library because somebody wants them: listed, opened, forgotten.
+
+Where people sign in, the database gives each their own alone.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from localrag.presentation.records import plain
 from localrag.prompts import render
 from localrag.rag.refusals import tells_missing
 from localrag.server.answers import sentences, told
+from localrag.server.asker import recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.replies import decoded, preferred, reply
@@ -56,7 +60,7 @@ class History:
         ]
 
     def _library(self, name: str) -> Library:
-        return self.libraries.engine(name or self.libraries.names[0]).library
+        return self.libraries.engine(name).library
 
     async def listed(self, request: Request) -> Response:
         """Whether conversations are kept, and which there are."""
@@ -67,6 +71,7 @@ class History:
         """Keep conversations from now on, or no longer; what is kept stays."""
         asked = await decoded(request, Switched)
         library = self._library(asked.library)
+        await recorded(self.libraries.named(asked.library), "conversations")
 
         def switched() -> dict[str, Any]:
             library.keep_history(on=asked.on)
@@ -76,7 +81,7 @@ class History:
 
     async def opened(self, request: Request) -> Response:
         """The answers of a conversation, as they were told."""
-        name = request.query_params.get("library", "") or self.libraries.names[0]
+        name = self.libraries.named(request.query_params.get("library", ""))
         library, naming = self._library(name), self.libraries.naming(name)
         key, language = request.path_params["conversation"], preferred(request)
 

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from localrag.config.settings import Settings
+from localrag.egress.databases import Database
 from localrag.engine import Engine
-from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.errors import ForbiddenError, LibraryNotFoundError, UsageError
+from localrag.library.acting import Role, acting_as_server
 from localrag.library.location import Location, name_of
+from localrag.server.asker import asker
 from localrag.server.naming import Naming
+from localrag.server.replies import no_library
 from localrag.server.setups import Difference, Setup, setup_of
 
 
 class Libraries:
     """Engines by name, opened when they are first asked for. May be used from several threads."""
 
-    def __init__(self, places: Sequence[Location], opened: Callable[[Location], Engine]) -> None:
-        """The first folder is the default. Raises `UsageError` for two of one name."""
+    def __init__(
+        self,
+        places: Sequence[Location],
+        opened: Callable[[Location], Engine],
+        *,
+        shared: bool = False,
+    ) -> None:
+        """The first folder is the default. Raises `UsageError` for two of one name.
+
+        Where many people share them, each is there only for who may read it.
+        """
+        self._shared = shared
         self._places: dict[str, Location] = {}
         self._open = opened
         self._engines: dict[str, Engine] = {}
@@ -38,22 +53,80 @@ class Libraries:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, the default first."""
-        return tuple(self._places)
+        """The names of those that who asks may read, the default first."""
+        return tuple(name for name in self._places if self._may(name, "reader"))
+
+    def named(self, name: str) -> str:
+        """The library of that name, the default for "". Raises `LibraryNotFoundError`."""
+        if name:
+            return name
+        found = next(iter(self.names), None)
+        if found is None:
+            raise LibraryNotFoundError(
+                "There is no library that you may read.", hint="Ask its owner for access."
+            )
+        return found
+
+    @property
+    def have_nodes(self) -> bool:
+        """Whether one of them is in a database, where other servers may serve it, too."""
+        return any(isinstance(place, Database) for place in self._places.values())
 
     def engine(self, name: str) -> Engine:
-        """The engine over a library, which names files as all do here.
+        """The engine over a library, which names files as all do here; "" is the default.
 
-        Raises `LibraryNotFoundError`.
+        Raises `LibraryNotFoundError`, also for one that who asks may not read, and
+        `ForbiddenError` where what they ask takes another role in it than they have.
         """
-        place = self._places.get(name)
-        if place is None:
-            raise LibraryNotFoundError(
-                "There is no library {name}.", hint="See /v1/models.", name=name
+        name = self.named(name)
+        if not (self._may(name, "reader") and name in self._places):
+            raise no_library(name)
+        one = asker()
+        if one is not None and not self._may(name, one.least):
+            raise ForbiddenError(
+                "In the library {name} this takes the role {role}.",
+                hint="Ask an owner of it, who can change yours.",
+                name=name,
+                role=one.least,
             )
+        return self._engine(name)
+
+    def role(self, name: str) -> Role | None:
+        """The role that who asks has in a library; None in a server of one user."""
+        one = asker()
+        return None if one is None else one.user.roles.get(name)
+
+    def begin(self) -> list[str]:
+        """Open all of them, for the server itself; which are empty.
+
+        What is no library is said before one is made.
+        """
+        with self._by_itself():
+            return [
+                name for name in reversed(self._places) if self._engine(name).library.is_empty()
+            ]
+
+    @property
+    def answers_nobody(self) -> bool:
+        """Whether a database has users that it had not when this server began."""
+        return not self._shared and any(one.library.tells_apart for one in self.opened().values())
+
+    def _by_itself(self) -> AbstractContextManager[None]:
+        """A block in which the server acts, and nobody who asks."""
+        return acting_as_server() if self._shared else nullcontext()
+
+    def _may(self, name: str, role: Role) -> bool:
+        if not self._shared:
+            return True
+        one = asker()
+        return one is not None and one.user.may(name, role)
+
+    def _engine(self, name: str) -> Engine:
+        place = self._places[name]
         with self._lock:
             if name not in self._engines:
-                engine = self._open(place)
+                with self._by_itself():
+                    engine = self._open(place)
                 naming = self._naming[name] = Naming(engine.library)
                 engine.called = naming.of
                 self._setups[name] = setup_of(engine.settings, place)
@@ -61,7 +134,8 @@ class Libraries:
             return self._engines[name]
 
     def naming(self, name: str) -> Naming:
-        """What the files of a library are called. Raises `LibraryNotFoundError`."""
+        """What the files of a library are called. Raises as `engine` does."""
+        name = self.named(name)
         self.engine(name)
         return self._naming[name]
 

@@ -6,12 +6,14 @@ import asyncio
 import os
 import socket
 import ssl
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import cast
 
@@ -20,8 +22,9 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from localrag.errors import UsageError
+from localrag.errors import LocalragError, UsageError
 from localrag.server.access import HEADERS
+from localrag.server.endpoint import Endpoint, unix_listener
 
 GRACE = 8
 """Seconds that answers under way have once the server is told to end."""
@@ -54,6 +57,47 @@ def bind(host: str, port: int) -> socket.socket:
             reason=error.strerror or error,
         ) from error
     return listening
+
+
+@contextmanager
+def on_socket(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that listens at `path` while the block lasts.
+
+    It is for this account and the group of the socket, as a setgid folder gives it its own. What a
+    server that was killed has left there is deleted. Raises `UsageError`.
+    """
+    try:
+        listening = _listening(path)
+    except OSError as error:
+        raise _not_there(path, error.strerror or error) from error
+    try:
+        yield listening
+    finally:
+        listening.close()
+        path.unlink(missing_ok=True)
+
+
+def _listening(path: Path) -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):
+        raise _not_there(path, LocalragError("this system has no Unix sockets"))
+    if path.parent.stat().st_mode & stat.S_IWOTH:
+        raise _not_there(path, LocalragError("others could put a socket of their own there"))
+    if path.is_socket():
+        try:
+            Endpoint(path).connect(1).close()
+        except ConnectionRefusedError:
+            path.unlink()
+    return unix_listener(path, 0o660)
+
+
+def _not_there(path: Path, reason: object) -> UsageError:
+    return UsageError(
+        "The server cannot listen on the socket {path}: {reason}.",
+        hint="Give a path of at most a hundred characters, in a folder that only this account and "
+        "the proxy's group can write to.",
+        path=path,
+        reason=reason,
+    )
 
 
 class _Protocol(H11Protocol):

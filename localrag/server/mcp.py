@@ -142,8 +142,15 @@ class Protocol:
 class Endpoint:
     """The protocol over HTTP: an ASGI application for one path, behind the gate of the server."""
 
-    def __init__(self, server: Server[Any]) -> None:
-        self._sessions = StreamableHTTPSessionManager(server, max_sessions=_MOST_SESSIONS)
+    def __init__(self, server: Server[Any], *, alone: bool = True) -> None:
+        """Not `alone`, nothing is kept between requests.
+
+        The next may come to another node, and none is answered with the rights of who came before.
+        Then clients of older versions stop what they have asked for by leaving, not by saying so.
+        """
+        self._sessions = StreamableHTTPSessionManager(
+            server, stateless=not alone, max_sessions=_MOST_SESSIONS
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -18,7 +18,13 @@ from pathlib import PurePath, PurePosixPath
 from typing import Any, TypeVar
 
 from localrag.documents.formats.table import attaches, shown_name, slashed
-from localrag.errors import LocalragError
+from localrag.errors import (
+    ForbiddenError,
+    LibraryError,
+    LibraryLockedError,
+    LibraryUnreachableError,
+    LocalragError,
+)
 from localrag.library.folder.gate import UPLOADS
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord, Problem
@@ -33,6 +39,18 @@ _IN_TEXT = re.compile(
     r"""(?:[^\s'"<>|:]|:(?! )| (?=[^'"<>|:]*[\\/]))*"""
 )
 """A whole path in a sentence; a space is part of it where a further folder follows."""
+
+
+_DATABASE = re.compile(r"postgres(?:ql)?://[^#\n]*#")
+"""What stands before the name of a library in the URL of one in a database."""
+
+_SAID = {
+    LibraryLockedError: "Something else is being written to the library {library}.",
+    LibraryUnreachableError: "The database of the library {library} cannot be reached.",
+    ForbiddenError: "The database of the library {library} does not allow this.",
+    LibraryError: "The database of the library {library} cannot do this.",
+}
+"""What is said of an error of a database, the more special ones first."""
 
 
 class Naming:
@@ -137,8 +155,28 @@ def _numbered(names: dict[str, str]) -> dict[str, str]:
 
 
 def without_paths(error: E) -> E:
-    """An error that names files where its values are paths, or texts with paths in them."""
-    return type(error)(error.message, hint=error.hint, **_without_paths(error.values))
+    """An error that names files where its values are paths, or texts with paths in them.
+
+    Of a library in a database it names the library: not account, host, database, other processes,
+    nor what the database said itself, which has these too.
+    """
+    said: LocalragError = error
+    in_database = next((one for one in error.values.values() if _DATABASE.match(str(one))), None)
+    if in_database is not None and any(map(_is_private, error.values, error.values.values())):
+        kind = next((kind for kind in _SAID if isinstance(error, kind)), LibraryError)
+        said = LibraryError(
+            _SAID[kind],
+            hint="Try again in a while; you can still search meanwhile."
+            if kind is LibraryLockedError
+            else "Try again soon; the log of the server says more.",
+            library=in_database,
+        )
+    return type(error)(said.message, hint=said.hint, **_without_paths(said.values))
+
+
+def _is_private(name: str, value: object) -> bool:
+    said_by_it = name == "reason" and not isinstance(value, LocalragError)
+    return said_by_it or name in ("account", "host", "pid", "command")
 
 
 def told(piece: Piece) -> Piece:
@@ -162,9 +200,9 @@ def _named(value: object) -> object:
         return without_paths(value)
     if value is None or isinstance(value, int | float):  # a template may ask for its digits
         return value
-    text = str(value)
+    text = _DATABASE.sub("", str(value))
     is_path = isinstance(value, PurePath) or ": " not in text  # else a reason follows
     named = shown_name(text) if is_path else text
     if named == text:
         named = _IN_TEXT.sub(lambda found: shown_name(found[0].removeprefix("file://")), text)
-    return value if named == text else named
+    return value if named == str(value) else named

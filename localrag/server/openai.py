@@ -28,6 +28,7 @@ from localrag.presentation.records import plain
 from localrag.rag.base import Piece
 from localrag.server import responses
 from localrag.server.annotations import Numbering, url_citations
+from localrag.server.asker import recorded
 from localrag.server.libraries import Libraries
 from localrag.server.openai_records import (
     MODEL,
@@ -66,7 +67,8 @@ class Surface:
         ]
 
     def _names(self) -> list[str]:
-        names = [MODEL, *(f"{MODEL}/{name}" for name in self.libraries.names)]
+        libraries = self.libraries.names
+        names = [MODEL, *(f"{MODEL}/{name}" for name in libraries)] if libraries else []
         return [f"{name}{mode}" for name in names for mode in ("", SELF_RAG)]
 
     async def models(self, _: Request) -> Response:
@@ -81,7 +83,7 @@ class Surface:
 
     def _library(self, model: str) -> str:
         name = model.removesuffix(SELF_RAG)
-        return self.libraries.names[0] if name == MODEL else name.removeprefix(f"{MODEL}/")
+        return self.libraries.named("" if name == MODEL else name.removeprefix(f"{MODEL}/"))
 
     def _engine(self, model: str) -> Engine:
         return self.libraries.engine(self._library(model))
@@ -92,7 +94,7 @@ class Surface:
     async def chat(self, request: Request) -> Response:
         """An answer, at once or as it is written."""
         asked = await decoded(request, ChatRequest)
-        engine, question, options = self._asked(asked)
+        engine, question, options = await self._asked(asked)
         if asked.stream:
             events = self._streamed(engine, asked, question, options)
             return EventStream(events, sep="\n")
@@ -115,11 +117,12 @@ class Surface:
             }
         )
 
-    def _asked(self, asked: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
+    async def _asked(self, asked: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
         """Whom to ask what. Raises what refuses a request with a status, not amid a stream."""
         engine = self._engine(asked.model)
         question, history = asked.question()
         self.queue.expect_room()
+        await recorded(self._library(asked.model), "ask", question)
         mode = "self-rag" if asked.model.endswith(SELF_RAG) else None
         return engine, question, AskOptions(mode=mode, history=history)
 
@@ -172,7 +175,7 @@ class Surface:
     async def responses(self, request: Request) -> Response:
         """An answer with its search and its citations as OpenAI's Responses have them."""
         asked = await decoded(request, ResponseRequest)
-        engine, question, options = self._asked(asked)
+        engine, question, options = await self._asked(asked)
         response = responses.Response(asked.model, question, self._linker(asked.model))
         usage = partial(_usage, engine, asked)
         if asked.stream:
@@ -231,8 +234,10 @@ class Surface:
         """The best passages of a library, which `default` names without its name."""
         asked = await decoded(request, SearchRequest)
         name = request.path_params["name"]
-        engine = self.libraries.engine(self.libraries.names[0] if name == "default" else name)
+        library = self.libraries.named("" if name == "default" else name)
+        engine = self.libraries.engine(library)
         query = asked.query if isinstance(asked.query, str) else " ".join(asked.query)
+        await recorded(library, "search", query)
         options = AskOptions(k=asked.max_num_results)
         hits = await anyio.to_thread.run_sync(engine.search, query, options)
         data = [

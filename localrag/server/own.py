@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,15 +21,16 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError
 from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
+from localrag.models.llms.openai.endpoints import standings
 from localrag.presentation.places import in_file, place_text
 from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
 from localrag.server.answers import passages, told, told_step
+from localrag.server.asker import asker, recorded
 from localrag.server.evaluating import Reports
 from localrag.server.history import keep
 from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
-from localrag.server.naming import Naming
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded, event, number, preferred, reply
@@ -88,21 +88,19 @@ class Own:
             Route("/api/ask", self.ask, methods=["POST"]),
         ]
 
-    def _engine(self, name: str) -> Engine:
-        return self.libraries.engine(name or self.libraries.names[0])
-
-    def _naming(self, name: str) -> Naming:
-        return self.libraries.naming(name or self.libraries.names[0])
-
     async def status(self, _: Request) -> Response:
-        """The libraries, and what the network guard has seen since the start."""
+        """The libraries, who asks, what the guard has seen since the start, the model's servers."""
+        one, servers = asker(), standings()
         return reply(
             {
+                "user": one and {"name": one.user.name, "by_proxy": one.by_proxy},
                 "libraries": await anyio.to_thread.run_sync(self._libraries),
                 "version": __version__,
                 "licence": LICENCE,
                 "outside": network.outside(),
                 "blocked": len(network.attempts()),
+                "servers": len(servers),
+                "servers_up": sum(one.up for one in servers),
             }
         )
 
@@ -113,35 +111,42 @@ class Own:
     def _libraries(self) -> list[dict[str, Any]]:
         engines = [(name, self.libraries.engine(name)) for name in self.libraries.names]
         return [
-            {"name": name, "mode": one.settings.answer.mode, **plain(one.library.counts())}
+            {
+                "name": name,
+                "role": self.libraries.role(name),
+                "mode": one.settings.answer.mode,
+                **plain(one.library.counts()),
+            }
             for name, one in engines
         ]
 
     async def upload(self, request: Request) -> Response:
         """Keep and add a file: the body of the request. Events: progress, done, error."""
         asked = request.query_params
-        engine = self._engine(asked.get("library", ""))
+        library = self.libraries.named(asked.get("library", ""))
+        engine = self.libraries.engine(library)
+        await recorded(library, "add", asked.get("name", ""))
         return await self.uploads.take(request, engine, asked.get("name", ""))
 
     async def remove(self, request: Request) -> Response:
         """Forget a document; its file goes only where it was uploaded."""
-        name = request.query_params.get("library", "")
-        library, naming = self._engine(name).library, self._naming(name)
+        name = self.libraries.named(request.query_params.get("library", ""))
+        library, naming = self.libraries.engine(name).library, self.libraries.naming(name)
         document = request.path_params["document"]
-        record = library.document_record(document)
-        if record is None:
+        await recorded(name, "remove", document)
+        about = await anyio.to_thread.run_sync(library.document_record, document)
+        if about is None:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See /api/documents.", name=document
             )
 
         def forget() -> dict[str, object]:
-            inside = {f"{source}{os.sep}" for source in record.sources}
-            held = [one.state.path for one in library.sources() if one.document_id != document]
-            attached = [path for path in held if path.startswith(tuple(inside))]
-            names = {path: naming.of(path) for path in (*record.sources, *attached)}
+            held = library.sources(about.sources)
+            attached = [one.state.path for one in held if one.document_id != document]
+            names = {path: naming.of(path) for path in (*about.sources, *attached)}
             removal = library.remove(sources=names)
-            self.pages.forget()
-            self.reports.forget()
+            self.pages.forget(name)
+            self.reports.forget(name)
             naming.forget()
             removed = [names[path] for path in removal.sources]
             return {"removed": removed, "purged": removal.purged}
@@ -154,7 +159,7 @@ class Own:
         start, end = view.spans[0] if view.spans else (0, 0)
         image = f"/api/view.png?{request.url.query}" if view.image is not None else None
         place, language = view.place, preferred(request)
-        naming = self._naming(request.query_params.get("library", ""))
+        naming = self.libraries.naming(request.query_params.get("library", ""))
         source = await anyio.to_thread.run_sync(naming.of, next(iter(view.paths), ""))
         words = place_text(place, language=language)
         return reply(
@@ -187,9 +192,11 @@ class Own:
 
     async def _view(self, request: Request) -> PageView:
         asked = request.query_params
-        name = asked.get("library", "")
+        name = self.libraries.named(asked.get("library", ""))
+        library = self.libraries.engine(name).library
         wanted = View(name, asked.get("document", ""), number(asked, "start"), number(asked, "end"))
-        found = await self.pages.view(self._engine(name).library, wanted)
+        await recorded(name, "page", wanted.document)
+        found = await self.pages.view(library, wanted)
         if found is None:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See /api/documents.", name=wanted.document
@@ -199,15 +206,15 @@ class Own:
     async def ask(self, request: Request) -> Response:
         """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
         asked = await decoded(request, Asked)
-        engine = self._engine(asked.library)
+        library = self.libraries.named(asked.library)
+        engine = self.libraries.engine(library)
         self.queue.expect_room()
-        return EventStream(self._events(engine, asked, preferred(request)))
+        await recorded(library, "ask", asked.question)
+        return EventStream(self._events(engine, library, asked, preferred(request)))
 
     async def _events(
-        self, engine: Engine, asked: Asked, language: InterfaceLanguage
+        self, engine: Engine, library: str, asked: Asked, language: InterfaceLanguage
     ) -> AsyncIterator[ServerSentEvent]:
-        library = asked.library or self.libraries.names[0]
-
         async def answer(send: Send) -> None:
             await self._answer(engine, library, asked, language, send)
 

@@ -31,6 +31,7 @@ class Pages:
         self._drawing = ParsingProcess()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._kept: dict[View, PageView] = {}
+        self._drawn_of: set[str] = set()
 
     async def view(self, library: Library, asked: View) -> PageView | None:
         """The page on which a view begins; None where there is no such document."""
@@ -61,13 +62,18 @@ class Pages:
 
         return await anyio.to_thread.run_sync(drawn, limiter=self._one_at_a_time)
 
-    def forget(self) -> None:
-        """Keep nothing in memory, neither here nor in the process that draws."""
-        self._kept.clear()
-        self._drawing.close()
+    def forget(self, name: str | None = None) -> None:
+        """Keep nothing of a library, or of any, neither here nor in the process that draws."""
+        for asked in list(self._kept):
+            if name in (None, asked.library):
+                self._kept.pop(asked, None)
+        if name is None or name in self._drawn_of:
+            self._drawn_of.clear()
+            self._drawing.close()
 
     def _drawn(self, library: Library, asked: View, width: int = WIDTH) -> PageView | None:
         view = view_span(library, asked.document, asked.start, asked.end)
         if view is None or not view.is_drawn:
             return view
+        self._drawn_of.add(asked.library)
         return with_image(library, view, self._drawing, width)

@@ -1,4 +1,4 @@
-"""First come, first served: one language model, and a line of those who wait for it."""
+"""First come, first served: a language model, and a line of those who wait for it."""
 
 from __future__ import annotations
 
@@ -33,32 +33,38 @@ class FullError(Exception):
 
 
 class ModelQueue:
-    """Turns at the language model. For one event loop; whoever is cancelled loses their place."""
+    """Turns at the language model. For one event loop; whoever is cancelled loses their place.
 
-    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+    The first `width` of the line are served at once.
+    """
+
+    def __init__(self, width: int = 1, most_waiting: int = MOST_WAITING) -> None:
+        self.width = width
         self._most = most_waiting
         self._line: deque[anyio.Event] = deque()
         self._moved = anyio.Event()
         self._mean: float | None = None
-        self._begun = 0.0
+        self._begun: dict[anyio.Event, float] = {}
 
     @property
-    def is_busy(self) -> bool:
-        """Whether somebody is served."""
-        return bool(self._line)
+    def serving(self) -> int:
+        """How many are served."""
+        return min(len(self._line), self.width)
 
     @property
     def waiting(self) -> int:
-        """How many wait, besides the one that is served."""
-        return max(0, len(self._line) - 1)
+        """How many wait, besides those who are served."""
+        return len(self._line) - self.serving
 
     def expected(self, position: int) -> float:
         """Seconds until the one at this position is served, 0 being served now."""
         if position <= 0:
             return 0.0
         mean = _FIRST_GUESS if self._mean is None else self._mean
-        left = max(0.0, mean - (time.monotonic() - self._begun))
-        return left + (position - 1) * mean
+        now = time.monotonic()
+        left = sorted(max(0.0, mean - (now - begun)) for begun in self._begun.values())
+        rounds, place = divmod(position - 1, self.width)
+        return (left[place] if place < len(left) else 0.0) + rounds * mean
 
     @asynccontextmanager
     async def lease(
@@ -66,18 +72,21 @@ class ModelQueue:
     ) -> AsyncIterator[Callable[[], Coroutine[None, None, None]]]:
         """A turn for long work, which calls what this gives wherever it can let others go first."""
         async with AsyncExitStack() as held:
-            await held.enter_async_context(self.turn(on_wait, counts=False))
+            mine = await held.enter_async_context(self.turn(on_wait, counts=False))
 
             async def give_way() -> None:
-                self._begun = time.monotonic()
+                nonlocal mine
+                self._begun[mine] = time.monotonic()
                 if self.waiting:
                     await held.aclose()
-                    await held.enter_async_context(self.turn(on_wait, counts=False))
+                    mine = await held.enter_async_context(self.turn(on_wait, counts=False))
 
             yield give_way
 
     @asynccontextmanager
-    async def turn(self, on_wait: OnWait = unheard, *, counts: bool = True) -> AsyncIterator[None]:
+    async def turn(
+        self, on_wait: OnWait = unheard, *, counts: bool = True
+    ) -> AsyncIterator[anyio.Event]:
         """Wait for one's turn, and hold it; `on_wait` hears position and seconds as they change.
 
         What it took `counts` for the seconds that others are told. Raises `FullError` at once
@@ -87,23 +96,23 @@ class ModelQueue:
         mine = anyio.Event()
         self._line.append(mine)
         try:
-            while self._line[0] is not mine:
+            while (position := self._line.index(mine) - self.width + 1) > 0:
                 moved = self._moved
-                position = self._line.index(mine)
                 await on_wait(position, self.expected(position))
                 await moved.wait()
-            self._begun = time.monotonic()
-            yield
-            took = time.monotonic() - self._begun  # an answer that was given up says nothing
+            self._begun[mine] = time.monotonic()
+            yield mine
+            took = time.monotonic() - self._begun[mine]  # one that was given up says nothing
             if counts:
                 mean = took if self._mean is None else self._mean
                 self._mean = mean + _WEIGHT * (took - mean)
         finally:
             self._line.remove(mine)
+            self._begun.pop(mine, None)
             self._moved.set()
             self._moved = anyio.Event()
 
     def expect_room(self) -> None:
         """Raises `FullError` where `turn` would."""
-        if len(self._line) > self._most:
-            raise FullError(math.ceil(self.expected(len(self._line))))
+        if self.waiting >= self._most:
+            raise FullError(math.ceil(self.expected(self.waiting + 1)))

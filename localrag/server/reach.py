@@ -23,8 +23,20 @@ class Reach:
     proxy: str = ""
 
 
-def reach(host: str, certificate: Path | None, key: Path | None, proxy: str | None) -> Reach:
+def reach(
+    host: str,
+    certificate: Path | None,
+    key: Path | None,
+    proxy: str | None,
+    *,
+    over_socket: bool = False,
+) -> Reach:
     """What was asked for. Raises `UsageError` for what others could read along or get into."""
+    if over_socket and proxy is None:
+        raise UsageError(
+            "On a Unix socket nobody but a reverse proxy reaches the server.",
+            hint="Name the proxy with --behind-proxy https://NAME.",
+        )
     host = "127.0.0.1" if host == "localhost" else host
     try:
         address = ipaddress.ip_address(host)

@@ -16,13 +16,16 @@ from starlette.responses import Response
 from localrag.errors import (
     ConfigError,
     ContextOverflowError,
+    ForbiddenError,
     LibraryLockedError,
     LibraryNotFoundError,
+    LibraryUnreachableError,
     LocalragError,
     ModelError,
     NetworkBlockedError,
     RemovedError,
     UsageError,
+    UsersBeganError,
 )
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.server.access import TooMuchError
@@ -36,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 _STATUS: tuple[tuple[type[LocalragError], int, str], ...] = (
     (LibraryNotFoundError, 404, "model_not_found"),
+    (ForbiddenError, 403, "not_allowed"),
+    (LibraryUnreachableError, 503, "library_unavailable"),
+    (UsersBeganError, 503, "library_unavailable"),
     (LibraryLockedError, 409, "locked"),
     (RemovedError, 409, "removed"),
     (UsageError, 400, "invalid_request"),
@@ -95,11 +101,18 @@ def number(asked: Mapping[str, str], name: str) -> int:
     return int(given)
 
 
+def no_library(name: str) -> LibraryNotFoundError:
+    """What is said of a library that is not served, or of which who asks is not to know."""
+    return LibraryNotFoundError("There is no library {name}.", hint="See /v1/models.", name=name)
+
+
 def error_body(
     error: Exception, language: InterfaceLanguage = "en"
 ) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Status, body and headers for an error; what is no error of ours keeps its text to itself."""
     headers = {}
+    if isinstance(error, LibraryNotFoundError) and "database" in error.values:
+        error = no_library(str(error.values["name"]))  # a right that has just been taken away
     if isinstance(error, FullError):
         status, text = 429, "Too many are waiting for the language model."
         code = "rate_limit_exceeded"
@@ -112,7 +125,10 @@ def error_body(
     elif isinstance(error, LocalragError):
         known = ((status, code) for kind, status, code in _STATUS if isinstance(error, kind))
         status, code = next(known, (500, "server_error"))
-        text = spoken(without_paths(error), language)
+        shown = without_paths(error)
+        if shown.message != error.message:
+            _log.warning("A request failed: %s", error)
+        text = spoken(shown, language)
     else:
         _log.error("A request failed.", exc_info=error)
         status, text, code = 500, "An internal error; the log has more.", "server_error"

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -46,7 +47,8 @@ async def working(
         finally:
             loop.call_soon_threadsafe(send.close)
 
-    running = loop.run_in_executor(None, run)
+    # Who asks goes along: a thread does not know by itself.
+    running = loop.run_in_executor(None, copy_context().run, run)
 
     async def told() -> AsyncIterator[T]:
         async for piece in receive:

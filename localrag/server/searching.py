@@ -19,6 +19,7 @@ from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter, FilterLanguage
 from localrag.presentation.steps import scored, step_name
 from localrag.server.answers import passages
+from localrag.server.asker import recorded
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import decoded, preferred, reply
@@ -73,7 +74,9 @@ class Searching:
     async def search(self, request: Request) -> Response:
         """The best passages; waits for the language model only where that has a part in it."""
         asked, language = await decoded(request, Sought), preferred(request)
-        engine = self.libraries.engine(asked.library or self.libraries.names[0])
+        library = self.libraries.named(asked.library)
+        engine = self.libraries.engine(library)
+        await recorded(library, "search", asked.question)
         found = await while_heard(request, self._found(engine, asked))
         if found is None:
             return Response(status_code=499)

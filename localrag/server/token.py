@@ -59,6 +59,28 @@ def own_token(path: Path) -> str:
     return token
 
 
+def given_secret(variable: str, path: Path | None) -> str | None:
+    """What a variable of the environment holds, else a file, as a token has to be; None for none.
+
+    Raises `ConfigError`.
+    """
+    given = os.environ.get(variable)
+    if given is not None:
+        return _checked(given, variable)
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            return _checked(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
+    except OSError as error:
+        raise ConfigError(
+            "The secret {path} cannot be read: {reason}.",
+            hint="Check the path, and whether you may read it.",
+            path=path,
+            reason=error.strerror or error,
+        ) from error
+
+
 def _checked(token: str, place: str) -> str:
     token = token.strip()
     visible = token.isascii() and token.isprintable() and " " not in token

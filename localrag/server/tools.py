@@ -41,6 +41,7 @@ from localrag.printable import as_text
 from localrag.rag.both_sides import with_added
 from localrag.rag.refusals import is_notice, refuses
 from localrag.rag.untrusted import GAP, Screen
+from localrag.server.asker import recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.pages import Pages
@@ -186,9 +187,10 @@ class Tools:
 
     async def search(self, asked: SearchFor, _: Tell) -> Found:
         """The best passages; never waits for the language model but where it reranks."""
+        library = await self._recorded(asked.library, "search", asked.query)
 
         def find() -> Found:
-            library, shown = self._library(asked.library, asked.query)
+            shown = self._library(library, asked.query)
             options = AskOptions(k=asked.k or None, filter=shown.allowed)
             hits = shown.engine.search(asked.query, options)
             return Found(
@@ -201,8 +203,8 @@ class Tools:
 
     async def ask(self, asked: AskFor, tell: Tell) -> Answered:
         """The answer; `tell` hears how long it waits, and what is done."""
-        opened = anyio.to_thread.run_sync(self._library, asked.library, asked.question)
-        library, shown = await opened
+        library = await self._recorded(asked.library, "ask", asked.question)
+        shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
         options = AskOptions(mode=asked.mode or None, filter=shown.allowed)
 
         async def wait(position: int, seconds: float) -> None:
@@ -239,9 +241,10 @@ class Tools:
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
         """A page, or as much of its text as is given at once."""
+        library = await self._recorded(asked.library, "page", asked.document)
 
         def read() -> tuple[PageText, Engine, View | None]:
-            _, shown = self._library(asked.library, asked.question)
+            shown = self._library(library, asked.question)
             record = shown.document(asked.document)
             span = shown.engine.library.page(record.id, number=asked.page)
             if span is None:
@@ -276,9 +279,10 @@ class Tools:
 
     async def documents(self, asked: DocumentsIn, _: Tell) -> Documents:
         """The documents in the order they were added."""
+        library = self._libraries.named(asked.library)
 
         def listed() -> Documents:
-            library, shown = self._library(asked.library, "")
+            shown = self._library(library, "")
             wanted = asked.containing.casefold()
             found = [
                 record
@@ -321,8 +325,8 @@ class Tools:
                 )
 
         def added() -> Added:
-            name, shown = self._library(asked.library, "")
-            report = LocalRAG(shown.engine).add(asked.paths)
+            name = self._libraries.named(asked.library)
+            report = LocalRAG(self._library(name, "").engine).add(asked.paths)
             new = [one.source for one in report.committed] + [one.source for one in report.linked]
             return Added(
                 name,
@@ -351,7 +355,7 @@ class Tools:
             found = [
                 (shown, record)
                 for name in self._libraries.names
-                for _, shown in [self._library(name, "")]
+                for shown in [self._library(name, "")]
                 for record in shown.documents()
             ]
             after = start + MOST_LISTED
@@ -360,10 +364,16 @@ class Tools:
 
         return await anyio.to_thread.run_sync(listed)
 
-    def _library(self, name: str, question: str) -> tuple[str, _Shown]:
-        name = name or self._libraries.names[0]
+    async def _recorded(self, name: str, what: str, words: str) -> str:
+        """The library of that name, once it is written down what is done there."""
+        name = self._libraries.named(name)
+        await anyio.to_thread.run_sync(self._libraries.engine, name)
+        await recorded(name, what, words)
+        return name
+
+    def _library(self, name: str, question: str) -> _Shown:
         engine, naming = self._libraries.engine(name), self._libraries.naming(name)
-        return name, _Shown(name, engine, naming, question, self._address)
+        return _Shown(name, engine, naming, question, self._address)
 
 
 class _Shown:
@@ -380,7 +390,7 @@ class _Shown:
         self.engine = engine
         self._naming = naming
         self._name = library
-        self._screen = Screen(question, engine.tokenizer)
+        self._screen = Screen(question, engine.tokenizer, engine.may_steer)
         self._redactor = Redactor(engine.settings.hosted.redact)
         self._address = address
         private = PrivateSources(engine.settings.hosted.private)

@@ -82,7 +82,7 @@ class _Adding:
             nonlocal embedded, chunks
             match happened:
                 case events.Parsed(_, pages, chunks):
-                    said = say("{pages} pages read", pages=pages)
+                    said = say("pages read: {pages}", pages=pages)
                 case events.Embedded(count):
                     embedded += count
                     said = say("{done} of {count} passages embedded", done=embedded, count=chunks)

@@ -1,6 +1,7 @@
 """Addresses of one view of one document, which another client can open in a browser.
 
-The fragment, which no server log and no Referer sees, holds a key that opens this view alone.
+The fragment, which no server log and no Referer sees, holds a key that opens this view alone. Where
+people sign in there are no keys: whoever opens the address must be one who may see the document.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ VIEW_PATHS = ("/api/view", "/api/view.png")
 
 
 class Views:
-    """Makes and checks the keys of views; `base` is the server's own address."""
+    """Makes and checks the keys of views; `base` is the server's own address.
+
+    Without a token there are none.
+    """
 
     def __init__(self, token: str, base: str) -> None:
         self._secret = token.encode()
@@ -46,6 +50,8 @@ class Views:
 
     def opened(self, path: str, query: str) -> bool:
         """Whether a request for a view brings the key to it."""
+        if not self._secret:
+            return False
         # Read as the route reads it, and nothing twice: what is checked is what is opened.
         pairs = parse_qsl(query, keep_blank_values=True)
         found = dict(pairs)
@@ -62,7 +68,8 @@ class Views:
 
     def address(self, view: View) -> str:
         """The address of a view, with the key to it in the fragment."""
-        return f"{self._base}/view#{urlencode(asdict(view) | {'key': self.key(view)})}"
+        key = {"key": self.key(view)} if self._secret else {}
+        return f"{self._base}/view#{urlencode(asdict(view) | key)}"
 
 
 def _is_offset(said: str) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import secrets
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakSet
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -15,24 +18,33 @@ _R = TypeVar("_R")
 _TUNED = "glibc.malloc.perturb=255:glibc.malloc.tcache_count=0:glibc.malloc.arena_max=2"
 """Overwrite what is freed, hand nothing on before that, and keep no store for each thread."""
 
-_clear: list[Callable[[], None]] = []
+_kept: WeakSet[Any] = WeakSet()
 
 
 def kept(most: int) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """A function of texts that keeps its last results, `most` of them, until `forget`."""
+    """A function of texts that keeps its last results, `most` of them, until `forget`.
+
+    Made for each library anew, and never for a module: how quick it is tells what it was asked.
+    """
 
     def wrap(function: Callable[_P, _R]) -> Callable[_P, _R]:
         wrapped = lru_cache(most)(function)
-        _clear.append(wrapped.cache_clear)
+        _kept.add(wrapped)
         return wrapped  # type: ignore[return-value] # it asks for hashable arguments
 
     return wrap
 
 
+def pattern_of_words(pattern: str) -> re.Pattern[str]:
+    """A pattern with somebody's words in it, compiled anew: `re` keeps patterns for everybody."""
+    return re.compile(f"(?#{secrets.token_hex(8)}){pattern}", re.IGNORECASE)
+
+
 def forget() -> None:
-    """Drop what `kept` functions hold, and what nothing refers to but itself."""
-    for clear in _clear:
-        clear()
+    """Drop what `kept` functions hold, patterns, and what nothing refers to but itself."""
+    for function in list(_kept):
+        function.cache_clear()
+    re.purge()
     gc.collect()
 
 

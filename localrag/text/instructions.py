@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from localrag.system.memory import kept
 from localrag.text.normalize import fold
 from localrag.text.sentences import Span, split_sentences
 
@@ -57,7 +56,6 @@ _FRAME = re.compile(
 _CELL = re.compile(r"(?<!<) ?\|(?!>) ?")
 
 
-@kept(512)
 def may_steer(text: str) -> tuple[Span, ...]:
     """The sentences, and cells of tables, that could tell a language model what to answer."""
     return tuple(span for span in _pieces(text) if _may_steer(text[span.start : span.end]))

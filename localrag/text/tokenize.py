@@ -74,6 +74,7 @@ class Tokenizer:
         mixed = [word for word in self._words if not re.fullmatch(f"[{HAN}]+", word)]
         longest_first = sorted(mixed, key=lambda word: (-len(word), word))
         self._mixed = re.compile("|".join(map(re.escape, longest_first))) if mixed else None
+        self._code_terms = kept(1 << 16)(_code_terms)
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms of `text` in their order, repeated as often as they occur."""
@@ -84,7 +85,7 @@ class Tokenizer:
             if match.lastgroup == "han":
                 terms.extend(word for word in self._cut(piece) if word not in STOP_WORDS)
             else:
-                terms.extend(_code_terms(piece))
+                terms.extend(self._code_terms(piece))
         if self._mixed:
             terms.extend(self._mixed.findall(folded))
         return terms
@@ -141,7 +142,6 @@ def _segmenter(words: dict[str, int | None]) -> Any:
     return segmenter
 
 
-@kept(1 << 16)
 def _code_terms(code: str) -> tuple[str, ...]:
     """Terms of a Latin word, a number or a code: the whole first, then its parts."""
     if not code.isascii():

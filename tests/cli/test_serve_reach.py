@@ -87,3 +87,13 @@ def test_what_could_be_read_along_is_refused(
     for reader in ("en", "zh"):
         assert "{" not in spoken(error, reader)
     assert spoken(error, "zh") != spoken(error, "en")
+
+
+def test_a_folder_to_add_from_that_is_not_there_is_said(tmp_path: Path) -> None:
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.mkdir()
+    folders = [word for each in (there, missing) for word in ("--add-from", str(each))]
+    told = CliRunner().invoke(cli, ["serve", "--host", "0.0.0.0", *folders])
+    assert isinstance(told.exception, UsageError)
+    assert "missing of --add-from is not there" in " ".join(told.stderr.split())
+    assert "there of --add-from is" not in " ".join(told.stderr.split())

@@ -14,7 +14,7 @@ import pymupdf
 import pytest
 
 from localrag.documents import files
-from localrag.documents.files import parse_file, read_bytes, walk, whereabouts
+from localrag.documents.files import parse_file, read_bytes, walk, walk_names, whereabouts
 from localrag.documents.formats.table import suffixes
 from localrag.errors import (
     CorruptFileError,
@@ -114,6 +114,16 @@ def test_walk(tmp_path: Path) -> None:
     assert [error.values["source"] for error in skipped] == [str(tmp_path / "a" / "p.exe")]
     named = [tmp_path / ".hidden.txt", tmp_path / "a" / "p.exe", tmp_path / "b.txt"]
     assert list(walk([*named, *named], [])) == named
+
+
+def test_a_walk_names_files_as_the_folder_was_named(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "b.txt")
+    with contextlib.chdir(tmp_path):
+        for named, found in ((".", "a/b.txt"), ("a", "a/b.txt"), ("../" + tmp_path.name, None)):
+            skipped: list[ParsingError] = []
+            expected = Path(found or f"{named}/a/b.txt")
+            assert list(walk([Path(named)], skipped)) == [expected]
+            assert list(walk_names([Path(named)], skipped)) == [str(expected)]
 
 
 def test_walk_passes_over_what_is_not_finished_and_the_library(tmp_path: Path) -> None:

@@ -89,6 +89,28 @@ def test_fewer_questions_and_those_of_another_set(sea: Path, tmp_path: Path) -> 
     assert json.loads(run(sea, "--queries", 2, "--run", "dense", "--json").stdout)["queries"] == 2
 
 
+def test_several_sets_are_one_library(sea: Path, tmp_path: Path) -> None:
+    land = tmp_path / "land"
+    land.mkdir()
+    (land / "corpus.jsonl").write_text('{"id": "0", "text": "ships carry salt"}')
+    (land / "queries.jsonl").write_text('{"id": "0", "text": "carry salt"}')
+    (land / "qrels.tsv").write_text("0\t0\t1\n")
+    report = json.loads(run(sea, land, "--run", "keyword", "--json").stdout)
+    assert (report["set"], report["passages"], report["queries"]) == ("sea + land", 5, 5)
+    alone = json.loads(run(sea, "--run", "keyword", "--json").stdout)["runs"][0]
+    first, second = report["sets"]
+    assert [(each["set"], each["queries"]) for each in (first, second)] == [("sea", 4), ("land", 1)]
+    # A passage of the other set takes the first place for one of the four.
+    assert first["runs"][0]["R@1"] == alone["R@1"] - 1 / 4
+    assert second["runs"][0]["nDCG@10"] == 1
+    total = 4 * first["runs"][0]["nDCG@10"] + second["runs"][0]["nDCG@10"]
+    assert report["runs"][0]["nDCG@10"] == pytest.approx(total / 5)
+    shown = run(sea, land, "--run", "keyword").stdout
+    assert "land: 5 passages, 1 questions" in shown
+    with pytest.raises(UsageError, match="several without --queries-from"):
+        run(sea, land, "--queries-from", sea)
+
+
 def test_the_second_time_passages_are_not_embedded(
     sea: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ from localrag.evaluation.scoring import METRICS, Scored, Scorer
 from localrag.evaluator import pipeline as evaluated
 from localrag.evaluator.evaluator import graded_passages
 from localrag.factory import Model
+from localrag.library.acting import acting, acting_as
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.presentation.reports import remarks, render_page, report_json
@@ -144,6 +145,22 @@ def test_unreadable_is_counted_and_never_averaged() -> None:
     assert [one.sample.id for one in run.scored] == ["1", "2", "3"]
     table = json.dumps(report_json(Report("d", "j", None, (run,))), allow_nan=False)
     assert "NaN" not in table
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_each_sample_is_scored_for_who_asked(workers: int) -> None:
+    seen = []
+
+    def noting(*_: object) -> bool:
+        seen.append(acting.get())
+        return False
+
+    written = Scorer(None, None, withheld=noting)
+    with acting_as("ada"):
+        score_answers(
+            "a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=workers
+        )
+    assert seen == ["ada"] * len(SAMPLES)
 
 
 def test_nothing_scored_is_none_and_not_nan() -> None:

@@ -526,8 +526,8 @@ def test_a_folder_that_cannot_be_opened_is_a_problem_until_it_can(
     closed = world.write("closed/a.txt", "apples").parent
     entries = files._entries
 
-    def refuse(folder: Path) -> object:
-        if folder == closed:
+    def refuse(folder: str) -> object:
+        if folder == str(closed):
             raise PermissionError(13, "Permission denied")
         return entries(folder)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
 from library.library_fixtures import add, document, open_library
+
+from localrag.library.catalogue import guarded
 
 
 def test_threads_that_come_and_go_leave_no_connections(tmp_path: Path) -> None:
@@ -50,3 +53,14 @@ def test_removals_tell_one_from_another_and_their_end(tmp_path: Path) -> None:
             seen.append(library.removals())
         assert len(set(seen)) == 3
         assert not any(one.due for one in seen)
+
+
+def test_a_library_that_nobody_closes_leaves_no_file_open(tmp_path: Path) -> None:
+    library = open_library(tmp_path / "library")
+    add(library, document("One.", source="a.txt"))
+    assert library.remove(sources=["a.txt"]).purged
+    swept = library._catalogue.identity()
+    assert swept in guarded._in_place
+    del library
+    gc.collect()
+    assert swept not in guarded._in_place

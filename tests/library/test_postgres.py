@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +34,13 @@ from localrag.errors import (
     ParsingError,
     UsageError,
 )
+from localrag.library.acting import acting_as, acting_as_server
+from localrag.library.catalogue.base import Result
 from localrag.library.catalogue.filters import Filter, Glob
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres import dialect
 from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatalogue
+from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.location import Location
@@ -175,12 +180,42 @@ def test_a_server_that_ends_connections(place: Database) -> None:
 
         def cut_off() -> None:
             with library._catalogue.read() as snapshot:
+                snapshot.counts()
                 end_connections(other)
                 snapshot.counts()
 
         with pytest.raises(LibraryError, match="cannot be reached"):
             cut_off()
         assert library.counts().documents == 4
+
+
+def test_what_is_shown_of_many_passages_takes_as_many_statements_as_of_one(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    execute = PostgresConnection.execute
+
+    def told(connection: PostgresConnection, sql: str, values: Sequence[object] = (), /) -> Result:
+        said.append(sql)
+        return execute(connection, sql, values)
+
+    with filled(place, 8) as library:
+        monkeypatch.setattr(PostgresConnection, "execute", told)
+        taken = []
+        every = library.chunk_ids(Filter()).tolist()
+        for ids in (every[:1], every):
+            said.clear()
+            with library.one_state():
+                chunks = library.chunks(ids)
+                sources = library.sources_of({one.document_id for one in chunks.values()})
+                places = library.places([(one.document_id, one.start) for one in chunks.values()])
+            taken.append(len(said))
+            assert sources.keys() == {one.document_id for one in chunks.values()}
+        assert taken[0] == taken[1] < 8
+        assert places == [library.place(one.document_id, one.start) for one in chunks.values()]
+        texts = [chunk.text for chunk in chunks.values()]
+        assert texts == [library.text(c.document_id, c.start, c.end) for c in chunks.values()]
+        assert len(chunks) > 8
 
 
 def end_writer(place: Database) -> None:
@@ -363,10 +398,7 @@ def test_tables_of_an_earlier_version_get_what_they_lack(
         session.execute(f"CREATE DATABASE {alone}")
         filled(there, 1).close()
         with monkeypatch.context() as later:
-            for module in ("dialect", "catalogue"):
-                later.setattr(
-                    f"localrag.library.catalogue.postgres.{module}.MIGRATIONS", (*MIGRATIONS, sixth)
-                )
+            later.setattr(dialect, "MIGRATIONS", (*MIGRATIONS, sixth))
             _forget_tables()
             with filled(there, 2) as library:
                 library.remove(sources=["0.txt"])
@@ -408,12 +440,50 @@ def test_a_text_with_nul_keeps_its_length(place: Database) -> None:
         ("*.pdf", r"^(?:.*\.pdf)$"),
         ("a?b", "^(?:a.b)$"),
         ("[abc]*", "^(?:[abc].*)$"),
-        ("[^a-c]x", "^(?:[^a-c]x)$"),
+        ("[^a-c]x", "^(?:[^aa-c]x)$"),
         ("[]]", r"^(?:[\]])$"),
-        ("[*?]", "^(?:[*?])$"),
+        ("[*?]", r"^(?:[\*\?])$"),
         ("(x|y)+", r"^(?:\(x\|y\)\+)$"),
         ("open[", "$."),
     ],
 )
 def test_patterns_of_sqlite_as_expressions(pattern: str, expression: str) -> None:
     assert dialect.value(Glob(pattern)) == expression
+
+
+def test_a_pattern_means_the_same_in_both_engines(place: Database) -> None:
+    chosen = random.Random(5)
+    signs = "az-^[]\\!*?/.: |{}_é茶"
+    patterns = ["".join(chosen.choices(signs, k=chosen.randint(1, 8))) for _ in range(1500)]
+    patterns += [f"[{''.join(chosen.choices(signs, k=chosen.randint(1, 6)))}]*" for _ in range(500)]
+    texts = ["", *signs, "a-z", "[a]", "\\]", "a/z.", "^^"]
+    there = PostgresCatalogue(place)
+    with (
+        closing(sqlite3.connect(":memory:")) as here,
+        closing(there),
+        there.session() as session,
+    ):
+        for pattern in patterns:
+            query = "SELECT value GLOB ? FROM json_each(?)"
+            known = [bool(one) for (one,) in here.execute(query, (pattern, json.dumps(texts)))]
+            found = session.execute(
+                'SELECT one COLLATE "C" ~ %s FROM unnest(%s::text[]) one',
+                [dialect.value(Glob(pattern)), texts],
+            )
+            assert [one for (one,) in found.fetchall()] == known, pattern
+
+
+def test_of_a_library_that_is_not_there_the_others_are_named(place: Database) -> None:
+    mistyped = replace(place, library=f"{place.library}x")
+    filled_and_closed(place)
+    with pytest.raises(LibraryNotFoundError) as refused:
+        open_library(mistyped, create=False)
+    names = str(refused.value.values["names"]).split(", ")
+    assert 1 <= len(names) <= 12
+    assert names == sorted(filter(None, names))
+    assert "There are" in refused.value.hint
+    for nobody_of_the_command_line in (acting_as("ann"), acting_as_server()):
+        with nobody_of_the_command_line, pytest.raises(LibraryNotFoundError) as refused:
+            open_library(mistyped, create=False)
+        assert refused.value.values["names"] == ""
+        assert "There are" not in refused.value.hint

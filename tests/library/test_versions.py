@@ -2,8 +2,9 @@
 
 The fixtures were made by the code of their time: `schema-1.zip` before checksums were kept,
 `schema-2.zip` by localrag 0.1.0, `schema-3.zip` before it was kept how pages were read,
-`schema-4.zip` before chunks were numbered (opened from the one before). All hold a document in
-English and one in Chinese, and were made with a third that was removed.
+`schema-4.zip` before chunks were numbered and `schema-5.zip` before kept answers were somebody's
+(each opened from the one before). All hold a document in English and one in Chinese, and were made
+with a third that was removed.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def rows(directory: Path, query: str) -> list[tuple[object, ...]]:
 
 def vectors(directory: Path) -> list[tuple[object, ...]]:
     """The vector of each chunk, by the chunk's id, which was its number once."""
-    key = "number" if version(directory) == len(MIGRATIONS) else "id"
+    key = "number" if int(str(version(directory))) >= 5 else "id"
     query = f"SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.{key} ORDER BY 1"
     return rows(directory, query)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_the_environment_comes_first_then_the_keyring(ring: Ring) -> None:
     assert find_key("K", "models/eu/ada", {"K": "other"}).reveal() == "other"
     assert find_key("K", "models/eu/ada", {"K": " "}).reveal() == KEY
     assert not find_key("K", "", {})
+
+
+def test_a_file_comes_before_the_keyring(ring: Ring, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(" from-a-file\n")
+    assert find_key("K", "models/eu/ada", {"K": "other"}, file=str(file)).reveal() == "other"
+    assert find_key("K", "models/eu/ada", {}, file=str(file)).reveal() == "from-a-file"
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"in .*key cannot be read"):
+        find_key("K", "models/eu/ada", {}, file=str(file))
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,26 @@ def test_a_plain_completion(server: Server) -> None:
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
+def test_a_salt_keeps_what_a_server_has_read_apart(server: Server) -> None:
+    server.script = [reply("Yes"), reply("Yes")]
+    server.model(cache_salt="one").complete(CHAT, Options())
+    server.model().complete(CHAT, Options())
+    assert server.requests[0]["cache_salt"] == "one"
+    assert "cache_salt" not in server.requests[1]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_server_that_knows_no_salt_is_asked_without(server: Server, status: int) -> None:
+    server.script = [error(status, "Unknown parameter: 'cache_salt'."), reply("Yes"), reply("No")]
+    model = server.model(cache_salt="one")
+    assert model.complete(CHAT, Options()).text == "Yes"
+    assert model.complete(CHAT, Options()).text == "No"
+    assert ["cache_salt" in each for each in server.requests] == [True, False, False]
+    server.script = [error(status, "Unknown parameter: 'messages'.")]
+    with pytest.raises(BackendError):
+        server.model(cache_salt="one").complete(CHAT, Options())
+
+
 def test_a_thought_that_the_template_opened_is_no_part_of_the_reply(server: Server) -> None:
     server.script = [reply("The answer may be No.</think>\n\nYes")]
     assert server.model().complete(CHAT, Options()).text == "Yes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.rag.question_words import has_fewer_words
+from localrag.rag.question_words import FewerWords
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, ScoredChunk
 
@@ -27,7 +27,8 @@ def found(texts: list[str], *, ranked: bool = True) -> list[ScoredChunk]:
 
 def passed_over(question: str, passages: list[ScoredChunk]) -> list[int]:
     numbers = range(1, len(passages) + 1)
-    return [n for n in numbers if has_fewer_words(question, passages, n, Tokenizer(None))]
+    fewer = FewerWords(question, passages, Tokenizer(None))
+    return [n for n in numbers if fewer.in_passage(n)]
 
 
 def test_what_has_fewer_words_than_a_passage_before_it_is_passed_over() -> None:

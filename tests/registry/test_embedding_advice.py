@@ -1,7 +1,12 @@
+from pathlib import Path
 from typing import Literal
 
 import pytest
+from library.library_fixtures import EMBEDDER, add, document, open_library
 
+from localrag import factory
+from localrag.config.settings import Settings
+from localrag.library.records import EmbeddingIdentity
 from localrag.models.registry.advice import advise
 from localrag.models.registry.spec import catalogue
 
@@ -31,6 +36,20 @@ def test_english_documents_get_the_english_model() -> None:
 )
 def test_no_other_model_is_suggested_where_none_was_measured(shares: Shares) -> None:
     assert advised(STARTER, shares, BGE_EN) is None
+
+
+def test_a_short_chinese_document_is_not_lost_to_an_english_model(tmp_path: Path) -> None:
+    settings, english = Settings(), "The reading room is open to all who have a card. " * 5
+    identity = EmbeddingIdentity(EMBEDDER.fingerprint, STARTER, EMBEDDER.dimension)
+    with open_library(
+        tmp_path / "library", tokenize=factory.make_tokenizer(settings), embedding=identity
+    ) as library:
+        add(library, document(english, source="en.txt"), size=200)
+        advice = factory.embedding_advice(settings, library, factory.make_models())
+        assert advice is not None
+        assert (advice.kind, advice.language) == ("better", "en")
+        add(library, document("阅览室九点开门。", source="zh.txt"))
+        assert factory.embedding_advice(settings, library, factory.make_models()) is None
 
 
 def test_what_was_not_measured_is_mentioned_only_where_it_is() -> None:

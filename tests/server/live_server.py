@@ -56,13 +56,16 @@ class Machine:
 
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+    """Of a library in a database, in place of that in a folder."""
 
     @property
     def library(self) -> Path:
         return self.folder / "library"
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-c", PROGRAM, "--library", str(self.library), *arguments]
+        library = self.url or str(self.library)
+        return [sys.executable, "-c", PROGRAM, "--library", library, *arguments]
 
     def environment(self) -> dict[str, str]:
         own = {f"XDG_{name}_HOME": str(self.folder / name) for name in ("CACHE", "DATA", "STATE")}
@@ -79,12 +82,12 @@ class Machine:
         return ended.stdout
 
     @contextmanager
-    def serving(self) -> Iterator[Serving]:
+    def serving(self, *options: str) -> Iterator[Serving]:
         """A server, killed at the end of the block unless it has ended."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        command = self.command("serve", "--port", str(port))
+        command = self.command("serve", "--port", str(port), *options)
         with subprocess.Popen(
             command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as process:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pymupdf
@@ -21,11 +21,23 @@ from localrag import factory
 from localrag.api import LocalRAG
 from localrag.config.settings import Settings, set_in_file
 from localrag.engine import AskOptions, Engine, open_engine
-from localrag.errors import BackendError, CorruptFileError, LocalragError, UsageError
+from localrag.errors import (
+    BackendError,
+    CorruptFileError,
+    ForbiddenError,
+    LibraryError,
+    LibraryLockedError,
+    LibraryUnreachableError,
+    LocalragError,
+    UsageError,
+)
+from localrag.library.catalogue.postgres.policies import no_roles
+from localrag.messages import InterfaceLanguage
 from localrag.server.access import Access
 from localrag.server.app import routes_of
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, own_names, without_paths
+from localrag.server.replies import error_body
 
 QUESTION = "When was the glass house opened?"
 SUPERUSER = str(PurePosixPath("/", "root"))
@@ -37,6 +49,52 @@ def test_a_file_goes_by_its_name() -> None:
         "/srv/a/tea.pdf": "tea.pdf",
         "/srv/a/b/garden.pdf": "garden.pdf",
     }
+
+
+URLS = (
+    "postgresql://keeper@db.inside.example:6543/secrets#tea house",
+    "postgresql://keeper@/secrets?host=/var/run/inside&port=6543#tea house",
+    "postgresql://[fd00::6543]/secrets#tea house",
+)
+PRIVATE = ("keeper", "inside", "secrets", "6543", "postgresql", "localrag index")
+FAULT = 'connection to server at "db.inside.example", port 6543 failed: no role "keeper"'
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda url: LibraryError("{database} fails: {reason}", database=url, reason=FAULT),
+        lambda url: LibraryUnreachableError("{database}: {reason}", database=url, reason=FAULT),
+        lambda url: ForbiddenError("{database}: {reason}", database=url, reason=FAULT),
+        lambda url: no_roles(url, "keeper"),
+        lambda url: LibraryLockedError(
+            "{directory} is written to by {command}, {pid} on {host}, since {since}",
+            hint="",
+            directory=url,
+            pid=6543,
+            host="inside",
+            command="localrag index",
+            since="?",
+        ),
+        lambda url: LibraryError("{library} was lost.", library=url),
+        lambda url: LibraryError("Not here: {reason}", reason=f"nobody: {url} is gone"),
+        lambda url: LibraryError(
+            "{path}: {reason}",
+            path="x",
+            reason=LibraryError("{database}: {reason}", database=url, reason=FAULT),
+        ),
+    ],
+)
+def test_of_a_database_only_the_library_is_told(
+    url: str, make: Callable[[str], LocalragError]
+) -> None:
+    for language in get_args(InterfaceLanguage):
+        _, body, _ = error_body(make(url), language)
+        text = body["error"]["message"]
+        assert "tea house" in text
+        assert not [one for one in PRIVATE if one in text], text
+        assert str(without_paths(without_paths(make(url)))) == str(without_paths(make(url)))
 
 
 @pytest.mark.parametrize(
@@ -266,6 +324,10 @@ def _kept(walk: Walk, tmp_path: Path) -> None:
     assert kept["answer"]["contexts"][0]["source"] == kept["answer"]["citations"][0]["source"] != ""
     walk("DELETE", f"/api/history/{one['key']}")
     walk("DELETE", "/api/history")
+    assert walk("GET", "/api/jobs").json() == {"jobs": []}
+    walk("POST", "/api/jobs/1/cancel")
+    walk("GET", "/api/audit")
+    walk("DELETE", "/session")
     set_in_file("embedding.model", str(tmp_path / "a model"))
     walk.ask("/api/settings", key="answer.k", value=3)
     walk.ask("/api/settings", key="answer.k", value=0)

@@ -213,10 +213,15 @@ def format_of(path: PurePath | str) -> FileFormat | None:
     # format has a separator in it.
     stem, _, suffix = os.fspath(path).rpartition(".")
     suffix = "" if stem[-1:] in ("", "/", os.sep) else f".{suffix}".lower()
-    for each in FORMATS:
-        if suffix in each.suffixes:
-            return each
-    return None
+    global _by_suffix
+    if _by_suffix[0] is not FORMATS:
+        known = {suffix: each for each in reversed(FORMATS) for suffix in each.suffixes}
+        _by_suffix = FORMATS, known
+    return _by_suffix[1].get(suffix)
+
+
+_by_suffix: tuple[tuple[FileFormat, ...], dict[str, FileFormat]] = (), {}
+"""The table, and its formats by each of their suffixes."""
 
 
 def attaches(path: PurePath | str) -> bool:

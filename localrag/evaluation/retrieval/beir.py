@@ -8,12 +8,15 @@ there is no `qrels.tsv`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from localrag.errors import UsageError
 from localrag.evaluation.dataset import evenly
+
+V = TypeVar("V")
 
 LAYOUT_HINT = (
     "A retrieval set is a folder with corpus.jsonl (id, title, text), queries.jsonl (id, text) "
@@ -26,13 +29,15 @@ class RetrievalSet:
     """Passages and questions by id, in file order, and the judgements.
 
     A passage is its title and its text, with a line break between. `qrels` holds only
-    questions that have a relevant passage: the others cannot be scored.
+    questions that have a relevant passage: the others cannot be scored. `parts` are the sets
+    that it was put together from, whose questions and passages follow each other in it.
     """
 
     name: str
     corpus: dict[str, str]
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
+    parts: tuple[RetrievalSet, ...] = ()
 
     def sample(self, count: int) -> RetrievalSet:
         """The same set with `count` of its questions, taken evenly from first to last."""
@@ -76,6 +81,29 @@ def read_retrieval_set(folder: Path, queries_from: Path | None = None) -> Retrie
     if queries_from is not None:
         name = f"{queries_from.resolve().name} over {name}"
     return RetrievalSet(name, corpus, queries, judged)
+
+
+def together(sets: Sequence[RetrievalSet]) -> RetrievalSet:
+    """Sets as one: each question is asked of the passages of all.
+
+    An id begins with the place of its set. What answers a question in another set is not judged.
+    """
+
+    def renamed(of: Callable[[RetrievalSet], Mapping[str, V]]) -> dict[str, V]:
+        return {f"{at} {key}": one for at, each in enumerate(sets) for key, one in of(each).items()}
+
+    qrels = {
+        f"{at} {query}": {f"{at} {passage}": grade for passage, grade in grades.items()}
+        for at, each in enumerate(sets)
+        for query, grades in each.qrels.items()
+    }
+    return RetrievalSet(
+        " + ".join(each.name for each in sets),
+        renamed(lambda each: each.corpus),
+        renamed(lambda each: each.queries),
+        qrels,
+        tuple(sets),
+    )
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,19 @@ class RetrievalRun:
     name: str
     scores: Mapping[str, NDArray[np.float64]]
     seconds: NDArray[np.float64]
+
+    def by_part(self, dataset: RetrievalSet) -> list[RetrievalRun]:
+        """The same of each set that `dataset` was put together from."""
+        ends = accumulate(len(part.qrels) for part in dataset.parts)
+        spans = [slice(*span) for span in pairwise((0, *ends))]
+        return [
+            RetrievalRun(
+                self.name,
+                {metric: scores[span] for metric, scores in self.scores.items()},
+                self.seconds[span],
+            )
+            for span in spans
+        ]
 
     def mean(self, metric: str) -> float:
         """The mean over all questions."""

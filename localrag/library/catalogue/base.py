@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
@@ -36,6 +37,10 @@ class Connection(Statements, Protocol):
     counted: tuple[object, Any] | None
     """Which chunks there were, and in which state of the library."""
 
+    def of_everybody(self) -> AbstractContextManager[None]:
+        """The statements in the block may be about what other people asked, but for the words."""
+        ...
+
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
         """Run it for each row of values."""
         ...
@@ -54,12 +59,19 @@ class Connection(Statements, Protocol):
         """
         ...
 
+    def of_kinds(self, row: Row, kinds: tuple[type, ...]) -> Row:
+        """A row of which each value is of the type that was stored there.
+
+        Raises LibraryDamagedError for others.
+        """
+        ...
+
     def columns(self, table: str) -> Sequence[str]:
         """The columns of a table, in the order in which a row is stored."""
         ...
 
-    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
-        """All its rows, which are not held in memory together."""
+    def table(self, name: str, columns: Sequence[str], where: str = "") -> Iterable[Row]:
+        """All its rows, or those that `where`, a clause of our own, leaves; one after another."""
         ...
 
     def version(self) -> int:

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 from weakref import WeakSet
@@ -86,6 +86,11 @@ class GuardedConnection(sqlite3.Connection):
             if file in _in_place and all(one.file != file for one in _open):
                 _in_place.pop(file).close()
 
+    def __del__(self) -> None:
+        """SQLite closes its own handle of a library that nobody has closed, and not this one."""
+        if self.file is not None:
+            self.close()
+
     def in_place(self) -> BinaryIO:
         """The file, to be read and written past SQLite; closed with the last connection to it."""
         with _opening:
@@ -123,8 +128,7 @@ class GuardedConnection(sqlite3.Connection):
         wide = [place for place, kind in enumerate(kinds) if kind in (str, bytes)]
         size, most = 0, _BYTES
         for row in self.execute(sql, values):
-            if tuple(map(type, row)) != kinds:
-                raise damaged_rows(" ".join(type(one).__name__ for one in row))
+            self.of_kinds(row, kinds)
             if ordered and last is not None and row[0] <= last:
                 raise damaged_rows(LibraryError("duplicate rows"))
             last = row[0]
@@ -140,14 +144,25 @@ class GuardedConnection(sqlite3.Connection):
                     )
             yield row
 
+    def of_everybody(self) -> AbstractContextManager[None]:
+        """As any: a file is one person's."""
+        return nullcontext()
+
+    @staticmethod
+    def of_kinds(row: Row, kinds: tuple[type, ...]) -> Row:
+        """The row. Raises LibraryDamagedError unless its values are of these types."""
+        if tuple(map(type, row)) != kinds:
+            raise damaged_rows(" ".join(type(one).__name__ for one in row))
+        return row
+
     def columns(self, table: str) -> list[str]:
         """The columns of a table, in their order."""
         return [row[1] for row in self.execute(f"PRAGMA table_info({table})")]
 
-    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
-        """All rows of a table."""
+    def table(self, name: str, columns: Sequence[str], where: str = "") -> Iterable[Row]:
+        """All rows of a table, or those that a WHERE of our own leaves."""
         held = ", ".join(f'"{column}"' for column in columns)
-        return self.execute(f"SELECT {held} FROM {name}")  # noqa: S608 - names of our own schema
+        return self.execute(f"SELECT {held} FROM {name} {where}")  # noqa: S608 - names of our own schema
 
     def version(self) -> int:
         """The number of the newest migration that the file has had."""

@@ -2,7 +2,8 @@
 
 An answer lives as long as the documents that it was written from are as they were: it goes with the
 first of them that is removed, replaced or read anew, and so do those after it in its conversation,
-which were asked in the light of it.
+which were asked in the light of it. In a database with users each user's are that user's alone: the
+policies of the database see to that.
 """
 
 # ruff: noqa: S608 - what is put into a statement here are constants of this file
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 
+from localrag.library.acting import acting
 from localrag.library.catalogue.base import Connection
 from localrag.library.catalogue.reads import HISTORY, Snapshot
 from localrag.library.records import Conversation, KeptAnswer
@@ -72,9 +74,12 @@ def keep_answer(
     if before != after or None in there:
         return False
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    (number,) = sql.execute("SELECT coalesce(max(number), 0) + 1 FROM answers").fetchone()
+    with sql.of_everybody():
+        (number,) = sql.execute("SELECT coalesce(max(number), 0) + 1 FROM answers").fetchone()
+    who = acting.get()
     sql.execute(
-        "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (number, conversation, question, now, record)
+        "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+        (number, conversation, question, now, record, who if isinstance(who, str) else ""),
     )
     sql.executemany(
         "INSERT INTO answer_documents VALUES (?, ?)",
@@ -84,14 +89,15 @@ def keep_answer(
 
 
 def forget_answers_from(sql: Connection, document: str) -> None:
-    """Drop the answers that were written from a document, and those after them."""
-    sql.execute(
-        "DELETE FROM answers WHERE number IN (SELECT later.number FROM answer_documents d "
-        "JOIN answers one ON one.number = d.answer JOIN answers later "
-        "ON later.conversation = one.conversation AND later.number >= one.number "
-        "WHERE d.document = ?)",
-        (document,),
-    )
+    """Drop the answers that were written from a document, and those after them, whosever."""
+    with sql.of_everybody():
+        sql.execute(
+            "DELETE FROM answers WHERE number IN (SELECT later.number FROM answer_documents d "
+            "JOIN answers one ON one.number = d.answer JOIN answers later "
+            "ON later.conversation = one.conversation AND later.number >= one.number "
+            "WHERE d.document = ?)",
+            (document,),
+        )
 
 
 def forget_conversations(sql: Connection, conversation: str | None = None) -> bool:

@@ -248,6 +248,11 @@ def m005_number_chunks(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('chunks', ?)", (f"{count} {total}",))
 
 
+def m006_add_askers(connection: sqlite3.Connection) -> None:
+    """Whose a kept answer is: the name of a user, or "" where there are none."""
+    connection.execute("ALTER TABLE answers ADD COLUMN asker TEXT NOT NULL DEFAULT ''")
+
+
 Step = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: tuple[Step, ...] = (
@@ -256,6 +261,7 @@ MIGRATIONS: tuple[Step, ...] = (
     m003_add_origins,
     m004_add_reading,
     m005_number_chunks,
+    m006_add_askers,
 )
 
 

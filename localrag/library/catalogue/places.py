@@ -5,14 +5,16 @@ Reads what lies around the span, never the whole of a long document.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
 from localrag.documents.positions import Layout, decode, rectangles
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.guarded import damaged_rows
-from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.reads import BATCH, Snapshot
 from localrag.library.records import OnPage, PageSpan
 from localrag.types import Place, Unit
 
@@ -25,38 +27,38 @@ _ROWS = 1_000_000
 
 def place_of(snapshot: Snapshot, document_id: str, offset: int) -> Place | None:
     """Where a code point of a document stands; None for an unknown document."""
-    found = _first(
+    return places_of(snapshot, [(document_id, offset)])[0]
+
+
+def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Place | None]:
+    """The same of many: as many statements as one takes."""
+    found: dict[int, _Found] = {}
+    for row in _of_each(
         snapshot,
-        'SELECT d.number, d.unit, p.position, p.number, p."start", p.label FROM documents d '
-        'JOIN pages p ON p.document = d.number WHERE d.id = ? AND p."start" <= ? '
-        "ORDER BY p.position DESC LIMIT 1",
-        *(document_id, offset),
-        kinds=(int, str, int, int, int, str),
-    )
-    if found is None:
-        return None
-    number, unit, position, page, start, label = found
-    try:
-        place = Place(offset, msgspec.convert(unit, Unit), page, label)
-    except msgspec.ValidationError as error:
-        raise damaged_rows(error) from error
-    if place.unit in ("page", "slide"):
-        return place
-    row = _row(snapshot, document_id, (number, position, start), offset)
-    if row is not None or place.unit == "sheet":
-        return replace(place, row=row)
-    heading = _first(
-        snapshot,
-        'SELECT "start", text FROM headings WHERE document = ? AND "start" BETWEEN ? AND ? '
-        'ORDER BY "start" DESC LIMIT 1',
-        *(number, start if place.unit == "chapter" else 0, offset),
-        kinds=(int, str),
-    )
-    begin, text = heading or (start, "")
-    above = _lines(snapshot, document_id, begin, offset, _COUNTED)
-    # The heading's own line is no paragraph.
-    paragraph = None if above is None else above + (heading is None)
-    return replace(place, heading=text, paragraph=paragraph or None)
+        'SELECT asked.place, d.number, d.unit, p.position, p.number, p."start", p.label FROM asked '
+        "JOIN documents d ON d.id = asked.document JOIN pages p ON p.document = d.number "
+        "AND p.position = (SELECT q.position FROM pages q WHERE q.document = d.number "
+        'AND q."start" <= asked.until ORDER BY q.position DESC LIMIT 1)',
+        {at: (document_id, 0, offset) for at, (document_id, offset) in enumerate(asked)},
+        kinds=(int, int, str, int, int, int, str),
+    ):
+        at, number, unit, position, page, start, label = row
+        try:
+            place = Place(asked[at][1], msgspec.convert(unit, Unit), page, label)
+        except msgspec.ValidationError as error:
+            raise damaged_rows(error) from error
+        found[at] = _Found(place, number, position, start)
+    within = {at: one for at, one in found.items() if one.place.unit not in ("page", "slide")}
+    for at, row_number in _rows(snapshot, within).items():
+        found[at] = found[at]._replace(place=replace(found[at].place, row=row_number))
+    below = {
+        at: one
+        for at, one in within.items()
+        if found[at].place.row is None and one.place.unit != "sheet"
+    }
+    for at, place in _below_headings(snapshot, below).items():
+        found[at] = found[at]._replace(place=place)
+    return [found[at].place if at in found else None for at in range(len(asked))]
 
 
 def page_of(
@@ -106,36 +108,98 @@ def tables_within(snapshot: Snapshot, document_id: str, start: int, end: int) ->
     return int(count)
 
 
-def _row(
-    snapshot: Snapshot, document_id: str, page: tuple[int, int, int], offset: int
-) -> int | None:
-    """The row of a sheet, from 1, in which a code point stands; None beside its rows."""
-    number, position, start = page
-    stored = _first(
+class _Found(NamedTuple):
+    """A place, as far as it is known; number of its document; position and start of its page."""
+
+    place: Place
+    number: int
+    position: int
+    start: int
+
+
+def _rows(snapshot: Snapshot, asked: Mapping[int, _Found]) -> dict[int, int]:
+    """The rows of sheets, from 1, in which places stand; not of those beside a sheet's rows."""
+    marks: dict[int, tuple[int, int]] = {}
+    for at, stored, end in _of_each(
         snapshot,
-        'SELECT l.layout, p."end" FROM layouts l JOIN pages p ON p.document = l.document '
-        "AND p.position = l.position WHERE l.document = ? AND l.position = ? AND EXISTS "
-        '(SELECT 1 FROM tables t WHERE t.document = l.document AND t."start" <= ? '
-        'AND t."end" >= ?)',
-        *(number, position, offset, offset),
-        kinds=(bytes, int),
-    )
-    if stored is None:
-        return None
-    layout, end = stored
-    at = offset - start
-    mark = next(iter(_decoded(layout, at, at + 1, end - start).marks), None)
-    if mark is None or mark.start > at:
-        return None
-    below = _lines(snapshot, document_id, start + mark.start, offset, _ROWS)
-    return None if below is None else int(mark.top) + below + 1
+        'SELECT asked.place, l.layout, p."end" FROM asked JOIN pages p '
+        "ON p.document = asked.document AND p.position = asked.since JOIN layouts l "
+        "ON l.document = p.document AND l.position = p.position WHERE EXISTS "
+        '(SELECT 1 FROM tables t WHERE t.document = asked.document AND t."start" <= asked.until '
+        'AND t."end" >= asked.until)',
+        {at: (one.number, one.position, one.place.start) for at, one in asked.items()},
+        kinds=(int, bytes, int),
+    ):
+        one = asked[at]
+        offset = one.place.start - one.start
+        layout = _decoded(stored, offset, offset + 1, end - one.start)
+        mark = next(iter(layout.marks), None)
+        if mark is not None and mark.start <= offset:
+            marks[at] = one.start + mark.start, int(mark.top)
+    lines = _lines(snapshot, {at: (asked[at], start) for at, (start, _) in marks.items()}, _ROWS)
+    return {at: marks[at][1] + below + 1 for at, below in lines.items()}
 
 
-def _lines(snapshot: Snapshot, document_id: str, start: int, offset: int, most: int) -> int | None:
-    """How many lines end between two places; None where they are too far apart to look."""
-    if offset - start > most:
-        return None
-    return snapshot.text(document_id, start, offset).count("\n")
+def _below_headings(snapshot: Snapshot, asked: Mapping[int, _Found]) -> dict[int, Place]:
+    """The places with the heading above them, and their paragraphs below it."""
+    headings = {
+        at: (start, text)
+        for at, start, text in _of_each(
+            snapshot,
+            'SELECT asked.place, h."start", h.text FROM asked JOIN headings h '
+            "ON h.document = asked.document AND h.position = (SELECT g.position FROM headings g "
+            'WHERE g.document = asked.document AND g."start" BETWEEN asked.since AND asked.until '
+            'ORDER BY g."start" DESC LIMIT 1)',
+            {
+                at: (one.number, one.start if one.place.unit == "chapter" else 0, one.place.start)
+                for at, one in asked.items()
+            },
+            kinds=(int, int, str),
+        )
+    }
+    begins = {at: headings.get(at, (one.start, ""))[0] for at, one in asked.items()}
+    lines = _lines(snapshot, {at: (one, begins[at]) for at, one in asked.items()}, _COUNTED)
+    return {
+        at: replace(
+            one.place,
+            heading=headings[at][1] if at in headings else "",
+            # The heading's own line is no paragraph.
+            paragraph=(lines[at] + (at not in headings) or None) if at in lines else None,
+        )
+        for at, one in asked.items()
+    }
+
+
+def _lines(
+    snapshot: Snapshot, asked: Mapping[int, tuple[_Found, int]], most: int
+) -> dict[int, int]:
+    """How many lines end between somewhere and each place; not where that is too far to look."""
+    near = {
+        at: (one.number, start, one.place.start)
+        for at, (one, start) in asked.items()
+        if one.place.start - start <= most
+    }
+    texts = snapshot.spans([*near.values()])
+    return {at: text.count("\n") for at, text in zip(near, texts, strict=True)}
+
+
+def _of_each(
+    snapshot: Snapshot,
+    query: str,
+    asked: Mapping[int, tuple[object, int, int]],
+    *,
+    kinds: tuple[type, ...],
+) -> Iterator[Row]:
+    """The rows of a query about `asked`: for each place a document and two numbers."""
+    places = [*asked]
+    for first in range(0, len(places), BATCH):
+        some = places[first : first + BATCH]
+        yield from snapshot.sql.rows(
+            "WITH asked(place, document, since, until) AS "
+            f"(VALUES {', '.join(['(?, ?, ?, ?)'] * len(some))}) {query} ORDER BY asked.place",
+            *(value for at in some for value in (at, *asked[at])),
+            kinds=kinds,
+        )
 
 
 def _decoded(stored: bytes, start: int, end: int, length: int) -> Layout:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -84,14 +84,22 @@ SETTINGS: dict[str, type] = {
 }
 """All settings of a library, and what they are; another one is a new migration."""
 
+_ALL_SETTINGS = f"SELECT key, value FROM meta WHERE key IN ({','.join('?' * len(SETTINGS))})"
 _SETTING_LIMIT = 10_000
 _GENERATIONS = 1 << 53
 _WIDEST = 65_536  # dimensions of a vector
-_BLOCKS = 1 << 53
+_FARTHEST = 1 << 53
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
     c.document, c.columns"""
 _CHUNK_KINDS = (int, str, int, str, int, int, int, int, int, str)
+
+_SKIPPED = (
+    f"(CASE WHEN asked.since > b.block * {BLOCK} THEN asked.since - b.block * {BLOCK} ELSE 0 END)"
+)
+"""How many code points of a block come before what is asked for."""
+_LONGEST = (1 << 31) - 1
+"""Code points of a text that can be asked for."""
 
 
 class Snapshot:
@@ -99,13 +107,17 @@ class Snapshot:
 
     def __init__(self, connection: Connection) -> None:
         self.sql = connection  # also for a check that looks below the records
+        self._settings: dict[str, object] | None = None
 
     # Settings and sizes
 
     def meta(self, key: str) -> str | int | None:
-        """A setting of the library, or None."""
-        query = "SELECT value FROM meta WHERE key = ?"
-        (value,) = self._first(query, key, kinds=(SETTINGS[key],)) or (None,)
+        """A setting of the library, or None; all are asked for with the first."""
+        if self._settings is None:
+            self._settings = dict(self.sql.execute(_ALL_SETTINGS, (*SETTINGS,)))
+        if key not in self._settings:
+            return None
+        (value,) = self.sql.of_kinds((self._settings[key],), (SETTINGS[key],))
         if isinstance(value, str) and len(value) > _SETTING_LIMIT:
             raise damaged_rows(key)
         return value  # type: ignore[no-any-return]
@@ -223,7 +235,7 @@ class Snapshot:
             "AND (? = '' OR instr(lower(d.title), ?) > 0 OR EXISTS (SELECT 1 FROM sources s "
             "WHERE s.document = d.number AND instr(lower(s.path), ?) > 0)) "
             "ORDER BY d.number DESC LIMIT ?",
-            *(_BLOCKS if before is None else before, int(among is None), wanted),
+            *(_FARTHEST if before is None else before, int(among is None), wanted),
             *(sought, sought, sought),
             most + 1,
             kinds=(int,),
@@ -372,12 +384,13 @@ class Snapshot:
 
     def units(self, document_ids: Iterable[str]) -> dict[str, Unit]:
         """What the format of each document calls its pages."""
-        found: dict[str, Unit] = {}
-        for document_id in document_ids:
-            row = self._first("SELECT unit FROM documents WHERE id = ?", document_id, kinds=(str,))
-            if row is not None:
-                found[document_id] = _decoded(row[0], Unit, plain=True)
-        return found
+        rows = self.sql.rows(
+            "SELECT id, unit FROM documents WHERE id IN (SELECT value FROM json_each(?)) "
+            "ORDER BY id",
+            json.dumps(sorted(document_ids)),
+            kinds=(str, str),
+        )
+        return {document_id: _decoded(unit, Unit, plain=True) for document_id, unit in rows}
 
     def unread(self) -> list[UnreadFile]:
         """The files that could not be read, sorted by path."""
@@ -401,7 +414,37 @@ class Snapshot:
     def text(self, document_id: str, start: int, end: int) -> str:
         """Code points `start:end` of a document's text; "" for an unknown document."""
         number = self._number(document_id)
-        return "" if number is None else self._span(number, start, end)
+        return "" if number is None else self.spans([(number, start, end)])[0]
+
+    def spans(self, asked: Sequence[tuple[int, int, int]]) -> list[str]:
+        """Code points `start:end` of documents, by their numbers: (document, start, end) each.
+
+        In one statement, which gives what was asked for and not the blocks that it lies in.
+        """
+        found = [""] * len(asked)
+        wanted = [
+            value
+            for place, (number, start, end) in enumerate(asked)
+            if start < end
+            for value in (place, number, start, min(end, _LONGEST))
+        ]
+        for first in range(0, len(wanted), 4 * BATCH):
+            some = wanted[first : first + 4 * BATCH]
+            rows = self.sql.rows(
+                "WITH asked(place, document, since, until) AS "
+                f"(VALUES {', '.join(['(?, ?, ?, ?)'] * (len(some) // 4))}) "
+                f"SELECT asked.place, b.block, substr(b.text, CAST({_SKIPPED} + 1 AS INTEGER), "
+                f"CAST(asked.until - b.block * {BLOCK} - {_SKIPPED} AS INTEGER)) "
+                "FROM asked JOIN blocks b ON b.document = asked.document "
+                f"AND b.block BETWEEN asked.since / {BLOCK} AND (asked.until - 1) / {BLOCK} "
+                "ORDER BY asked.place, b.block",
+                *some,
+                kinds=(int, int, str),
+                ordered=False,
+            )
+            for place, _, text in rows:
+                found[place] += text
+        return found
 
     def source(self, path: str) -> SourceRecord | None:
         """What is known of a path, or None."""
@@ -463,7 +506,8 @@ class Snapshot:
         for start in range(0, len(wanted), BATCH):
             some = wanted[start : start + BATCH]
             rows = self._chunks("c.id", f"c.id IN ({','.join('?' * len(some))})", *some)
-            found.update((row[0], self._chunk(row)) for row in rows)
+            texts = self.spans([(row[8], row[6], row[7]) for row in rows])
+            found.update((row[0], _chunk(row, text)) for row, text in zip(rows, texts, strict=True))
         return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
 
     def chunk_ids(self, wanted: Filter) -> ChunkIds:
@@ -479,29 +523,41 @@ class Snapshot:
         # Sorted here: SQLite would sort rows it can take ready from an index.
         return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
 
+    def spread_chunks(self, count: int) -> list[int]:
+        """The ids of about so many chunks from all over the library, or of all if it has fewer."""
+        (first, last) = self.sql.execute(
+            "SELECT (SELECT min(number) FROM chunks), (SELECT max(number) FROM chunks)"
+        ).fetchone()
+        if first is None:
+            return []
+        step = max(1, -(-(last - first + 1) // count))
+        rows = self.sql.execute(
+            "SELECT DISTINCT (SELECT c.id FROM chunks c WHERE c.number >= CAST(value AS BIGINT) "
+            "ORDER BY c.number LIMIT 1) FROM json_each(?)",
+            (json.dumps(list(range(first, last + 1, step))),),
+        )
+        return [int(chunk) for (chunk,) in rows.fetchall()]
+
     def document_chunks(self, document_id: str) -> list[Chunk]:
         """All chunks of a document, in order."""
         rows = self._chunks("c.position", "d.id = ?", document_id)
         text = self._text(rows[0][8]) if rows else ""
-        return [self._chunk(row, text) for row in rows]
+        return [_chunk(row, text[row[6] : row[7]]) for row in rows]
 
     def sources_of(
         self, document_ids: Iterable[str], wanted: Filter | None = None
     ) -> dict[str, str]:
         """The first path of each document, of those that the filter allows."""
-        found: dict[str, str] = {}
         condition, values = source_conditions(wanted or Filter())
-        for document_id in set(document_ids):
-            row = self._first(
-                "SELECT s.path FROM sources s JOIN documents d ON d.number = s.document "
-                f"WHERE d.id = ? AND {condition} ORDER BY s.path LIMIT 1",
-                document_id,
-                *values,
-                kinds=(str,),
-            )
-            if row is not None:
-                found[document_id] = row[0]
-        return found
+        rows = self.sql.rows(
+            "SELECT d.id, min(s.path) FROM documents d JOIN sources s ON s.document = d.number "
+            f"WHERE d.id IN (SELECT value FROM json_each(?)) AND {condition} "
+            "GROUP BY d.id ORDER BY d.id",
+            json.dumps(sorted(set(document_ids))),
+            *values,
+            kinds=(str, str),
+        )
+        return dict(rows)
 
     def _chunks(self, order: str, where: str, *values: object) -> list[Row]:
         rows = self.sql.rows(
@@ -510,34 +566,24 @@ class Snapshot:
             *values,
             kinds=(int, *_CHUNK_KINDS),
         )
-        return [row[1:] for row in rows]
-
-    def _chunk(self, row: Row, text: str | None = None) -> Chunk:
-        identity, document_id, position, heading, first, last, start, end, number, columns = row
-        if not 0 <= start <= end:
-            raise damaged_rows(f"{start}:{end}")
-        span = self._span(number, start, end) if text is None else text[start:end]
-        names = _decoded(columns, tuple[Columns, ...]) if columns != "[]" else ()
-        return Chunk(identity, document_id, position, span, heading, first, last, start, end, names)
+        found = [row[1:] for row in rows]
+        for *_, start, end, _, _ in found:
+            if not 0 <= start <= end < _FARTHEST:
+                raise damaged_rows(f"{start}:{end}")
+        return found
 
     def _number(self, document_id: str) -> int | None:
         row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
         return row[0] if row else None
 
-    def _text(self, number: int, first: int = 0, last: int = _BLOCKS) -> str:
-        """The text of a document, or of some of its blocks."""
+    def _text(self, number: int) -> str:
+        """The text of a document."""
         rows = self.sql.rows(
-            "SELECT block, text FROM blocks WHERE document = ? AND block BETWEEN ? AND ? "
-            "ORDER BY block",
-            *(number, first, last),
+            "SELECT block, text FROM blocks WHERE document = ? ORDER BY block",
+            number,
             kinds=(int, str),
         )
         return "".join(text for _, text in rows)
-
-    def _span(self, number: int, start: int, end: int) -> str:
-        first = start // BLOCK
-        text = self._text(number, first, max(start, end - 1) // BLOCK)
-        return text[start - first * BLOCK : end - first * BLOCK]
 
     def _first(self, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
         return next(self.sql.rows(query, *values, kinds=kinds), None)
@@ -598,7 +644,7 @@ class Snapshot:
             text = self._text(number)
             where = "c.document = ? AND c.generation > ?"
             for row in self._chunks("c.position", where, number, generation):
-                yield self._chunk(row, text)
+                yield _chunk(row, text[row[6] : row[7]])
 
     def document_vectors(self, document_id: str) -> dict[int, NDArray[np.float32]]:
         """The vector of each chunk of a document, shape (dimension,), by the chunk's id."""
@@ -635,6 +681,13 @@ class Snapshot:
             kinds=(int, str),
         )
         return [row[1] for row in rows]
+
+
+def _chunk(row: Row, text: str) -> Chunk:
+    """A row of `_chunks` with its text."""
+    identity, document_id, position, heading, first, last, start, end, _, columns = row
+    names = _decoded(columns, tuple[Columns, ...]) if columns != "[]" else ()
+    return Chunk(identity, document_id, position, text, heading, first, last, start, end, names)
 
 
 def _since(generation: int, more: str = "") -> str:

@@ -52,8 +52,20 @@ class CatalogueStore(Protocol):
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
         ...
 
-    def write(self) -> AbstractContextManager[Transaction]:
-        """One change, visible whole when the block ends and not at all if it raises."""
+    def serve(self) -> None:
+        """From now on people ask through a server; see `acting`."""
+        ...
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether a server is to say for whom each statement is, as far as is known by now."""
+        ...
+
+    def write(self, *, own: bool = False) -> AbstractContextManager[Transaction]:
+        """One change, visible whole when the block ends and not at all if it raises.
+
+        `own`: of what belongs to who asks, as kept answers do; any reader may change that.
+        """
         ...
 
     def purge(self) -> bool:

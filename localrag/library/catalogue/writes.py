@@ -55,6 +55,12 @@ over."""
 OWN = ("unread", "answers", "answer_documents")
 """What belongs to the place where a library lies and to who asks there, and moves with it."""
 
+_NOBODYS = {
+    "answers": "WHERE asker = ''",
+    "answer_documents": "WHERE answer IN (SELECT number FROM answers WHERE asker = '')",
+}
+"""Which of these rows are no user's, where some are."""
+
 _ATTRIBUTES = ("id", "position", "heading", "first_page", "last_page", "start", "end")
 _FIELDS = (*_ATTRIBUTES, "columns")
 _attributes = attrgetter(*_ATTRIBUTES)
@@ -87,6 +93,11 @@ class Transaction(Snapshot):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._generation = 0
+
+    def meta(self, key: str) -> str | int | None:
+        """A setting as it is by now."""
+        self._settings = None
+        return super().meta(key)
 
     def count_chunks(self) -> None:
         """Write down which chunks there are, from all of them."""
@@ -357,13 +368,14 @@ class Transaction(Snapshot):
     def copy_from(self, source: Snapshot, *, whole: bool = False) -> None:
         """Copy every row of another catalogue, under a new epoch: what follows begins anew.
 
-        With `whole`, what belongs to who asks there comes along: the move of a library.
+        With `whole`, what belongs to who asks there comes along: the move of a library. Not what
+        users asked: one of the same name elsewhere is somebody else.
         Nothing of its structure is kept: it may say what is untrue of a document, but cannot bring
         tables, triggers, views or settings along.
         """
         for table in (*COPIED, *(OWN if whole else ())):
             columns = self.sql.columns(table)
-            self._insert(table, columns, source.sql.table(table, columns))
+            self._insert(table, columns, source.sql.table(table, columns, _NOBODYS.get(table, "")))
         if whole and source.meta(HISTORY):
             self.set_meta(HISTORY, 1)
         self.set_embedding(source.embedding())

@@ -249,6 +249,21 @@ def all_of_ours(directory: Path) -> Iterator[Path]:
             yield from _of_one_name(lower, _ALL)
 
 
+def clear_library(directory: Path) -> bool:
+    """Delete all that localrag made in a library's folder, the catalogue last of all.
+
+    Without the lock, which the caller holds. False where some of it is still in use.
+    """
+    gone = [clear_index(directory / name) for name in (VECTORS, KEYWORDS)]
+    gone += [clear_states(directory), _all_deleted(uploads(directory))]
+    if files.is_real_folder(directory / UPLOADS):
+        _remove_if_empty(directory / UPLOADS)
+    if not all(gone):
+        return False
+    of_ours = (path for path in _plain(directory, _FILES) if path.name not in (LOCK, HOLDER))
+    return _all_deleted(sorted(of_ours, key=lambda path: (path.name == CATALOGUE, path.name)))
+
+
 def folder_size(directory: Path) -> int:
     """Bytes of all files below; links count themselves, files that vanish meanwhile nothing."""
     total = 0

@@ -42,10 +42,11 @@ def _cut(text: str, most: int) -> str:
     return text.encode()[:most].decode("utf-8", "ignore").rstrip(" .")
 
 
-def free_place(directory: Path, name: str) -> Path:
-    """Where a file of that name goes: `name (2)` where there is one already."""
+def free_place(directory: Path, name: str, others: Iterable[str] = ()) -> Path:
+    """Where a file of that name goes: `name (2)` where there is one already, or among `others`."""
     folder, given = directory / UPLOADS, Path(name)
     taken = {path.name.casefold() for path in folder.iterdir()} if folder.is_dir() else set()
+    taken.update(map(str.casefold, others))
     number = 1
     while name.casefold() in taken:
         number += 1

@@ -104,8 +104,7 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
             ids, scores = _nearest(parts, row, k)
         else:
             ids, scores = _rescored(parts, row, candidates)
-        order = np.lexsort((ids, -scores))[:k]
-        return [Hit(int(ids[place]), float(scores[place])) for place in order]
+        return _hits(ids, scores, k)
 
     def _contents(self, entries: Iterable[tuple[int, Vector]], like: Rows | None) -> Iterator[Rows]:
         """With their codes; raises ValueError for vectors of another dimension."""
@@ -139,6 +138,25 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
                 bits = found.view(np.uint16) != wanted[held].view(np.uint16)
                 differing += int(bits.any(axis=1).sum())
         return differing
+
+
+def compared(
+    ids: NDArray[np.int64], vectors: NDArray[np.float16], query: Vector, k: int
+) -> list[Hit]:
+    """The k best by inner product of vectors, shape (n, dimension), compared as they are.
+
+    With the scores of an index that holds them.
+    """
+    if not len(ids):
+        return []
+    row = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
+    order, scores = _best(_over(vectors), row, min(k, len(ids)), len(ids))
+    return _hits(ids[order], scores, k)
+
+
+def _hits(ids: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
+    order = np.lexsort((ids, -scores))[:k]
+    return [Hit(int(ids[place]), float(scores[place])) for place in order]
 
 
 class _Part(NamedTuple):

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,17 +84,19 @@ class Postings(NamedTuple):
         ids = np.concatenate([one.ids for one in some])
         order = np.argsort(ids, kind="stable")
         places = _inverted(order)
-        names = sorted(set().union(*(one.terms() for one in some)))
-        number = {name: rank for rank, name in enumerate(names)}
+        # Each brings its terms and pairs sorted: to sort what follows each other is to merge them.
+        terms = [list(one.terms()) for one in some]
+        names = list(dict.fromkeys(sorted(chain.from_iterable(terms))))
+        number = dict(zip(names, range(len(names)), strict=True))
         packed, begin = [], 0
-        for one in some:
-            known = np.fromiter(map(number.__getitem__, one.terms()), np.int64, one.shape[1])
+        for one, own in zip(some, terms, strict=True):
+            known = np.fromiter(map(number.__getitem__, own), np.int64, len(own))
             held = np.repeat(known, np.diff(one.starts)) << 32
             held |= places[begin : begin + len(one.ids)][one.places] << 16
             packed.append(held | one.counts)
             begin += len(one.ids)
         pairs = np.concatenate(packed)
-        pairs.sort()
+        pairs.sort(kind="stable")
         lengths = np.concatenate([one.lengths for one in some])[order]
         return _assembled(ids[order], lengths, names, pairs)
 

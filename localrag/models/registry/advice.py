@@ -39,11 +39,15 @@ def advise(
     known: Catalogue,
     starter: str,
     is_present: Callable[[str], bool],
+    *,
+    has_chinese: bool = False,
 ) -> Advice | None:
     """What to say of a library with these `shares` of languages, built with `model`.
 
     `served` are the languages that `model` was made for, empty where nobody says. Only the
     `starter` embedding has been compared with others, so only in its place is another suggested.
+    `has_chinese`: some passage is Chinese, be it too short to count in `shares`; an English model
+    would lose it.
     """
     for language, share in shares.items():
         if served and language not in served and share > SOME:
@@ -56,6 +60,8 @@ def advise(
     alone = sum(shares.values()) - shares[most] <= SOME
     share = shares[most] if alone else sum(shares.values())
     of: Literal["zh", "en", "mixed"] = most if alone else "mixed"
+    if of == "en" and has_chinese:
+        return None
     better, untried = known.better.get(of, ()), known.untried.get(of, ())
     for name in better:
         packed = any(isinstance(source, PackageSource) for source in known.get(name).sources)

@@ -24,10 +24,17 @@ export async function call(path, { method = "GET", body, signal } = {}) {
 // The token comes in the fragment, which no server sees, and is changed for a cookie.
 export async function begin() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!token) return;
+  if (!token) return false;
   history.replaceState(null, "", location.pathname);
+  await signIn(token);
+  return true;
+}
+
+export async function signIn(token) {
+  if (!/^[\x21-\x7e]+$/.test(token)) throw Object.assign(new Error("401"), { status: 401 });  // no header can carry it
   const response = await fetch("/session", {
-    method: "POST", headers: { authorization: `Bearer ${token}` }, credentials: "same-origin",
+    method: "POST", credentials: "same-origin",
+    headers: { authorization: `Bearer ${token}`, "accept-language": language },
   });
   if (!response.ok) throw await failure(response);
 }

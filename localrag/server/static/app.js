@@ -8,6 +8,7 @@ import { Evaluate } from "./evaluate.js";
 import { Help, useKeys } from "./keys.js";
 import { Search } from "./search.js";
 import { Settings } from "./settings.js";
+import { SignIn } from "./signing.js";
 import { Viewer } from "./viewer.js";
 import { preferred, speaker } from "./words.js";
 
@@ -16,6 +17,7 @@ import { preferred, speaker } from "./words.js";
 const linked = location.pathname === "/view";
 const placed = () => Object.fromEntries(new URLSearchParams(location.hash.split("#")[1]));
 const narrow = matchMedia("(max-width: 800px)");
+const ROLES = ["reader", "editor", "owner"];
 const EVERY = 5000;  // milliseconds between two looks at the server
 
 function App() {
@@ -29,6 +31,8 @@ function App() {
   const [helping, setHelping] = useState(false);
   const opener = useRef(null);
   const head = useRef(null);
+  const adds = useRef(false);
+  const [signing, setSigning] = useState(false);  // before a link shows its place
   const say = speaker(language);
   speak(language);
 
@@ -37,10 +41,11 @@ function App() {
     try {
       const now = await call("/api/status");
       setStatus(now);
-      setLibrary((chosen) => chosen || now.libraries[0].name);
+      const names = now.libraries.map((one) => one.name);
+      setLibrary((chosen) => (names.includes(chosen) ? chosen : names[0] || ""));
       setFailed("");
     } catch (error) {
-      setFailed(error.status === 401 ? "noToken" : error.status ? error.message : "unreachable");
+      setFailed(error.status === 401 ? "signIn" : error.status ? error.message : "unreachable");
     }
   }, []);
   useEffect(() => {
@@ -50,10 +55,17 @@ function App() {
       return () => removeEventListener("hashchange", changed);
     }
     begin().then(refresh, refresh);
+    // A token that is opened in the window of somebody else, or of nobody.
+    const another = () => { if (location.hash) begin().then((came) => came && location.reload(), refresh); };
+    addEventListener("hashchange", another);
     const look = () => { if (!document.hidden) refresh(); };
     const timer = setInterval(look, EVERY);
     addEventListener("visibilitychange", look);
-    return () => { clearInterval(timer); removeEventListener("visibilitychange", look); };
+    return () => {
+      clearInterval(timer);
+      removeEventListener("visibilitychange", look);
+      removeEventListener("hashchange", another);
+    };
   }, []);
   useEffect(() => {  // what stands below the header has to know where that ends
     const measured = () => document.documentElement.style.setProperty("--head", `${head.current.offsetHeight}px`);
@@ -91,7 +103,7 @@ function App() {
     const drop = async (event) => {
       event.preventDefault();
       dragging(false);
-      if (linked) return;
+      if (linked || !adds.current) return;
       const files = await filesOf(event.dataTransfer);
       if (!files.length) return;
       setTab("documents");
@@ -105,39 +117,57 @@ function App() {
   const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
   if (linked) {
     return html`<header ref=${head}><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
-      <main class="alone"><${Viewer} say=${say} language=${language} view=${view} /></main>
+      <main class="alone">${signing ? html`<${SignIn} say=${say} />`
+        : html`<${Viewer} say=${say} language=${language} view=${view} unknown=${() => setSigning(true)} />`}</main>
+      <footer><a href="/source">${say("source", { licence: "AGPL-3.0-or-later" })}</a></footer>`;
+  }
+  if (failed === "signIn") {
+    return html`<header ref=${head}><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
+      <main><${SignIn} say=${say} /></main>
       <footer><a href="/source">${say("source", { licence: "AGPL-3.0-or-later" })}</a></footer>`;
   }
   const current = status && status.libraries.find((one) => one.name === library);
-  const shared = { say, language, library, show, refresh, total: current ? current.documents : 0, empty: current ? current.documents === 0 : false };
-  const tabs = ["ask", "documents", "search", "compare", "evaluate", "settings"];
+  const user = status && status.user;
+  // What somebody may not do is not offered; the server refuses it anyway.
+  const may = (role) => !user || Boolean(current) && ROLES.indexOf(current.role) >= ROLES.indexOf(role);
+  adds.current = may("editor");
+  const shared = { say, language, library, show, refresh, may, user, total: current ? current.documents : 0, empty: current ? current.documents === 0 : false };
+  const toDocuments = may("editor") ? () => setTab("documents") : null;
+  const none = Boolean(user) && !status.libraries.length;
+  const tabs = none ? [] : ["ask", "documents", "search", "compare", ...(may("owner") ? ["evaluate"] : []), ...(user ? [] : ["settings"])];
+  const at = tabs.includes(tab) ? tab : "ask";  // what another library offers
+  const leave = async () => {
+    try { await call("/session", { method: "DELETE" }); location.reload(); } catch (error) { setFailed(error.status ? error.message : "unreachable"); }
+  };
   return html`
     <header ref=${head}>
       <span class="brand" aria-hidden="true"></span><h1>localrag</h1>
       <nav aria-label="localrag">
-        ${tabs.map((name) => html`<button key=${name} class="tab" aria-current=${tab === name ? "page" : undefined}
+        ${tabs.map((name) => html`<button key=${name} class="tab" aria-current=${at === name ? "page" : undefined}
           onClick=${() => setTab(name)}>${say(name)}</button>`)}
       </nav>
       <span class="space"></span>
       ${status && status.libraries.length > 1 && html`<label class="quiet">${say("library")}${" "}
         <select value=${library} onChange=${(event) => setLibrary(event.target.value)}>
-          ${status.libraries.map((one) => html`<option key=${one.name}>${one.name}</option>`)}
+          ${status.libraries.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}</option>`)}
         </select></label>`}
       ${status && html`<${Guard} say=${say} status=${status} />`}
+      ${user && html`<span class="quiet user" title=${say("signedIn")}>${user.name}</span>`}
+      ${user && !user.by_proxy && html`<button class="quiet" onClick=${leave}>${say("signOut")}</button>`}
       ${switcher}
     </header>
-    ${failed && html`<p class="failed" role="alert">${["noToken", "unreachable"].includes(failed) ? say(failed) : failed}</p>`}
-    <div class=${view ? "columns" : ""}>
+    ${failed && html`<p class="failed" role="alert">${failed === "unreachable" ? say(failed) : failed}</p>`}
+    ${none ? html`<main><p class="empty">${say("noLibraries")}</p></main>` : html`<div class=${view ? "columns" : ""}>
       <main inert=${Boolean(view) && narrow.matches}>
-        <div hidden=${tab !== "ask"}><${Ask} ...${shared} view=${view} shown=${tab === "ask"} preset=${current ? current.mode : "standard"} toDocuments=${() => setTab("documents")} /></div>
-        <div hidden=${tab !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
-        <div hidden=${tab !== "search"}><${Search} ...${shared} toDocuments=${() => setTab("documents")} /></div>
-        <div hidden=${tab !== "compare"}><${Compare} ...${shared} toDocuments=${() => setTab("documents")} /></div>
-        <div hidden=${tab !== "evaluate"}><${Evaluate} ...${shared} /></div>
-        <div hidden=${tab !== "settings"}><${Settings} ...${shared} shown=${tab === "settings"} /></div>
+        <div hidden=${at !== "ask"}><${Ask} ...${shared} view=${view} shown=${at === "ask"} preset=${current ? current.mode : "standard"} toDocuments=${toDocuments} /></div>
+        <div hidden=${at !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
+        <div hidden=${at !== "search"}><${Search} ...${shared} toDocuments=${toDocuments} /></div>
+        <div hidden=${at !== "compare"}><${Compare} ...${shared} toDocuments=${toDocuments} /></div>
+        ${may("owner") && html`<div hidden=${at !== "evaluate"}><${Evaluate} ...${shared} /></div>`}
+        ${!user && html`<div hidden=${at !== "settings"}><${Settings} ...${shared} shown=${at === "settings"} /></div>`}
       </main>
       ${view && html`<${Viewer} say=${say} language=${language} view=${view} close=${close} alone=${narrow.matches} />`}
-    </div>
+    </div>`}
     ${status && html`<footer>${say("version", { version: status.version })} ·${" "}
       <a href="/source">${say("source", { licence: status.licence })}</a><span class="space"></span>
       <button class="quiet" onClick=${() => setHelping(true)}>${say("keys")}</button></footer>`}

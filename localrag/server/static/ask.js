@@ -13,7 +13,7 @@ const told = ({ asked, answer }) => ({ ...fresh(asked), answer, passages: answer
 const rests = ({ answer, passages }, id) => (answer?.views.some((one) => one.document === id)
   || ((!answer || answer.sentences.some((one) => !one.parts.some(Array.isArray))) && passages?.some((one) => one.document_id === id)));
 
-export function Ask({ say, language, library, show, view, empty, preset, shown, toDocuments }) {
+export function Ask({ say, language, library, show, view, empty, preset, shown, toDocuments, may, user }) {
   const [turns, setTurns] = useState([]);
   const [question, setQuestion] = useState("");
   const [chosen, setChosen] = useState("");
@@ -129,8 +129,8 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
       <div ref=${latest} class="turns" role="log" aria-live="off">
         ${turns.length === 0 && html`<div class="empty">
           <h2>${say("emptyTitle")}</h2>
-          <p>${say(empty ? "noDocuments" : "emptyText")}</p>
-          ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
+          <p>${say(!empty ? "emptyText" : toDocuments ? "noDocuments" : "stillEmpty")}</p>
+          ${empty && toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}
         </div>`}
         ${turns.map((turn) => html`<${Turn} key=${turn.id} say=${say} turn=${turn} show=${show} view=${view} library=${library} retry=${busy ? null : ask} />`)}
         ${forgotten && html`<p class="state">${say("removedAnswers", { name: forgotten })}</p>`}
@@ -150,7 +150,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
             : html`<button type="submit" class="main" disabled=${!question.trim()}>${say("send")}</button>`}
         </div>
       </form>
-      ${looking && html`<${History} say=${say} language=${language} library=${library} close=${() => setLooking(false)} open=${resume}
+      ${looking && html`<${History} say=${say} language=${language} library=${library} may=${may} user=${user} close=${() => setLooking(false)} open=${resume}
         forgotten=${(key) => { if (kept && (!key || key === kept)) begin(); }} />`}
     </section>`;
 }

@@ -53,8 +53,8 @@ export function Compare({ say, library, show, empty, toDocuments }) {
     </form>
     <div role="status" class="quiet">${busy && under}</div>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
-    ${!found && !busy && !failed && html`<div class="empty"><p>${say(empty ? "noDocuments" : "compareHelp")}</p>
-      ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div>`}
+    ${!found && !busy && !failed && html`<div class="empty"><p>${say(!empty ? "compareHelp" : toDocuments ? "noDocuments" : "stillEmpty")}</p>
+      ${empty && toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div>`}
     ${found && html`<${Compared} say=${say} found=${found} show=${show} library=${library} />`}
   </section>`;
 }

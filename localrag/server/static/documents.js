@@ -5,7 +5,7 @@ import { Reader } from "./reader.js";
 
 const SHOWS = { all: "allDocuments", problems: "problemsDocuments", unread: "unreadDocuments" };
 
-export function Documents({ say, language, library, refresh, dropped, total }) {
+export function Documents({ say, language, library, refresh, dropped, total, may }) {
   const [documents, setDocuments] = useState(null);
   const [unread, setUnread] = useState([]);
   const [next, setNext] = useState(null);
@@ -67,14 +67,14 @@ export function Documents({ say, language, library, refresh, dropped, total }) {
   const chosen = (event) => { adding.add([...event.target.files].filter((file) => !file.name.startsWith("."))); event.target.value = ""; };
   const none = documents && !documents.length && !unread.length;
   return html`<section aria-label=${say("documents")}>
-    <div class="drop">
+    ${may("editor") && html`<div class="drop">
       <p>${say("dropHere")}</p>
       <div class="row">
         <label class="button main"><input type="file" multiple class="unseen" onChange=${chosen} />${say("addFiles")}</label>
         <label class="button"><input type="file" webkitdirectory class="unseen" onChange=${chosen} />${say("addFolder")}</label>
       </div>
       <small class="quiet">${say("kept")}</small>
-    </div>
+    </div>`}
     <${Adding} say=${say} adding=${adding} />
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     ${(total > 0 || unread.length > 0 || shows !== "all") && html`<form class="line" role="search" onSubmit=${(event) => event.preventDefault()}>
@@ -85,10 +85,10 @@ export function Documents({ say, language, library, refresh, dropped, total }) {
         ${Object.entries(SHOWS).map(([name, text]) => html`<option key=${name} value=${name}>${say(text, { count: total })}</option>`)}
       </select></form>`}
     ${documents && documents.length > 0 && html`<ul class="documents">${documents.map((one) => html`<${Row} key=${one.id} say=${say}
-      language=${language} one=${one} read=${read} remove=${remove} />`)}</ul>`}
+      language=${language} one=${one} read=${read} remove=${may("editor") && remove} />`)}</ul>`}
     ${unread.length > 0 && html`<ul class="documents">${unread.map((one) => html`<li key=${one.source}>
       <div class="path">${one.source}</div><${Problem} say=${say} one=${one} /></li>`)}</ul>`}
-    ${none && html`<p class="empty">${say(words ? "nothing" : shows === "all" ? "noDocuments" : shows === "problems" ? "noProblems" : "noUnread")}</p>`}
+    ${none && html`<p class="empty">${say(words ? "nothing" : shows === "all" ? (may("editor") ? "noDocuments" : "stillEmpty") : shows === "problems" ? "noProblems" : "noUnread")}</p>`}
     ${next !== null && html`<p class="row"><button onClick=${() => load(next)}>${say("more")}</button></p>`}
   </section>`;
 }
@@ -119,7 +119,7 @@ function Row({ say, language, one, read, remove }) {
   return html`<li>
     <div class="row"><button class="source" id=${`read-${one.id}`} onClick=${() => read(one, {})}>${one.title}</button>
       <span class="space"></span>
-      <button class="quiet" onClick=${() => remove(one)} aria-label=${say("removeName", { name: one.title })}>${say("remove")}</button></div>
+      ${remove && html`<button class="quiet" onClick=${() => remove(one)} aria-label=${say("removeName", { name: one.title })}>${say("remove")}</button>`}</div>
     <div class="quiet">${about}</div>
     <div class="quiet path">${one.sources.join(say("comma"))}</div>
     ${one.state !== "same" && html`<p class="problem"><span aria-hidden="true">⚠ </span>${say(one.state)}</p>`}

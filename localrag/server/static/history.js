@@ -3,7 +3,7 @@ import { call } from "./api.js";
 import { Dialog } from "./dialog.js";
 
 // Conversations that are kept in the library, and whether any are to be.
-export function History({ say, language, library, close, open, forgotten }) {
+export function History({ say, language, library, may, user, close, open, forgotten }) {
   const [kept, setKept] = useState(null);
   const [failed, setFailed] = useState("");
   const [leaving, setLeaving] = useState(false);
@@ -30,8 +30,8 @@ export function History({ say, language, library, close, open, forgotten }) {
   return html`<${Dialog} say=${say} title=${say("history")} close=${close}>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     ${kept && html`
-      <label class="check strong"><input type="checkbox" checked=${kept.on} onChange=${(event) => turn(event.target.checked)} /> ${say("keep")}</label>
-      <p class="quiet hint">${say("keepHow")}</p>
+      ${may("owner") && html`<label class="check strong"><input type="checkbox" checked=${kept.on} onChange=${(event) => turn(event.target.checked)} /> ${say("keep")}</label>`}
+      <p class="quiet hint">${say(user ? "keepShared" : "keepHow")}</p>
       ${leaving && html`<div class="ask-back" role="alert"><p>${say("keepOff")}</p><div class="row">
         <button class="danger" onClick=${() => forget("")}>${say("forgetAll")}</button>
         <button onClick=${() => setLeaving(false)}>${say("keepThem")}</button></div></div>`}

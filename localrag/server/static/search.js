@@ -78,8 +78,8 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     <div role="status" class="quiet">${busy ? say("searching") : passages && (passages.length ? say(passages.length === 1 ? "passage" : "passages", { count: passages.length })
       : say(narrowed ? "nothingFiltered" : "nothing"))}</div>
-    ${!found && !busy && !failed && html`<div class="empty"><p>${say(empty ? "noDocuments" : "searchHelp")}</p>
-      ${empty && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div>`}
+    ${!found && !busy && !failed && html`<div class="empty"><p>${say(!empty ? "searchHelp" : toDocuments ? "noDocuments" : "stillEmpty")}</p>
+      ${empty && toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div>`}
     ${found?.steps.length > 0 && html`<details><summary>${say("steps")} (${found.steps.length})</summary>
       <ol class="steps">${found.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}</li>`)}</ol></details>`}
     ${passages && passages.map((one, number) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} number=${number + 1}>

@@ -2,8 +2,8 @@ import { html, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 
 // `view` is a span of a document, with the key to it where a link brought one; `alone`: it covers
-// what else there is.
-export function Viewer({ say, language, view, close, alone }) {
+// what else there is. `unknown` is called where whoever opened a link has to sign in first.
+export function Viewer({ say, language, view, close, alone, unknown }) {
   const [page, setPage] = useState(null);
   const [failed, setFailed] = useState("");
   const [large, setLarge] = useState(false);
@@ -19,7 +19,7 @@ export function Viewer({ say, language, view, close, alone }) {
     const asked = new URLSearchParams({ library, document: id, start, end, ...(key ? { key } : {}) });
     call(`/api/view?${asked}`).then(
       (found) => shown && setPage(found),
-      (error) => shown && setFailed(error.status === 401 || error.status === 400 ? say("badLink") : error.message),
+      (error) => shown && unknown && !key && error.status === 401 ? unknown() : shown && setFailed(error.status === 401 || error.status === 400 ? say("badLink") : error.message),
     );
     return () => { shown = false; };
   }, [library, id, start, end, key, language]);

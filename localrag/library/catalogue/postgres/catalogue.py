@@ -15,22 +15,24 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from localrag.egress.databases import Database, door
 from localrag.errors import (
+    ForbiddenError,
     LibraryDamagedError,
     LibraryError,
     LibraryMismatchError,
     LibraryNotFoundError,
+    LibraryUnreachableError,
 )
+from localrag.library.acting import SERVER, Role, acting, covers, users_began
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.catalogue import Catalogue
-from localrag.library.catalogue.migrations import MIGRATIONS
-from localrag.library.catalogue.postgres import dialect
+from localrag.library.catalogue.postgres import dialect, policies
 from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.catalogue.postgres.dialect import SCHEMA
 from localrag.library.catalogue.reads import Snapshot
@@ -49,7 +51,7 @@ Turn = Literal[0x4C52, 0x4C53, 0x4C54]
 """First half of the number of an advisory lock, so that nobody else's is meant."""
 WRITING: Turn = 0x4C52
 CHANGING: Turn = 0x4C53
-_CREATING: Turn = 0x4C54
+CREATING: Turn = 0x4C54
 
 _OLDEST_CLIENT = 160000
 """libpq 16, the first that can be told how not to log in."""
@@ -58,6 +60,9 @@ _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
 
 _DROP_PATIENCE = "5s"
 """How long a drop waits for writers: those of a connection that was just closed are soon gone."""
+
+_NAMED = 12
+"""Libraries that are named where another was meant."""
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -82,10 +87,22 @@ class PostgresCatalogue:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._number: int | None = None
+        self._serving = self._knew = self._has_users = self._owns = False
+        self._identity: str | None = None
+        """What `identity` was at first."""
         self._used = threading.local()
         self._idle: list[PostgresConnection] = []
         self._forgotten = 0
         self._guard = threading.Lock()
+
+    def serve(self) -> None:
+        """From now on, where the database has users, every statement about rows is for somebody."""
+        self._serving, self._knew = True, self._has_users
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether that is so by now, as far as the last transaction knew."""
+        return self._serving and self._has_users
 
     # What there is
 
@@ -95,32 +112,32 @@ class PostgresCatalogue:
         Raises LibraryMismatchError where they are newer.
         """
         version = self._version()
-        if version > len(MIGRATIONS):
+        if version > dialect.version():
             raise LibraryMismatchError(
                 "{path} has schema version {found}, but this version of localrag supports "
                 "versions up to {known}.",
                 hint="Update localrag, or use the version that wrote the library.",
                 path=str(self.database),
                 found=version,
-                known=len(MIGRATIONS),
+                known=dialect.version(),
             )
-        if version == len(MIGRATIONS):
+        if version == dialect.version():
             self._expect_references()
-        return version < len(MIGRATIONS) or self.identity() is None
+        return version < dialect.version() or self.identity() is None
 
     def _expect_references(self) -> None:
         """Raise LibraryDamagedError where a table has lost what makes rows go with their document.
 
         As it does in every library, where somebody drops one with CASCADE.
         """
-        with self.translated(), self.session() as inner:
-            row = inner.execute(
-                "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 "
-                "AND connamespace = %s::regnamespace",
-                [SCHEMA],
-            ).fetchone()
+        found = self._one(
+            "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 "
+            "AND connamespace = CAST(? AS regnamespace) "
+            "AND conrelid IN (SELECT oid FROM pg_class WHERE relkind = 'p')",
+            SCHEMA,
+        )
         wanted = sum(len(table.references) for table in dialect.tables().values())
-        if row is None or row[0] < wanted:
+        if found is None or found[0] < wanted:
             raise LibraryDamagedError(
                 "The tables of the library {database} are not as localrag makes them: {reason}.",
                 hint="Restore the database from a backup.",
@@ -129,35 +146,55 @@ class PostgresCatalogue:
             )
 
     def _version(self) -> int:
-        with self.translated(), self.session() as inner:
-            if inner.execute(f"SELECT to_regclass('{SCHEMA}.version')").fetchone() == (None,):
-                return 0
-            row = inner.execute(f"SELECT max(number) FROM {SCHEMA}.version").fetchone()
-        return int(row[0] or 0) if row else 0
+        found = self._one(f"SELECT max(number) FROM {SCHEMA}.version")
+        return int(found[0] or 0) if found else 0
 
     def identity(self) -> str | None:
         """What tells this library from any other, also from one of its name made later."""
-        with self.translated(), self.session() as inner:
-            if inner.execute(f"SELECT to_regclass('{SCHEMA}.libraries')").fetchone() == (None,):
+        found = self._one(
+            f"SELECT number, identity::text FROM {SCHEMA}.libraries WHERE name = ?",
+            self.database.library,
+        )
+        self._number = int(found[0]) if found else None
+        self._identity = self._identity or (str(found[1]) if found else None)
+        return str(found[1]) if found else None
+
+    def _one(self, query: str, *values: object) -> Row | None:
+        """The first row; None where there is none, and before the first library."""
+        with self.translated(), self._taken() as connection:
+            from psycopg.errors import UndefinedTable
+
+            try:
+                found: Row | None = connection.execute(query, values).fetchone()
+            except UndefinedTable:
                 return None
-            row = inner.execute(
-                f"SELECT number, identity::text FROM {SCHEMA}.libraries WHERE name = %s",
-                [self.database.library],
-            ).fetchone()
-        self._number = int(row[0]) if row else None
-        return str(row[1]) if row else None
+            return found
 
     def expect(self) -> str:
         """The same. Raises LibraryNotFoundError where there is no such library."""
         identity = self.identity()
         if identity is None:
-            raise LibraryNotFoundError(
-                "There is no library {name} in the database {database}.",
-                hint="Add documents first: localrag add PATH. Or name another after # in the URL.",
-                name=self.database.library,
-                database=str(self.database),
-            )
+            raise no_library(self.database.library, self.database, self.names())
         return identity
+
+    def names(self) -> list[str]:
+        """The first libraries by name, as far as whoever asks may know of them.
+
+        That is the account that owns the tables, or any where nobody is told apart; no user, and
+        no server that has some.
+        """
+        if acting.get() is not None:
+            return []
+        found = self._one(
+            f"SELECT array_agg(name ORDER BY name) FROM (SELECT name FROM {SCHEMA}.libraries "
+            f"WHERE NOT ({policies.USED}) OR {policies.OWNER} ORDER BY name LIMIT {_NAMED}) AS few"
+        )
+        return list(found[0] or ()) if found else []
+
+    def has_libraries(self) -> bool:
+        """Whether there is any in the database."""
+        found = self._one(f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.libraries)")
+        return found is not None and bool(found[0])
 
     @property
     def number(self) -> int:
@@ -170,70 +207,102 @@ class PostgresCatalogue:
     def migrate(self) -> None:
         """Create or update the tables, and the partitions of this library."""
         with self.translated(), self.session() as inner, inner.transaction():
-            inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
+            self.create_alone(inner)
             for statement in _CREATE:
                 inner.execute(statement)
             (version,) = inner.execute(
                 f"SELECT coalesce(max(number), 0) FROM {SCHEMA}.version"
             ).fetchone() or (0,)
-            if version < len(MIGRATIONS):
-                for statement in dialect.definitions():
+            if version < dialect.version():
+                for statement in (*dialect.definitions(), *dialect.jobs()):
                     inner.execute(statement)
                 inner.execute(f"DELETE FROM {SCHEMA}.version")
-                inner.execute(f"INSERT INTO {SCHEMA}.version VALUES (%s)", [len(MIGRATIONS)])
+                inner.execute(f"INSERT INTO {SCHEMA}.version VALUES (%s)", [dialect.version()])
             known = inner.execute(f"SELECT number FROM {SCHEMA}.libraries").fetchall()
             added = inner.execute(
                 f"INSERT INTO {SCHEMA}.libraries(name) VALUES (%s) ON CONFLICT DO NOTHING "
                 "RETURNING number",
                 [self.database.library],
             ).fetchone()
+            secured = inner.execute(policies.USED).fetchone() == (True,)
+            if secured and version < dialect.version():
+                policies.protect(inner)
             for (number,) in [*known, *([added] if added else [])]:
-                if version < len(MIGRATIONS) or (number,) == added:
+                if version < dialect.version() or (number,) == added:
                     for statement in dialect.partitions(number):
                         inner.execute(statement)
+                    if secured:
+                        policies.protect(inner, number)
             if added:
                 inner.cursor().executemany(
                     f"INSERT INTO {dialect.home(added[0])}.meta(key, value) VALUES (%s, %s)",
                     dialect.first_settings(),
                 )
 
+    def create_alone(self, inner: psycopg.Connection[Row]) -> None:
+        """Wait until nobody else makes or drops tables, until the end of the transaction."""
+        inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [CREATING])
+
     def drop(self) -> None:
         """Take the library away, unless somebody writes to it or has by now."""
-        number = self.number
-        with self.translated(), self.session() as inner:
-            from psycopg.errors import LockNotAvailable
+        from psycopg.errors import LockNotAvailable
 
+        with self.translated(), self.session() as inner, suppress(LockNotAvailable):
+            with inner.transaction():
+                self._wait_for(inner, WRITING, CHANGING)
+                home = dialect.home(self.number)
+                rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread"
+                if inner.execute(f"{rows} LIMIT 1").fetchone():
+                    return
+                inner.execute("SET LOCAL lock_timeout = 0")
+                self._take_away(inner)
+            self._number = None
+
+    def delete(self) -> None:
+        """Take the library away with all that it holds; the caller holds the right to write.
+
+        Raises LibraryError where its tables stay in use, and takes nothing away then.
+        """
+        from psycopg.errors import LockNotAvailable
+
+        with self.translated(), self.session() as inner:
             try:
                 with inner.transaction():
-                    self._drop(inner, number)
-            except LockNotAvailable:
-                return
+                    self._wait_for(inner, CHANGING)
+                    self._take_away(inner)
+                    self._expect_right()
+            except LockNotAvailable as error:
+                raise LibraryError(
+                    "The library {library} is in use and was not deleted.",
+                    hint="Try again once searches, copies and backups of it have ended.",
+                    library=str(self.database),
+                ) from error
         self._number = None
 
-    def _drop(self, inner: psycopg.Connection[Row], number: int) -> None:
+    def _wait_for(self, inner: psycopg.Connection[Row], *turns: Turn) -> None:
         inner.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
-        for turn in (WRITING, CHANGING):
-            inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", [turn, number])
-        inner.execute("SET LOCAL lock_timeout = 0")
-        home = dialect.home(number)
-        rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread LIMIT 1"
-        if inner.execute(rows).fetchone():
-            return
-        inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_CREATING])
-        for statement in dialect.without(number):
+        for turn in turns:
+            inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", [turn, self.number])
+
+    def _take_away(self, inner: psycopg.Connection[Row]) -> None:
+        self.create_alone(inner)
+        for statement in dialect.without(self.number):
             inner.execute(statement)
-        inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [number])
+        if inner.execute(policies.USED).fetchone() == (True,):
+            # That somebody asked stays known, what they asked does not.
+            clear = f"UPDATE {SCHEMA}.audit SET words = NULL WHERE library = %s"
+            inner.execute(clear, [self.number])
+        inner.execute(f"DELETE FROM {SCHEMA}.libraries WHERE number = %s", [self.number])
 
     def size(self) -> int:
         """Bytes of its partitions, with their indexes."""
-        with self.translated(), self.session() as inner:
-            row = inner.execute(
-                "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
-                "JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE n.nspname = %s AND c.relkind = 'r'",
-                [dialect.home(self.number)],
-            ).fetchone()
-        return int(row[0]) if row else 0
+        found = self._one(
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = ? AND c.relkind = 'r'",
+            dialect.home(self.number),
+        )
+        return int(found[0]) if found else 0
 
     # Transactions
 
@@ -244,18 +313,26 @@ class PostgresCatalogue:
             yield Snapshot(connection)
 
     @contextmanager
-    def write(self) -> Iterator[Transaction]:
+    def write(self, *, own: bool = False) -> Iterator[Transaction]:
         """One change, visible whole when the block ends and not at all if it raises.
 
         One at a time in each library: the statements see what the one before has committed.
         """
-        with self.translated(), self._begun("writer", _WRITE) as connection:
-            turn = [CHANGING, self.number]
-            connection.inner.execute("SELECT pg_advisory_xact_lock(%s, %s)", turn)
+        wanted: Role = "reader" if own else "editor"
+        with self.translated(), self._begun("writer", _WRITE, wanted) as connection:
             # What is only to be done is sent on without waiting for each answer.
             with connection.inner.pipeline():
                 yield Transaction(connection)
             self._expect_right()
+
+    @contextmanager
+    def chore(self) -> Iterator[psycopg.Connection[Row]]:
+        """A transaction of whoever acts that changes nothing of the library, and waits for nobody.
+
+        Raises as `read`.
+        """
+        with self.translated(), self._begun("chore", _WRITE) as connection:
+            yield connection.inner
 
     @contextmanager
     def right(self, held_by: psycopg.Connection[Row]) -> Iterator[None]:
@@ -304,32 +381,106 @@ class PostgresCatalogue:
                 transaction.copy_from(snapshot)
 
     @contextmanager
-    def _begun(self, use: Literal["reader", "writer"], begin: str) -> Iterator[PostgresConnection]:
-        """A connection of this thread in a transaction; within such a use, the same one."""
-        mine: PostgresConnection | None = getattr(self._used, use, None)
-        if mine is not None:
-            yield mine
+    def _begun(
+        self, use: Literal["reader", "writer", "chore"], begin: str, wanted: Role = "reader"
+    ) -> Iterator[PostgresConnection]:
+        """A connection of this thread in a transaction of whoever acts; within it, the same one.
+
+        Raises LibraryNotFoundError for a user without a role in this library, LibraryError for one
+        with less than `wanted`, or where nobody acts and somebody must.
+        """
+        held: dict[object, PostgresConnection] = self._used.__dict__.setdefault("held", {})
+        mine = use, acting.get()
+        if mine in held:
+            yield held[mine]
             return
-        path = f"SET LOCAL search_path TO {dialect.home(self.number)}"
-        with self._taken(f"{begin}; {path}") as connection:
-            setattr(self._used, use, connection)
-            try:
-                yield connection
-                connection.inner.execute("COMMIT")
-            finally:
-                setattr(self._used, use, None)
+        steps = [f"SET LOCAL search_path TO {dialect.home(self.number)}"]
+        if use == "writer":
+            steps.append(f"SELECT pg_advisory_xact_lock({CHANGING}, {self.number})")
+        while True:
+            role = self._role()
+            with self._taken(
+                "; ".join((begin, *self._enter(role), *steps, self._ask(role)))
+            ) as one:
+                if not self._is_admitted(one, role, wanted):
+                    continue
+                one.is_member = role == policies.MEMBER
+                held[mine] = one
+                try:
+                    yield one
+                    one.inner.execute("COMMIT")
+                finally:
+                    del held[mine]
+            return
+
+    def _role(self) -> str | None:
+        """Which role of the database whoever acts is to take; None for none."""
+        who = acting.get()
+        if not self._has_users:
+            return None
+        if isinstance(who, str):
+            return policies.MEMBER
+        if who is SERVER and (self._serving or not self._owns):
+            return policies.SERVER
+        if who is None and self._serving:
+            if self._knew:
+                raise RuntimeError("a server asks a library for nobody")
+            raise users_began()
+        if not self._owns:
+            raise LibraryError(
+                "The database {database} has users, and this account does not own its tables.",
+                hint="Ask a server that serves the library, or name the owner in the URL: "
+                "postgresql://OWNER@HOST/DATABASE#NAME.",
+                database=str(self.database),
+            )
+        return None
+
+    def _enter(self, role: str | None) -> Iterator[str]:
+        """What makes a transaction one of that role: until its end, so a pooler keeps nothing."""
+        if role is not None:
+            yield f"SET LOCAL ROLE {role}"
+        if role == policies.MEMBER:
+            from psycopg.sql import Literal as Text
+
+            yield f"SELECT set_config('{policies.USER}', {Text(acting.get()).as_string()}, true)"
+
+    def _ask(self, role: str | None) -> str:
+        """What tells whether to go on, in the same round trip."""
+        if role == policies.MEMBER:
+            return f"SELECT {SCHEMA}.role({self.number})"
+        return "SELECT" if role else policies.STATE
+
+    def _is_admitted(self, connection: PostgresConnection, role: str | None, wanted: Role) -> bool:
+        """Whether the transaction may go on; False where another role is to be taken."""
+        if role is None:
+            self._has_users, self._owns = connection.began
+            return self._role() is None
+        if role == policies.MEMBER:
+            (held,) = connection.began
+            if not covers(held, wanted):
+                connection.inner.execute("ROLLBACK")  # it is kept: a refusal costs no connection
+            if held is None:
+                raise no_library(self.database.library, self.database)
+            if not covers(held, wanted):
+                raise ForbiddenError(
+                    "{user} may read the library {library}, but not change it.",
+                    hint="Its owner can let you: localrag grant USER editor.",
+                    user=str(acting.get()),
+                    library=self.database.library,
+                )
+        return True
 
     @contextmanager
-    def session(self, begin: str = "SELECT") -> Iterator[psycopg.Connection[Row]]:
+    def session(self, *begin: str) -> Iterator[psycopg.Connection[Row]]:
         """A connection for other things than the rows of the library.
 
-        Each statement counts at once, unless `begin` is one that begins a transaction.
+        Each statement counts at once, unless those of `begin` begin a transaction.
         """
-        with self._taken(begin) as connection:
+        with self._taken("; ".join(begin) or "SELECT") as connection:
             yield connection.inner
 
     @contextmanager
-    def _taken(self, begin: str) -> Iterator[PostgresConnection]:
+    def _taken(self, begin: str = "SELECT") -> Iterator[PostgresConnection]:
         """One that waits, or a new one, after `begin`; what is not committed then is not done."""
         age = self._forgotten
         connection = self._begin(begin)
@@ -345,17 +496,26 @@ class PostgresCatalogue:
 
     def _begin(self, begin: str) -> PostgresConnection:
         import psycopg
+        from psycopg import errors
 
         while True:
             with self._guard:
                 waiting = self._idle.pop() if self._idle else None
             connection = waiting or PostgresConnection(self.connect())
             try:
-                connection.inner.execute(begin)
-            except psycopg.OperationalError:
+                cursor = connection.inner.execute(begin)
+                while cursor.nextset():
+                    pass
+                connection.began = cursor.fetchone() if cursor.description else None
+            except psycopg.Error as error:
+                account = connection.inner.info.user if not connection.inner.closed else ""
                 connection.inner.close()
-                if waiting is None:  # else the server has closed it meanwhile
-                    raise
+                if waiting is not None and isinstance(error, psycopg.OperationalError):
+                    continue  # the server has closed it meanwhile
+                refused = errors.InsufficientPrivilege, errors.InvalidParameterValue
+                if "SET LOCAL ROLE" in begin and isinstance(error, refused):
+                    raise policies.no_roles(str(self.database), account) from error
+                raise
             else:
                 return connection
 
@@ -424,12 +584,14 @@ class PostgresCatalogue:
         reason = " ".join(first.split()).rstrip(".:") or type(error).__name__
         values = {"database": str(self.database), "reason": reason}
         if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
-            return LibraryError(
+            return ForbiddenError(
                 "The database {database} does not allow this: {reason}.",
                 hint="Ask its administrator for the right, or use another account.",
                 **values,
             )
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
+            if self._identity != self.identity():  # deleted meanwhile, and perhaps made anew
+                return no_library(self.database.library, self.database)
             return LibraryDamagedError(
                 "The tables of the library {database} are not as localrag makes them: {reason}.",
                 hint="Restore the database from a backup.",
@@ -442,7 +604,7 @@ class PostgresCatalogue:
                 **values,
             )
         if isinstance(error, OperationalError | InterfaceError):
-            return LibraryError(
+            return LibraryUnreachableError(
                 "The database {database} cannot be reached: {reason}.",
                 hint="Check the URL, the account, and whether the server is running. A password "
                 "is taken from ~/.pgpass or PGPASSWORD.",
@@ -453,6 +615,23 @@ class PostgresCatalogue:
             hint="See the log of the server.",
             **values,
         )
+
+
+def no_library(name: str, database: Database, others: Sequence[str] = ()) -> LibraryNotFoundError:
+    """What is said of a library that is not there, or of which somebody is not to know.
+
+    `others` are those there, for who may know them.
+    """
+    return LibraryNotFoundError(
+        "There is no library {name} in the database {database}.",
+        hint="There are: {names}. Name one of them after # in the URL, or add documents first: "
+        "localrag add PATH."
+        if others
+        else "Add documents first: localrag add PATH. Or name another after # in the URL.",
+        name=name,
+        database=str(database),
+        names=", ".join(others),
+    )
 
 
 def import_client() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from localrag.library.catalogue.base import Result, Row
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.catalogue.postgres.dialect import quoted, tables, translated, value
+from localrag.library.catalogue.postgres.policies import MEMBER, SERVER
 
 if TYPE_CHECKING:
     import psycopg
@@ -23,6 +25,20 @@ class PostgresConnection:
     def __init__(self, inner: psycopg.Connection[Row]) -> None:
         self.inner = inner
         self.counted: tuple[object, Any] | None = None
+        self.began: Any = None
+        """What the last statement said with which its transaction began."""
+        self.is_member = False
+        """Whether it is a user's transaction."""
+
+    @contextmanager
+    def of_everybody(self) -> Iterator[None]:
+        """The statements in the block are about what anybody asked; not the words of it."""
+        if not self.is_member:
+            yield
+            return
+        self.inner.execute(f"SET LOCAL ROLE {SERVER}")
+        yield  # where it raises, the transaction ends
+        self.inner.execute(f"SET LOCAL ROLE {MEMBER}")
 
     def execute(self, sql: str, parameters: Any = (), /) -> Result:
         """Run one statement."""
@@ -45,9 +61,22 @@ class PostgresConnection:
         ordered: bool = True,  # noqa: ARG002 - its own keys see to that
         many: bool = False,
     ) -> Iterator[Row]:
-        """The rows of a query; a number that is kept as text, as a setting is, comes as one."""
+        """The rows of a query, each value of the type that was stored there."""
         for row in self._streamed(sql, values) if many else self.execute(sql, values):
-            yield _of_kinds(row, kinds)
+            yield self.of_kinds(row, kinds)
+
+    @staticmethod
+    def of_kinds(row: Row, kinds: tuple[type, ...]) -> Row:
+        """The row, with a number that is kept as text, as a setting is, as one."""
+        if tuple(map(type, row)) == kinds:
+            return row
+        try:
+            return tuple(
+                kind(one) if type(one) is str else _expected(one, kind)
+                for one, kind in zip(row, kinds, strict=True)
+            )
+        except ValueError:
+            raise damaged_rows(" ".join(type(one).__name__ for one in row)) from None
 
     def _streamed(self, sql: str, values: Iterable[object] = ()) -> Iterator[Row]:
         with self.inner.cursor("many", binary=True) as cursor:
@@ -55,9 +84,9 @@ class PostgresConnection:
             cursor.execute(translated(sql), [*map(value, values)])
             yield from cursor
 
-    def table(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
-        """All rows of a table."""
-        return self._streamed(f"SELECT {quoted(columns)} FROM {name}")  # noqa: S608 - our own names
+    def table(self, name: str, columns: Sequence[str], where: str = "") -> Iterable[Row]:
+        """All rows of a table, or those that a WHERE of our own leaves."""
+        return self._streamed(f"SELECT {quoted(columns)} FROM {name} {where}")  # noqa: S608 - our own names
 
     def columns(self, table: str) -> Sequence[str]:
         """The columns of a table, without the library that all its rows belong to."""
@@ -66,18 +95,6 @@ class PostgresConnection:
     def version(self) -> int:
         """The number of the newest migration; a catalogue that is older was brought up to it."""
         return len(MIGRATIONS)
-
-
-def _of_kinds(row: Row, kinds: tuple[type, ...]) -> Row:
-    if tuple(map(type, row)) == kinds:
-        return row
-    try:
-        return tuple(
-            kind(one) if type(one) is str else _expected(one, kind)
-            for one, kind in zip(row, kinds, strict=True)
-        )
-    except ValueError:
-        raise damaged_rows(" ".join(type(one).__name__ for one in row)) from None
 
 
 def _expected(found: object, kind: type) -> object:

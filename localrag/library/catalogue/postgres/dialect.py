@@ -21,6 +21,12 @@ from localrag.library.catalogue.migrations import MIGRATIONS
 SCHEMA = "localrag"
 """Where the partitioned tables lie, with the list of libraries."""
 
+_OWN = 1
+"""Changes of what only a database has: files of uploads, and jobs."""
+
+NEAREST = "nearest"
+"""The table of a library with the vectors that pgvector searches, where it does."""
+
 _TYPES = {"INTEGER": "bigint", "TEXT": 'text COLLATE "C"', "BLOB": "bytea", "": 'text COLLATE "C"'}
 """By code points, as SQLite orders texts. What has no type (the value of a setting) is a text."""
 
@@ -50,6 +56,24 @@ class Table:
     """Whether unique, and the columns."""
 
 
+_TEXT, _NUMBER, _BYTES = (f"{_TYPES[kind]} NOT NULL" for kind in ("TEXT", "INTEGER", "BLOB"))
+
+FILES = Table(
+    "files",
+    {"source": _TEXT, "part": _NUMBER, "data": _BYTES},
+    ("source", "part"),
+    (("source", "sources"),),
+    (),
+)
+"""The bytes of what was uploaded, which a library in a folder keeps as files: gone with the path
+under which it was added."""
+
+
+def version() -> int:
+    """The number of the schema: each migration counts, and each change of what it has beside."""
+    return len(MIGRATIONS) + _OWN
+
+
 @cache
 def tables() -> dict[str, Table]:
     """All tables of a catalogue by name, those that are referred to first."""
@@ -57,7 +81,32 @@ def tables() -> dict[str, Table]:
         for step in MIGRATIONS:
             step(fresh)
         names = fresh.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
-        return {name: _table(fresh, name) for (name,) in names.fetchall()}
+        made = {name: _table(fresh, name) for (name,) in names.fetchall()}
+        return made | {FILES.name: FILES}
+
+
+def jobs() -> Iterator[str]:
+    """The table of jobs, which are taken by number and found by the library, as statements.
+
+    One of each library runs at a time: an index sees to that.
+    """
+    yield (
+        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.jobs("
+        "number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+        f"library integer NOT NULL REFERENCES {SCHEMA}.libraries ON DELETE CASCADE, "
+        "kind text NOT NULL, arguments jsonb NOT NULL, asked_by text NOT NULL, "
+        "state text NOT NULL DEFAULT 'waiting' "
+        "CHECK (state IN ('waiting', 'running', 'done', 'failed', 'cancelled')), "
+        "node text NOT NULL DEFAULT '', lease timestamptz, due timestamptz NOT NULL DEFAULT now(), "
+        "attempts integer NOT NULL DEFAULT 0, progress jsonb NOT NULL DEFAULT '{}', "
+        "declined jsonb NOT NULL DEFAULT '{}', fault jsonb, "
+        "made timestamptz NOT NULL DEFAULT now(), began timestamptz, ended timestamptz)"
+    )
+    yield (
+        f"CREATE UNIQUE INDEX IF NOT EXISTS jobs_running ON {SCHEMA}.jobs(library) "
+        "WHERE state = 'running'"
+    )
+    yield f"CREATE INDEX IF NOT EXISTS jobs_by_library ON {SCHEMA}.jobs(library, number)"
 
 
 def _table(fresh: sqlite3.Connection, name: str) -> Table:
@@ -136,11 +185,19 @@ def partitions(number: int) -> Iterator[str]:
         yield f"ALTER TABLE {own} ALTER COLUMN library SET DEFAULT {number}"
 
 
+def without_nearest(number: int) -> Iterator[str]:
+    """What takes the vectors away that pgvector searches in a library, as statements."""
+    yield f"DROP TRIGGER IF EXISTS keep_{NEAREST} ON {home(number)}.embeddings"
+    yield f"DROP FUNCTION IF EXISTS {home(number)}.keep_{NEAREST}()"
+    yield f"DROP TABLE IF EXISTS {home(number)}.{NEAREST}"
+
+
 def without(number: int) -> Iterator[str]:
     """What takes the partitions of a library away, as statements.
 
     Never by CASCADE: that would take the parents' references along, which keep all libraries true.
     """
+    yield from without_nearest(number)
     for name in reversed(tables()):
         own = f"{home(number)}.{name}"
         yield f"ALTER TABLE {SCHEMA}.{name} DETACH PARTITION {own}"
@@ -160,7 +217,7 @@ def translated(sql: str) -> str:
 def value(given: object) -> object:
     """A value as PostgreSQL takes it: a pattern as a regular expression, no NUL in a text."""
     if isinstance(given, Glob):
-        return _expression(given)
+        return _expression(given.partition("\0")[0])  # as far as SQLite reads it
     return given.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(given, str) else given
 
 
@@ -173,13 +230,34 @@ def _expression(pattern: str) -> str:
         negated = pattern.startswith("[^", place)
         end = pattern.find("]", place + 2 + negated) if sign == "[" else -1
         if end > 0:
-            begin = place + 1 + negated
-            inner = re.sub(r"([\\\[\]])", r"\\\1", pattern[begin:end])
+            inner = _members(pattern[place + 1 + negated : end])
             found.append(f"[{'^' if negated else ''}{inner}]")
             place = end
         elif sign == "[":
             return "$."  # a set without an end matches nothing
         else:
-            found.append({"*": ".*", "?": "."}.get(sign) or re.sub(r"(\W)", r"\\\1", sign))
+            found.append({"*": ".*", "?": "."}.get(sign) or _literal(sign))
         place += 1
     return f"^(?:{''.join(found)})$"
+
+
+def _members(inner: str) -> str:
+    """What stands in a set: signs, and ranges from one that stands before it as a sign, too.
+
+    A range that runs backwards has nothing in it, which a regular expression cannot say.
+    """
+    found, first, place = "", "", 0
+    while place < len(inner):
+        sign, last = inner[place], inner[place + 1 : place + 2]
+        if sign == "-" and first and last:
+            found += f"{_literal(first)}-{_literal(last)}" if first <= last else ""
+            first, place = "", place + 2
+        else:
+            found += _literal(sign)
+            # No range begins with a bracket, which stands in a set as its first sign alone.
+            first, place = sign.replace("]", ""), place + 1
+    return found
+
+
+def _literal(sign: str) -> str:
+    return re.sub(r"(\W)", r"\\\1", sign)

@@ -21,7 +21,7 @@ _LOOK = 0.1
 """Seconds between two tries."""
 
 
-_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0"
+_BEGIN = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 class PostgresLock:
@@ -46,7 +46,7 @@ class PostgresLock:
             with self._deeper():
                 yield
             return
-        with self._catalogue.translated(), self._catalogue.session(_BEGIN) as inner:
+        with self._catalogue.translated(), self._catalogue.session(*_BEGIN) as inner:
             self._wait(inner, timeout, on_wait)
             with self._here.hold(PATIENCE), self._catalogue.right(inner), self._deeper():
                 yield
@@ -59,7 +59,7 @@ class PostgresLock:
             with self._deeper():
                 yield True
             return
-        with self._catalogue.translated(), self._catalogue.session(_BEGIN) as inner:
+        with self._catalogue.translated(), self._catalogue.session(*_BEGIN) as inner:
             if not self._try(inner):
                 yield False
                 return
@@ -117,4 +117,7 @@ class PostgresLock:
             if waited >= GRACE and not told and on_wait is not None:
                 on_wait(self.current_holder() or UNKNOWN)
                 told = True
+            # Who waits in a transaction keeps a connection of a pooler from who has the right.
+            inner.execute("ROLLBACK")
             time.sleep(_LOOK)
+            inner.execute("; ".join(_BEGIN))

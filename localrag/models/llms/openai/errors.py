@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from localrag.errors import BackendError, ContextOverflowError, LocalragError
 from localrag.models.llms.openai.keys import Secret
@@ -11,6 +11,25 @@ from localrag.models.llms.openai.keys import Secret
 _OVERFLOW_SIGNS = ("context_length", "context length", "context window", "context size")
 _SHOWN = 300
 """Characters of a server's own words that are shown at most."""
+
+
+def none_answers(errors: Sequence[LocalragError]) -> BackendError:
+    """What each of several servers had against a call."""
+    reasons: BackendError | None = None
+    for number, error in enumerate(errors, 1):
+        reason = BackendError(error.message)
+        reason.values = error.values
+        if reasons is None:
+            reasons = BackendError("(1) {reason}", reason=reason)
+        else:
+            reasons = BackendError(
+                "{reasons} ({number}) {reason}", reasons=reasons, number=number, reason=reason
+            )
+    return BackendError(
+        "No server of the language model answers: {reasons}",
+        hint="Start one of them, or correct `base_url` in the [llm] section of the settings.",
+        reasons=reasons,
+    )
 
 
 class ServerErrors:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, Unpack
 
-from localrag.egress.audit import AuditLog
+from localrag.egress.audit import AuditLog, Sent
 from localrag.egress.consent import Consent, Excerpt, Preview
 from localrag.egress.quotations import contains
 from localrag.egress.redaction import Redactor
@@ -73,6 +73,11 @@ class Guard:
             for chunk_id in list(self._offered)[:-REMEMBERED]:
                 del self._offered[chunk_id]
 
+    def looking(self, *, host: str, model: str, consent: Consent) -> Received:
+        """Log that a server is asked whether it is there, which brings it no text."""
+        nothing = {"bytes_out": 0, "passages": 0, "redactions": 0}
+        return self._logged(host=host, model=model, command=consent.command, **nothing)
+
     def cleared(
         self,
         messages: Sequence[Message],
@@ -118,7 +123,7 @@ class Guard:
         consent.ensure(preview, confirm=self._confirm)
 
         def attempt(bytes_out: int) -> Received:
-            call = self._audit.sending(
+            return self._logged(
                 host=host,
                 model=model,
                 command=consent.command,
@@ -126,6 +131,9 @@ class Guard:
                 passages=len(sent),
                 redactions=preview.redactions,
             )
-            return lambda size, status: self._audit.received(call, bytes_in=size, status=status)
 
         return clean, attempt
+
+    def _logged(self, **sent: Unpack[Sent]) -> Received:
+        call = self._audit.sending(**sent)
+        return lambda size, status: self._audit.received(call, bytes_in=size, status=status)

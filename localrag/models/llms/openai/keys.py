@@ -1,12 +1,16 @@
-"""The key of a hosted model: from the environment or the system's keyring, and nowhere else."""
+"""The key of a hosted model: from the environment, a file, or the system's keyring alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from localrag.egress import network
 from localrag.egress.addresses import ANY_UNIX_SOCKET
 from localrag.errors import ConfigError
+
+_LONGEST = 4096
+"""Bytes of a file that holds a key."""
 
 
 class Secret:
@@ -31,15 +35,32 @@ class Secret:
         raise TypeError("a secret is not written anywhere")
 
 
-def find_key(variable: str, entry: str, environment: Mapping[str, str]) -> Secret:
-    """The key that the environment holds, else that of the keyring's `entry`; may be empty.
+def find_key(
+    variable: str, entry: str, environment: Mapping[str, str], *, file: str = ""
+) -> Secret:
+    """The key that the environment holds, else a file, else the keyring's `entry`; may be empty.
 
-    `entry` is "service/user" or "". Raises `ConfigError` where the keyring is wanted
+    `entry` is "service/user" or "". Raises `ConfigError` where a file or the keyring is wanted
     and does not have it.
     """
     if found := environment.get(variable, "").strip():
         return Secret(found)
+    if file:
+        return _from_file(Path(file).expanduser())
     return _from_keyring(entry) if entry else Secret("")
+
+
+def _from_file(path: Path) -> Secret:
+    try:
+        with path.open("rb") as file:
+            return Secret(file.read(_LONGEST).decode("utf-8", "replace").strip())
+    except OSError as error:
+        raise ConfigError(
+            "The key of the language model in {path} cannot be read: {reason}.",
+            hint="Check `llm.key_file`, and whether you may read that file.",
+            path=path,
+            reason=error.strerror or error,
+        ) from error
 
 
 def _from_keyring(entry: str) -> Secret:

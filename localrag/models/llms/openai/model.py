@@ -2,8 +2,9 @@
 
 llama.cpp, Ollama, vLLM, LM Studio and the hosted services do. A server on this
 machine needs no permission; every other host does, because the question and the
-passages are sent there. There is no `ChoiceScorer` here: few servers return the
-logits that it reads.
+passages are sent there. Where several serve the same model, a call that one of them
+fails goes to another as long as nothing of its answer has been shown. There is no
+`ChoiceScorer` here: few servers return the logits that it reads.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import json
 import math
 import socket
 import threading
+import time
 import weakref
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from copy import copy
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from localrag.egress import clients, network
-from localrag.egress.addresses import is_loopback
 from localrag.egress.consent import Consent, of_process
 from localrag.egress.http_replies import read, retry_after, too_long
 from localrag.errors import BackendError, ConfigError, LocalragError, NetworkBlockedError
 from localrag.models.llms.base import Completion, Options, check_stopped
-from localrag.models.llms.openai.errors import ServerErrors
+from localrag.models.llms.openai.endpoints import LONGEST_PAUSE, Endpoint, endpoint, ready, taken
+from localrag.models.llms.openai.errors import ServerErrors, none_answers
 from localrag.models.llms.openai.keys import Secret
 from localrag.models.llms.reply_text import WithoutThoughts
 from localrag.types import Message
@@ -38,11 +40,10 @@ if TYPE_CHECKING:
     from localrag.models.llms.openai.guard import Guard, Received, Sending
 
 _CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 5.0
+"""For a server to say that it is there."""
 _GLANCE_SECONDS = 0.1
 """How often a call looks whether it was stopped."""
-_LONGEST_WAIT = 60.0
-"""Seconds that are waited at most before a retry, whatever the server asks for."""
-
 _ERROR_BYTES = 65_536
 _REPLY_BYTES = 16 * 1024 * 1024
 _STREAM_BYTES = 64 * 1024 * 1024
@@ -51,20 +52,40 @@ _TOKENS_PER_MESSAGE = 8
 _RECEIVED = "localrag.received"
 
 
-class _Retry(Exception):  # noqa: N818 - carries the error to raise when patience ends
-    def __init__(self, error: LocalragError, wait: float | None = None) -> None:
+T = TypeVar("T")
+_Cleared = Callable[[Endpoint], "tuple[Sequence[Message], Sending | None]"]
+"""What may go to a server, and what logs each attempt."""
+
+
+class _Failed(Exception):  # noqa: N818 - carries the error to raise when patience ends
+    """A server failed. `again`: a call may do better soon, after `wait` seconds if it says so.
+
+    `took` seconds were lost by it, so it is left alone for as long, if there are others.
+    """
+
+    def __init__(
+        self,
+        error: LocalragError,
+        *,
+        again: bool = False,
+        wait: float | None = None,
+        took: float = 0.0,
+    ) -> None:
         super().__init__(str(error))
         self.error = error
+        self.again = again
         self.wait = wait
+        self.took = took
 
 
 class OpenAICompatibleModel:
-    """A model behind an OpenAI-compatible server: an `LLM`.
+    """A model behind one or several OpenAI-compatible servers: an `LLM`.
 
     `base_url` is what comes before `/chat/completions`. `timeout_seconds` bounds
     each wait for the server to send something. Connection failures, 429 and 5xx are
     tried again up to `max_retries` times, never after a reply has begun. Where there is a
-    `guard`, nothing is sent that has not been through it. Raises
+    `guard`, nothing is sent that has not been through it. A server that keeps what it has read
+    takes it up again for prompts with the same `cache_salt` alone, as vLLM does. Raises
     `NetworkBlockedError` for a host other than this machine without `allow_network`,
     before its name is looked up, `ConfigError` for an address that is none, and
     `ValueError` for a host other than this machine without a guard.
@@ -72,7 +93,7 @@ class OpenAICompatibleModel:
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | Sequence[str],
         model: str,
         *,
         api_key: Secret | str | None = None,
@@ -81,46 +102,58 @@ class OpenAICompatibleModel:
         max_retries: int = 2,
         allow_network: bool = False,
         guard: Guard | None = None,
+        cache_salt: str = "",
     ) -> None:
-        self._host, self._server, self._url = _address(base_url)
-        self._local = is_loopback(self._host)  # nothing that would have to be resolved
-        if not self._local and not allow_network:
-            raise NetworkBlockedError(
-                "The language model at {server} is not on this machine, and nothing may be "
-                "sent there.",
-                hint="To allow it, set `allow_network = true` in the settings file "
-                "or LOCALRAG_ALLOW_NETWORK=1; questions and passages then go to that server.",
-                server=self._server,
-            )
-        if not self._local and guard is None:
-            raise ValueError("a model on another machine needs a guard")
+        urls = [base_url] if isinstance(base_url, str) else base_url
+        self._endpoints = tuple(dict.fromkeys(map(endpoint, urls)))
+        if not self._endpoints:
+            raise ValueError("a model needs a server")
+        for one in self._endpoints:
+            if not one.is_local and not allow_network:
+                raise NetworkBlockedError(
+                    "The language model at {server} is not on this machine, and nothing may be "
+                    "sent there.",
+                    hint="To allow it, set `allow_network = true` in the settings file "
+                    "or LOCALRAG_ALLOW_NETWORK=1; questions and passages then go to that server.",
+                    server=one.name,
+                )
+            if not one.is_local and guard is None:
+                raise ValueError("a model on another machine needs a guard")
+        servers = ", ".join(one.name for one in self._endpoints)
         key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 "The API key for {server} contains invalid characters.",
                 hint="Set the key's environment variable again.",
-                server=self._server,
+                server=servers,
             )
         self._key = Secret(key)
         self._guard = guard
         self._model = model
-        self.name = f"{model} @ {self._server}"
+        self.name = f"{model} @ {servers}"
         self.context_window = context_window
         self._timeout = timeout_seconds
         self._retries = max_retries
-        self._errors = ServerErrors(self._server, self.name, self._key, timeout_seconds)
-        self._older_schema_form = threading.Event()
-        self._client = self._make_client()
+        self._errors = {
+            one: ServerErrors(one.name, f"{model} @ {one.name}", self._key, timeout_seconds)
+            for one in self._endpoints
+        }
+        self._older_schema_form: set[Endpoint] = set()
+        self._salt = cache_salt
+        self._unsalted: set[Endpoint] = set()
+        self._clients = self._make_clients()
         self._stopped = threading.Event()
         self._consent: Consent | None = None
         self._sockets: list[socket.socket] | None = None
 
     def __repr__(self) -> str:
-        return f"OpenAICompatibleModel({self._server!r}, {self._model!r})"
+        servers = [one.name for one in self._endpoints]
+        return f"OpenAICompatibleModel({', '.join(servers)!r}, {self._model!r})"
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        for client in self._clients.values():
+            client.close()
 
     def for_call(self, stopped: threading.Event | None, consent: Consent | None) -> Self:
         """The same model; `consent` is asked for its calls, in place of that of the process.
@@ -129,17 +162,22 @@ class OpenAICompatibleModel:
         `StoppedError`: a server stops reading a prompt whose caller is gone.
         """
         view = copy(self)
-        view._client, view._sockets = view._make_client(), []
+        view._clients, view._sockets = view._make_clients(), []
         view._stopped, view._consent = stopped or self._stopped, consent
         return view
 
-    def _make_client(self) -> httpx.Client:
+    def _make_clients(self) -> dict[bool, httpx.Client]:
+        """For servers on this machine, and for others, as far as there are any."""
         import httpx
 
-        client = (clients.local_client if self._local else clients.client)(timeout=self._timeout)
-        client.timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout))
-        weakref.finalize(self, client.close)
-        return client
+        made = {}
+        for local in {one.is_local for one in self._endpoints}:
+            client = (clients.local_client if local else clients.client)(timeout=self._timeout)
+            connect = min(_CONNECT_SECONDS, self._timeout)
+            client.timeout = httpx.Timeout(self._timeout, connect=connect)
+            weakref.finalize(self, client.close)
+            made[local] = client
+        return made
 
     def count_tokens(self, text: str) -> int:
         """An estimate that is rather too high: 1 a character of Chinese, else bytes / 3.
@@ -157,12 +195,23 @@ class OpenAICompatibleModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
-        with self._reading(self._send(messages, options, stream=False)) as response:
+        cleared = self._clearing(messages)
+
+        def completed(server: Endpoint, _: ExitStack) -> Completion:
+            return self._completed(server, cleared, messages, options)
+
+        return self._anywhere(messages, completed)
+
+    def _completed(
+        self, server: Endpoint, cleared: _Cleared, messages: Sequence[Message], options: Options
+    ) -> Completion:
+        response = self._send(server, cleared, options, stream=False)
+        with self._reading(server, response):
             body = read(response, _REPLY_BYTES)
-        reply = self._decode(body)
+        reply = self._decode(server, body)
         text = _at(reply, "choices", 0, "message", "content")
         if not isinstance(text, str):
-            raise self._errors.nonsense(body)
+            raise self._errors[server].nonsense(body)
         thoughts = WithoutThoughts()
         # Where the chat template has opened the thought, only its end is in the reply.
         text = (thoughts.feed(text) + thoughts.finish()).rpartition("</think>")[2].lstrip()
@@ -189,13 +238,30 @@ class OpenAICompatibleModel:
             yield from self._guard.redactor.restored(pieces)
 
     def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
+        cleared = self._clearing(messages)
+
+        def begun(server: Endpoint, held: ExitStack) -> tuple[str, Iterator[str], ExitStack]:
+            pieces = held.enter_context(closing(self._pieces(server, cleared, options)))
+            return next(pieces, ""), pieces, held.pop_all()
+
+        first, pieces, held = self._anywhere(messages, begun)
+        try:
+            with held:
+                if first:
+                    yield first
+                yield from pieces
+        except _Failed as failed:
+            raise failed.error from failed.__cause__
+
+    def _pieces(self, server: Endpoint, cleared: _Cleared, options: Options) -> Generator[str]:
         import httpx_sse
 
         from localrag.egress.unpacking import TooLongError, bound
 
         thoughts = WithoutThoughts()
         finished = False
-        with self._reading(self._send(messages, options, stream=True)) as response:
+        response = self._send(server, cleared, options, stream=True)
+        with self._reading(server, response):
             response.encoding = "utf-8"
             bound(response, _STREAM_BYTES)
             try:
@@ -206,9 +272,9 @@ class OpenAICompatibleModel:
                         break
                     if not event.data.strip():
                         continue
-                    choice = _at(self._decode(event.data.encode()), "choices", 0)
+                    choice = _at(self._decode(server, event.data.encode()), "choices", 0)
                     if not isinstance(choice, Mapping | None):
-                        raise self._errors.nonsense(event.data.encode())
+                        raise self._errors[server].nonsense(event.data.encode())
                     piece = _at(choice, "delta", "content")  # none where only usage is reported
                     if isinstance(piece, str) and (shown := thoughts.feed(piece)):
                         yield shown
@@ -217,27 +283,123 @@ class OpenAICompatibleModel:
                 raise too_long(response, _STREAM_BYTES) from error
             except httpx_sse.SSEError as error:
                 kind = response.headers.get("content-type", "-")
-                raise self._errors.nonsense(f"Content-Type: {kind}".encode()) from error
+                raise self._errors[server].nonsense(f"Content-Type: {kind}".encode()) from error
         if rest := thoughts.finish():
             yield rest
         if not finished:
-            raise self._errors.ended_early()
+            raise _Failed(self._errors[server].ended_early())
+
+    def faults(self) -> dict[str, LocalragError | None]:
+        """What each server has against being asked for its models, by its name; None: nothing."""
+        return {server.name: self._fault(server) for server in self._endpoints}
+
+    def _fault(self, server: Endpoint) -> LocalragError | None:
+        import httpx
+
+        url = f"{server.url}/models"
+        received: Received = _unlogged
+        if self._guard is not None:
+            consent = self._consent or of_process()
+            received = self._guard.looking(host=server.host, model=self._model, consent=consent)
+        client = self._clients[server.is_local]
+        request = client.build_request("GET", url, timeout=_LOOK_SECONDS)
+        self._authorize(request)
+        body, status = b"", None
+        try:
+            with network.allow([url]):
+                response = client.send(request, stream=True)
+            status = response.status_code
+            with closing(response):
+                body = read(response, _ERROR_BYTES, cut=True)
+        except httpx.HTTPError as error:
+            _raise_blocked(error)
+            return self._errors[server].unreachable(error)
+        finally:
+            received(len(body), status)
+        # Not every server lists its models.
+        well = status < 300 or status in (404, 405)
+        return None if well else self._errors[server].refused(status, body)
 
     # -- the request --------------------------------------------------------------
 
-    def _send(
-        self, messages: Sequence[Message], options: Options, *, stream: bool
-    ) -> httpx.Response:
-        sending: Sending | None = None
-        if self._guard is not None:
-            messages, sending = self._guard.cleared(
+    def _clearing(self, messages: Sequence[Message]) -> _Cleared:
+        """What is asked of the guard once for each server that a call goes to."""
+        guard = self._guard
+        if guard is None:
+            return lambda _: (messages, None)
+
+        def cleared(server: Endpoint) -> tuple[Sequence[Message], Sending | None]:
+            return guard.cleared(
                 messages,
-                host=self._host,
-                server=self._server,
+                host=server.host,
+                server=server.name,
                 model=self._model,
-                encrypted=self._url.startswith("https:"),
+                encrypted=server.url.startswith("https:"),
                 consent=self._consent or of_process(),
             )
+
+        return cache(cleared)
+
+    def _anywhere(self, messages: Sequence[Message], call: Callable[[Endpoint, ExitStack], T]) -> T:
+        """What `call` gives at one of the servers, which counts as busy until its stack is closed.
+
+        Where one fails the others are tried at once, and after a pause all of them again.
+        """
+        import tenacity
+
+        prompt = "\n".join(message.content for message in messages)
+        failures: dict[Endpoint, _Failed] = {}
+        backoff = tenacity.wait_random_exponential(multiplier=0.5, max=8)
+
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.wait if isinstance(error, _Failed) else None
+            return backoff(state) if asked is None else min(asked, LONGEST_PAUSE)
+
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(1 + self._retries),
+            wait=wait,
+            sleep=tenacity.sleep_using_event(self._stopped),
+            retry=tenacity.retry_if_exception(lambda e: isinstance(e, _Failed) and e.again),
+            reraise=True,
+        )
+        try:
+            result: T = retrying(self._round, prompt, call, failures)
+        except _Failed as last:
+            if len(failures) == 1:
+                raise last.error from last.__cause__
+            raise none_answers([one.error for one in failures.values()]) from last
+        return result
+
+    def _round(
+        self,
+        prompt: str,
+        call: Callable[[Endpoint, ExitStack], T],
+        failures: dict[Endpoint, _Failed],
+    ) -> T:
+        """What `call` gives at the first server that does not fail. Raises `_Failed`."""
+        left = ready(self._endpoints)
+        failed: list[_Failed] = []
+        while left:
+            check_stopped(self._stopped)
+            server = taken(left, self._salt + prompt)
+            left.remove(server)
+            try:
+                with ExitStack() as held:
+                    held.enter_context(_in_use(server))
+                    result = call(server, held)
+            except _Failed as error:
+                failures[server] = error
+                failed.append(error)
+            else:
+                server.answered()
+                return result
+        raise min(failed, key=lambda one: (not one.again, one.wait is None, one.wait or 0.0))
+
+    def _send(
+        self, server: Endpoint, cleared: _Cleared, options: Options, *, stream: bool
+    ) -> httpx.Response:
+        messages, sending = cleared(server)
         payload: dict[str, object] = {
             "model": self._model,
             "messages": [asdict(message) for message in messages],
@@ -248,79 +410,80 @@ class OpenAICompatibleModel:
             payload["max_tokens"] = options.max_tokens
         if options.temperature > 0:  # some services refuse a seed, and greedy needs none
             payload["seed"] = options.seed
+        send = partial(self._send_salted, server, sending)
         if options.schema is None:
-            return self._send_patiently(payload, sending)
+            return send(payload)
         strict = {"name": "reply", "strict": True, "schema": options.schema}
         newer = {"response_format": {"type": "json_schema", "json_schema": strict}}
         # llama-cpp-python and older llama.cpp servers know only this form.
         older = {"response_format": {"type": "json_object", "schema": options.schema}}
-        if self._older_schema_form.is_set():
-            return self._send_patiently(payload | older, sending)
+        if server in self._older_schema_form:
+            return send(payload | older)
         try:
-            return self._send_patiently(payload | newer, sending)
-        except BackendError as error:
-            if error.values.get("status") not in (400, 422, 500):
+            return send(payload | newer)
+        except (BackendError, _Failed) as error:
+            values = (error.error if isinstance(error, _Failed) else error).values
+            if values.get("status") not in (400, 422, 500):
                 raise
-            named = "response_format" in str(error.values.get("reason"))
-        response = self._send_patiently(payload | older, sending)
+            named = "response_format" in str(values.get("reason"))
+        response = send(payload | older)
         if named:  # where the server has named its reason, it need not refuse every request
-            self._older_schema_form.set()
+            self._older_schema_form.add(server)
         return response
 
-    def _send_patiently(
-        self, payload: Mapping[str, object], sending: Sending | None
+    def _send_salted(
+        self, server: Endpoint, sending: Sending | None, payload: Mapping[str, object]
     ) -> httpx.Response:
-        import tenacity
-
-        backoff = tenacity.wait_random_exponential(multiplier=0.5, max=8)
-
-        def wait(state: RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome else None
-            asked = error.wait if isinstance(error, _Retry) else None
-            return backoff(state) if asked is None else min(asked, _LONGEST_WAIT)
-
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(1 + self._retries),
-            wait=wait,
-            sleep=tenacity.sleep_using_event(self._stopped),
-            retry=tenacity.retry_if_exception_type(_Retry),
-            reraise=True,
-        )
+        """One request with the salt, unless the server has refused that by its name."""
+        if not self._salt or server in self._unsalted:
+            return self._send_once(server, sending, payload)
         try:
-            return retrying(self._send_once, payload, sending)
-        except _Retry as last:
-            raise last.error from last.__cause__
+            return self._send_once(server, sending, {**payload, "cache_salt": self._salt})
+        except (BackendError, _Failed) as error:
+            values = (error.error if isinstance(error, _Failed) else error).values
+            if values.get("status") not in (400, 422) or "cache_salt" not in str(values):
+                raise
+        self._unsalted.add(server)
+        return self._send_once(server, sending, payload)
 
-    def _send_once(self, payload: Mapping[str, object], sending: Sending | None) -> httpx.Response:
+    def _send_once(
+        self, server: Endpoint, sending: Sending | None, payload: Mapping[str, object]
+    ) -> httpx.Response:
         """One request; the response has a good status and an unread body."""
         import httpx
 
         check_stopped(self._stopped)
-        request = self._client.build_request("POST", self._url, json=payload)
-        if self._key:  # in no local variable, which a traceback may show
-            request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
+        client, url = self._clients[server.is_local], f"{server.url}/chat/completions"
+        request = client.build_request("POST", url, json=payload)
+        self._authorize(request)
         received = sending(len(request.content)) if sending else _unlogged
         if self._sockets is not None:
             received = self._cut_when_stopped(request, self._sockets, received)
         response: httpx.Response | None = None
+        errors, began = self._errors[server], time.monotonic()
         try:
-            with network.allow([self._url]):
-                response = self._client.send(request, stream=True)
+            with network.allow([url]):
+                response = client.send(request, stream=True)
             response.extensions[_RECEIVED] = received
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError) as error:
             _raise_blocked(error)
             check_stopped(self._stopped)
-            raise _Retry(self._errors.unreachable(error)) from error
+            took = time.monotonic() - began
+            raise _Failed(errors.unreachable(error), again=True, took=took) from error
         except httpx.TimeoutException as error:
-            raise self._errors.silent() from error
+            raise _Failed(errors.silent(), took=time.monotonic() - began) from error
         except httpx.HTTPError as error:
-            raise self._errors.unreachable(error) from error
+            raise _Failed(errors.unreachable(error)) from error
         finally:
             if response is None:
                 received(0, None)
         if response.status_code == 200:
             return response
-        raise self._refusal(response)
+        raise self._refusal(server, response)
+
+    def _authorize(self, request: httpx.Request) -> None:
+        if self._key:  # in no local variable, which a traceback may show
+            request.headers["Authorization"] = f"Bearer {self._key.reveal()}"
 
     def _cut_when_stopped(
         self, request: httpx.Request, sockets: list[socket.socket], received: Received
@@ -346,23 +509,23 @@ class OpenAICompatibleModel:
         threading.Thread(target=watch, daemon=True).start()
         return end
 
-    def _refusal(self, response: httpx.Response) -> LocalragError | _Retry:
+    def _refusal(self, server: Endpoint, response: httpx.Response) -> LocalragError | _Failed:
         import httpx
 
         body = b""
         with _closing(response), suppress(httpx.HTTPError):
             body = read(response, _ERROR_BYTES, cut=True)
-        refusal = self._errors.refused(response.status_code, body)
+        refusal = self._errors[server].refused(response.status_code, body)
         # llama-cpp-python answers a form of schema that it does not know with status 500.
         passing = response.status_code >= 500 and b"response_format" not in body
         if passing or response.status_code in (408, 429):
-            return _Retry(refusal, retry_after(response))
+            return _Failed(refusal, again=True, wait=retry_after(response))
         return refusal
 
     # -- the reply ----------------------------------------------------------------
 
     @contextmanager
-    def _reading(self, response: httpx.Response) -> Iterator[httpx.Response]:
+    def _reading(self, server: Endpoint, response: httpx.Response) -> Iterator[httpx.Response]:
         """As `_closing`, with what the HTTP library raises turned into our own errors."""
         import httpx
 
@@ -370,20 +533,20 @@ class OpenAICompatibleModel:
             try:
                 yield response
             except httpx.TimeoutException as error:
-                raise self._errors.silent() from error
+                raise _Failed(self._errors[server].silent(), took=self._timeout) from error
             except httpx.HTTPError as error:
                 check_stopped(self._stopped)
-                raise self._errors.cut(error) from error
+                raise _Failed(self._errors[server].cut(error)) from error
 
-    def _decode(self, body: bytes) -> object:
+    def _decode(self, server: Endpoint, body: bytes) -> object:
         try:
             reply = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise self._errors.nonsense(body) from error
+            raise self._errors[server].nonsense(body) from error
         if not isinstance(reply, Mapping):
-            raise self._errors.nonsense(body)
+            raise self._errors[server].nonsense(body)
         if reply.get("error"):
-            raise self._errors.reported(body)
+            raise self._errors[server].reported(body)
         return reply
 
 
@@ -401,21 +564,17 @@ def _closing(response: httpx.Response) -> Iterator[httpx.Response]:
         response.extensions[_RECEIVED](response.num_bytes_downloaded, response.status_code)
 
 
-def _address(base_url: str) -> tuple[str, str, str]:
-    """Host, what a message calls the server, and the address to post to."""
+@contextmanager
+def _in_use(server: Endpoint) -> Iterator[None]:
+    """Count a call that is under way at a server, and set that aside if it fails."""
+    began = time.monotonic()
     try:
-        parts = urlsplit(base_url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query:
-        raise ConfigError(
-            "The base URL of the language model must look like http://localhost:8080/v1 and "
-            "contain no user name or query.",
-            hint="Correct `base_url` in the [llm] section of the settings.",
-        )
-    server = host if port is None else f"{host}:{port}"
-    return host, server, base_url.strip().rstrip("/") + "/chat/completions"
+        yield
+    except _Failed as failed:
+        server.failed(began, max(failed.took, failed.wait or 0.0))
+        raise
+    finally:
+        server.release()
 
 
 def _raise_blocked(error: BaseException) -> None:

@@ -1,0 +1,282 @@
+"""Work on a library that waits for a node, in a table that all its nodes look at.
+
+A node takes a job for as long as it keeps saying that it is at work on it: its lease. Of one that
+falls silent another node takes the job, which is to go on where the first has committed last. A
+lease is there so that nothing is done twice for nothing; what keeps two nodes from writing at once
+is the right to write (`PostgresLock`) and nothing else. Only the server's clock counts, and nothing
+is kept in a session, so that all of it holds behind a pooler.
+"""
+
+# ruff: noqa: S608 - what is put into a statement here are names of our own schema
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from localrag.errors import LibraryError, LocalragError, UsageError, kept_error
+from localrag.library.acting import acting_as_server
+from localrag.library.catalogue.base import Row
+from localrag.library.catalogue.guarded import damaged_rows
+from localrag.library.catalogue.postgres.dialect import SCHEMA
+from localrag.library.catalogue.postgres.dialect import value as storable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+
+Kind = Literal["add", "rebuild"]
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+Declined = Literal["not there", "not allowed"]
+"""Why a node leaves a job to others: it sees no such path, or may not add what is there."""
+
+LEASE = 30.0
+"""Seconds for which a node takes a job, and takes it anew long before they are over."""
+ATTEMPTS = 3
+"""How often a job is begun that fails or whose node falls silent."""
+_AGAIN = 10.0
+"""Seconds until a job that has failed is tried again."""
+_KEPT_DAYS = 30
+_LISTED = 100
+"""How long ended jobs are kept, and how many are listed."""
+_LONGEST = 4096
+"""Code points of one value of an error that is kept."""
+
+_TIME = "'YYYY-MM-DD\"T\"HH24:MI:SS+00:00'"
+_COLUMNS = ", ".join(
+    (
+        *("number", "kind", "arguments::text", "asked_by", "state", "node", "attempts"),
+        *("progress::text", "declined::text", "fault::text"),
+        *(f"to_char({each} AT TIME ZONE 'UTC', {_TIME})" for each in ("made", "began", "ended")),
+    )
+)
+_MINE = "WHERE number = %s AND library = %s AND node = %s AND state = 'running'"
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to be added: whole paths, as the nodes see them."""
+
+    paths: tuple[str, ...] = ()
+    prune: bool = False
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a job is: files that have an outcome, of those that were found."""
+
+    files: int = 0
+    done: int = 0
+    unread: int = 0
+    """Of those, files that could not be read."""
+    passages: int = 0
+    """Embedded since a node began, which a node that goes on begins anew."""
+
+
+class _Fault(msgspec.Struct):
+    message: str
+    hint: str = ""
+    values: dict[str, str | int | float] = {}
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job as the table has it; times are ISO 8601 in UTC, "" where it has not come to that."""
+
+    number: int
+    kind: Kind
+    arguments: Arguments
+    asked_by: str
+    """Who asked, where the database knows users; else ""."""
+    state: State
+    node: str
+    """Who does it, or did it last."""
+    attempts: int
+    progress: Progress
+    declined: dict[str, Declined]
+    """The nodes that leave it to others."""
+    fault: LibraryError | None
+    """Why it failed, or failed before."""
+    made: str
+    began: str
+    ended: str
+
+
+class Jobs:
+    """The jobs of one library. May be used from several threads."""
+
+    def __init__(self, catalogue: PostgresCatalogue) -> None:
+        self._catalogue = catalogue
+
+    # For whoever asks
+
+    def put(self, kind: Kind, arguments: Arguments, asked_by: str = "") -> int:
+        """Have something done; its number. What ended long ago is forgotten."""
+        library = self._catalogue.number
+        self._run(
+            f"DELETE FROM {SCHEMA}.jobs WHERE library = %s AND ended < now() - %s * interval "
+            "'1 day'",
+            [library, _KEPT_DAYS],
+        )
+        ((number,),) = self._run(
+            f"INSERT INTO {SCHEMA}.jobs(library, kind, arguments, asked_by) "
+            "VALUES (%s, %s, %s, %s) RETURNING number",
+            [library, kind, _text(arguments), asked_by],
+        )
+        return int(number)
+
+    def all(self) -> list[Job]:
+        """Those that wait or run and those that ended last, in the order in which they came."""
+        rows = self._run(
+            f"SELECT {_COLUMNS} FROM {SCHEMA}.jobs WHERE library = %s ORDER BY ended IS NULL DESC, "
+            "number DESC LIMIT %s",
+            [self._catalogue.number, _LISTED],
+        )
+        return sorted(map(_job, rows), key=lambda job: job.number)
+
+    def cancel(self, number: int) -> None:
+        """Have a job end; what it has committed stays. Raises UsageError where there is none.
+
+        Its node notices when it next says that it is at work.
+        """
+        cancelled = self._run(
+            f"UPDATE {SCHEMA}.jobs SET state = 'cancelled', ended = now() WHERE number = %s "
+            "AND library = %s AND state IN ('waiting', 'running') RETURNING number",
+            [number, self._catalogue.number],
+        )
+        if not cancelled:
+            raise UsageError(
+                "There is no job {number} that waits or runs.",
+                hint="See `localrag jobs`.",
+                number=number,
+            )
+
+    # For a node
+
+    def take(self, node: str, lease: float = LEASE) -> Job | None:
+        """The next job for this node, if there is one and no other of this library runs."""
+        with acting_as_server():
+            return self._take(node, lease)
+
+    def _take(self, node: str, lease: float) -> Job | None:
+        library = self._catalogue.number
+        states = self._run(
+            f"SELECT state, lease < now() FROM {SCHEMA}.jobs WHERE library = %s "
+            "AND state IN ('waiting', 'running')",
+            [library],
+        )
+        if ("running", True) in states:
+            self._lapse()
+        elif not states or any(state == "running" for state, _ in states):
+            return None
+        taken = self._run(
+            f"UPDATE {SCHEMA}.jobs SET state = 'running', node = %s, attempts = attempts + 1, "
+            "progress = '{}', began = coalesce(began, now()), "
+            "lease = now() + %s * interval '1 second' WHERE number = ("
+            f"SELECT number FROM {SCHEMA}.jobs WHERE library = %s AND state = 'waiting' "
+            "AND due <= now() AND NOT jsonb_exists(declined, %s) "
+            "ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED) "
+            f"RETURNING {_COLUMNS}",
+            [node, lease, library, node],
+        )
+        return _job(taken[0]) if taken else None
+
+    def _lapse(self) -> None:
+        """Have a job wait again whose node has fallen silent, unless that has happened often."""
+        fault = LibraryError(
+            "The node {node} fell silent while it was at work on this.",
+            hint="What it committed is kept. See its log, then queue the same again.",
+        )
+        self._run(
+            f"UPDATE {SCHEMA}.jobs SET "
+            "fault = CAST(%s AS jsonb) || jsonb_build_object('values', "
+            "jsonb_build_object('node', node)), "
+            "state = CASE WHEN attempts < %s THEN 'waiting' ELSE 'failed' END, "
+            "ended = CASE WHEN attempts < %s THEN ended ELSE now() END "
+            "WHERE library = %s AND state = 'running' AND lease < now()",
+            [_text(_fault(fault)), ATTEMPTS, ATTEMPTS, self._catalogue.number],
+        )
+
+    def renew(self, job: Job, progress: Progress, lease: float = LEASE) -> bool:
+        """Say that its node is at work on it; False where it is no longer that node's."""
+        return self._mine(
+            job,
+            "progress = %s, lease = now() + %s * interval '1 second'",
+            [_text(progress), lease],
+        )
+
+    def done(self, job: Job, progress: Progress) -> bool:
+        """Say that it is done."""
+        return self._mine(
+            job, "state = 'done', fault = NULL, ended = now(), progress = %s", [_text(progress)]
+        )
+
+    def failed(self, job: Job, progress: Progress, error: LocalragError, *, again: bool) -> bool:
+        """Say why it failed; `again`, it is tried once more in a while, unless that was often."""
+        again = again and job.attempts < ATTEMPTS
+        ended = "state = 'waiting'" if again else "state = 'failed', ended = now()"
+        return self._mine(
+            job,
+            f"{ended}, fault = %s, progress = %s, due = now() + %s * interval '1 second'",
+            [_text(_fault(error)), _text(progress), _AGAIN],
+        )
+
+    def decline(self, job: Job, why: Declined) -> bool:
+        """Leave it to other nodes, which then know why."""
+        return self._mine(
+            job,
+            "state = 'waiting', attempts = attempts - 1, "
+            "declined = declined || jsonb_build_object(node, CAST(%s AS text))",
+            [why],
+        )
+
+    def give_back(self, job: Job) -> bool:
+        """Let another node go on with it, because this one ends."""
+        return self._mine(job, "state = 'waiting', attempts = attempts - 1", [])
+
+    def _mine(self, job: Job, change: str, values: Sequence[object]) -> bool:
+        with acting_as_server():
+            changed = self._run(
+                f"UPDATE {SCHEMA}.jobs SET {change} {_MINE} RETURNING number",
+                [*values, job.number, self._catalogue.number, job.node],
+            )
+        return bool(changed)
+
+    def _run(self, statement: str, values: Sequence[object]) -> list[Row]:
+        with self._catalogue.chore() as inner:
+            from psycopg.errors import UniqueViolation
+
+            try:
+                cursor = inner.execute(statement, [*map(storable, values)])
+            except UniqueViolation:  # another node has taken another job this very moment
+                return []
+            return cursor.fetchall() if cursor.description else []
+
+
+def _job(row: Row) -> Job:
+    """A row as it is read. Raises LibraryDamagedError for what is none of ours."""
+    names = Job.__struct_fields__
+    found = dict(zip(names, row, strict=True))
+    try:
+        for name in ("arguments", "progress", "declined", "fault"):
+            found[name] = msgspec.json.decode(found[name] or "null")
+        fault = found.pop("fault")
+        error = None
+        if fault is not None:
+            kept = msgspec.convert(fault, _Fault)
+            error = kept_error(LibraryError, kept.message, kept.hint, kept.values)
+        times = {name: found[name] or "" for name in ("began", "ended")}
+        return msgspec.convert(found | times | {"fault": error}, Job)
+    except (msgspec.MsgspecError, ValueError) as wrong:
+        raise damaged_rows(wrong) from wrong
+
+
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _fault(error: LocalragError) -> _Fault:
+    values: dict[str, str | int | float] = {
+        name: each if isinstance(each, int | float) else str(each)[:_LONGEST]
+        for name, each in error.values.items()
+    }
+    return _Fault(error.message, error.hint, values)

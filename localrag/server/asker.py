@@ -1,0 +1,91 @@
+"""Whose request is being answered, where people sign in; nobody's in a server of one user.
+
+Set once for a request, before its route runs, and found again wherever its work goes: in tasks, in
+threads that take the context along, and in what a stream still sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from localrag.library.acting import Role, User, acting_as
+
+
+class Users(Protocol):
+    """Who there is, as the database of the libraries knows them; see `postgres.users.Users`."""
+
+    def by_token(self, token: str) -> User | None:
+        """Whose token or session this is."""
+        ...
+
+    def by_name(self, name: str) -> User | None:
+        """The user of that name."""
+        ...
+
+    def begin_session(self, token: str) -> str:
+        """A secret that stands for the token's user until it ends; ForbiddenError for no token."""
+        ...
+
+    def end_session(self, secret: str) -> None:
+        """End it."""
+        ...
+
+    def record(self, user: str, library: str, what: str, words: str | None) -> None:
+        """Write down who does what in which library."""
+        ...
+
+    def asked(self, library: str) -> Sequence[Any]:
+        """What was written down of a library, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, and the role that their request takes in a library that it names."""
+
+    user: User
+    users: Users
+    least: Role = "reader"
+    by_proxy: bool = False
+    """Whether a reverse proxy vouches for them, so that there is no session to end here."""
+
+
+_asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+
+
+def asker() -> Asker | None:
+    """Who asks; None in a server of one user, and for what the server does by itself."""
+    return _asker.get()
+
+
+def own_name() -> str:
+    """Under which name what is somebody's own is kept; "" in a server of one user."""
+    one = _asker.get()
+    return "" if one is None else one.user.name
+
+
+@contextmanager
+def asked_by(one: Asker) -> Iterator[None]:
+    """Answer their request within this block, with the rights that they have in the database."""
+    token = _asker.set(one)
+    try:
+        with acting_as(one.user.name):
+            yield
+    finally:
+        _asker.reset(token)
+
+
+async def recorded(library: str, what: str, words: str | None = None) -> None:
+    """Write down what is done in a library, before anything of it is told.
+
+    `words` are what was asked for, of which the database keeps what the library's owner wants.
+    """
+    one = _asker.get()
+    if one is not None:
+        await anyio.to_thread.run_sync(one.users.record, one.user.name, library, what, words)

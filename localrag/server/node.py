@@ -1,0 +1,249 @@
+"""What a node does beside answering: the jobs that wait in the databases of its libraries.
+
+One at a time, in a thread of its own. What it may add is said where it is started: whoever may
+write to the database would else read every file of its account through it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from msgspec.structs import replace
+
+from localrag import factory
+from localrag.documents.files import is_in
+from localrag.egress.databases import Database
+from localrag.engine import Engine
+from localrag.errors import (
+    ConfigError,
+    ForbiddenError,
+    LibraryError,
+    LibraryLockedError,
+    LibraryMismatchError,
+    LocalragError,
+    ModelNotFoundError,
+    StoppedError,
+    UsageError,
+)
+from localrag.indexing import events
+from localrag.library.acting import acting_as
+from localrag.library.catalogue.postgres.queue import LEASE, Declined, Job, Jobs, Progress
+from localrag.library.catalogue.postgres.users import Users
+from localrag.library.library import Library
+from localrag.server.libraries import Libraries
+
+LOOK = 1.0
+"""Seconds between two looks for a job."""
+_BEATS = 4
+"""How often a lease is taken anew in its time."""
+_FAREWELL = 5.0
+"""Seconds that a job has to let go when its node ends; else its lease runs out."""
+
+_FOR_GOOD = (UsageError, ConfigError, ForbiddenError, LibraryMismatchError, ModelNotFoundError)
+"""What another attempt on this or another node would come to, too."""
+
+_log = logging.getLogger(__name__)
+
+
+class Node:
+    """Does jobs of `libraries` in a `with` block; adds what lies below the folders `add_from`."""
+
+    lease = LEASE
+
+    def __init__(self, libraries: Libraries, add_from: Sequence[Path] = ()) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+        self._libraries = libraries
+        self._folders = [os.path.realpath(path) for path in add_from]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_FAREWELL)
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK):
+            for engine in self._libraries.opened().values():
+                try:
+                    while not self._ended.is_set() and self.look(engine):
+                        pass
+                except LocalragError:  # the database is away, say: the next look finds out
+                    _log.debug("jobs could not be looked at", exc_info=True)
+
+    def look(self, engine: Engine) -> bool:
+        """Do the next job of a library; False where there is none for this node."""
+        jobs = engine.library.jobs
+        job = jobs.take(self.name, self.lease) if jobs is not None else None
+        if jobs is None or job is None:
+            return False
+        if (why := self._declines(job)) is not None:
+            jobs.decline(job, why)
+            return True
+        with _Held(jobs, job, self.lease, self._ended) as held:
+            self._do(engine, held)
+        return True
+
+    def _do(self, engine: Engine, held: _Held) -> None:
+        job, jobs = held.job, held.jobs
+        try:
+            _record(engine.library, job)
+            with acting_as(job.asked_by) if job.asked_by else nullcontext():
+                _work(engine, held)
+        except StoppedError:
+            jobs.give_back(job)  # to no avail where it is another node's by now
+        except LocalragError as error:
+            jobs.failed(job, held.progress, error, again=not isinstance(error, _FOR_GOOD))
+        except Exception as error:
+            _log.exception("a job failed")
+            wrong = LibraryError(
+                "The node {node} could not do this: {reason}.",
+                hint="See its log.",
+                node=self.name,
+                reason=f"{type(error).__name__}: {error}",
+            )
+            jobs.failed(job, held.progress, wrong, again=True)
+        else:
+            jobs.done(job, held.progress)
+
+    def _declines(self, job: Job) -> Declined | None:
+        """Why this node cannot do it, though another may."""
+        for path in job.arguments.paths:
+            if not any(is_in(os.path.realpath(path), folder) for folder in self._folders):
+                return "not allowed"
+            if not _is_there(path, job.arguments.prune):
+                return "not there"
+        return None
+
+
+def _is_there(path: str, prune: bool) -> bool:
+    """Whether this node sees what is to be added.
+
+    Where it is not mounted its folder is there all the same, and empty: to take what is gone from
+    it out of the library would take out everything.
+    """
+    if prune and os.path.isdir(path):  # noqa: PTH112 - a text of elsewhere
+        with suppress(OSError), os.scandir(path) as entries:
+            return any(entries)
+        return False
+    return os.path.exists(path)  # noqa: PTH110 - likewise
+
+
+class _Held:
+    """A job in hand: takes its lease anew until the block ends, or until it is lost."""
+
+    def __init__(self, jobs: Jobs, job: Job, lease: float, ended: threading.Event) -> None:
+        self.jobs, self.job = jobs, job
+        self.progress = Progress()
+        self._lease = lease
+        self._renewed = time.monotonic()
+        self._ended = ended
+        self._lost = False
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._lost and not self._left.wait(self._lease / _BEATS):
+            with suppress(LocalragError):  # the database is away: the lease may outlast that
+                self._renew()
+
+    def expect(self) -> None:
+        """Raise StoppedError where it is this node's no more, or the node ends.
+
+        Also where it was stopped itself for so long that another may have taken the job.
+        """
+        lapsed = time.monotonic() - self._renewed >= self._lease
+        if self._lost or lapsed or self._ended.is_set():
+            raise StoppedError("The job was taken from this node.")
+
+    @contextmanager
+    def writing(self, library: Library) -> Iterator[None]:
+        """Hold the library for writing, as soon as nobody else does and while the job is ours.
+
+        Raises as `expect`. What is committed within is still this node's to commit: another may
+        take the job only once the lease is over that is taken here.
+        """
+        with ExitStack() as stack:
+            waiting = True
+            while waiting:
+                self.expect()
+                with suppress(LibraryLockedError):
+                    stack.enter_context(library.writing())
+                    waiting = False
+            self._renew()
+            self.expect()
+            yield
+
+    def _renew(self) -> None:
+        began = time.monotonic()
+        if self.jobs.renew(self.job, self.progress, self._lease):
+            self._renewed = began
+        else:
+            self._lost = True
+
+    def hear(self, happened: events.Event) -> None:
+        """Count what has come of files; the next beat tells it. Raises as `expect`."""
+        self.expect()
+        before = self.progress
+        match happened:
+            case events.Found(files):
+                self.progress = replace(before, files=before.files + files)
+            case events.Embedded(chunks):
+                self.progress = replace(before, passages=before.passages + chunks)
+            case (
+                events.Committed()
+                | events.Linked()
+                | events.Unchanged()
+                | events.Failed()
+                | events.ReadAgain()
+                | events.Kept()
+            ):
+                unread = before.unread + isinstance(happened, events.Failed)
+                self.progress = replace(before, done=before.done + 1, unread=unread)
+
+
+def _record(library: Library, job: Job) -> None:
+    """Write down for whom it is begun, before anything of it is done."""
+    if not (job.asked_by and isinstance(library.location, Database)):
+        return
+    with Users(library.location) as users:
+        if users.are_used():
+            words = ", ".join(job.arguments.paths) or None
+            users.record(job.asked_by, library.location.library, job.kind, words)
+
+
+def _work(engine: Engine, held: _Held) -> None:
+    """Do it, or go on with it.
+
+    A folder may take hours to add: others may write in between.
+    """
+    asked, library = held.job.arguments, engine.library
+    indexer = factory.make_indexer(engine.settings, library, engine.embedder)
+    if held.job.kind == "add":
+        paths = [*map(Path, asked.paths)]
+        hold = partial(held.writing, library)
+        indexer.add(paths, held.hear, prune=asked.prune, hold=hold)
+    else:
+        with held.writing(library):
+            indexer.rebuild(held.hear)

@@ -1,0 +1,64 @@
+"""Signing in and out in a browser: a token is changed for a cookie that no script can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.server.access import Access
+from localrag.server.asker import asker
+
+PATH = "/session"
+
+
+class _Kept(TypedDict):
+    """How the browser keeps the cookie."""
+
+    httponly: bool
+    samesite: Literal["strict"]
+    secure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """The route of the cookie."""
+
+    access: Access
+
+    def routes(self) -> list[Route]:
+        """Both of its methods."""
+        return [
+            Route(PATH, self.begin, methods=["POST"]),
+            Route(PATH, self.end, methods=["DELETE"]),
+        ]
+
+    @property
+    def _kept(self) -> _Kept:
+        return {"httponly": True, "samesite": "strict", "secure": self.access.is_secure}
+
+    async def begin(self, request: Request) -> Response:
+        """The cookie for a page that brought a token."""
+        response, one = Response(status_code=204), asker()
+        session = self.access.session
+        if one is not None:
+            bearers, _ = self.access.brought(request.headers)
+            if not bearers or one.by_proxy:  # whoever has a cookie, or needs none
+                return response
+            session = await anyio.to_thread.run_sync(one.users.begin_session, bearers[0])
+        response.set_cookie(self.access.cookie, session, **self._kept)
+        return response
+
+    async def end(self, request: Request) -> Response:
+        """Let the session end for which the cookie stands."""
+        response, one = Response(status_code=204), asker()
+        if one is not None and self.access.people is not None:
+            for session in self.access.brought(request.headers)[1]:
+                await anyio.to_thread.run_sync(one.users.end_session, session)
+            self.access.people.forget()
+        response.delete_cookie(self.access.cookie, **self._kept)
+        return response

@@ -1,0 +1,471 @@
+"""Several servers over one database: their jobs, and what one was given that another shows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pymupdf
+import pytest
+from fakes import HashEmbedder
+from library.library_fixtures import EMBEDDER, add, bytes_on_disk, document, indexes, open_library
+from server.conftest import TOKEN, running
+from server.live_server import PROGRAM, Machine
+from server.test_uploads import send
+
+from localrag import factory
+from localrag.config.settings import Settings
+from localrag.egress.databases import Database, read_url
+from localrag.engine import Engine
+from localrag.errors import LibraryError, UsageError
+from localrag.indexing import events
+from localrag.library.catalogue.postgres.queue import Arguments, Job, Jobs
+from localrag.library.library import Library
+from localrag.library.location import Location
+from localrag.library.transfer import export_library, import_library, migrate_library
+from localrag.server import node
+from localrag.server.libraries import Libraries
+from localrag.server.node import Node
+from localrag.types import Hit
+
+FILES = 300
+QUESTIONS = ("lamp of pier 3", "lit in 1877", "Note 250", "harbour")
+
+SLOWLY = """
+from localrag.server.node import Node
+Node.lease = 1.5
+from fakes import HashEmbedder
+import time
+embed = HashEmbedder.embed_queries
+def slowly(self, texts):
+    time.sleep(0.005 * len(texts))
+    return embed(self, texts)
+HashEmbedder.embed_queries = slowly
+"""
+
+
+@dataclass
+class Member(Machine):
+    """A machine whose library is in a database; the folder is its own."""
+
+    url: str = ""
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-c", SLOWLY + PROGRAM, "--library", self.url, *arguments]
+
+
+def files_in(folder: Path, count: int = FILES) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        text = f"Note {number}: the lamp of pier {number % 17} was lit in {1800 + number}."
+        (folder / f"{number:03}.txt").write_text(text)
+    return folder
+
+
+def members(url: str, folder: Path, count: int = 2) -> Iterator[Member]:
+    for number in range(count):
+        own = folder / f"node {number}"
+        own.mkdir()
+        yield Member(own, url=url)
+
+
+def until(told: Callable[[], object], seconds: float = 60.0) -> None:
+    before = time.monotonic() + seconds
+    while not told():
+        assert time.monotonic() < before
+        time.sleep(0.05)
+
+
+def everything(location: Location) -> tuple[list[tuple[str, list[str]]], list[list[Hit]]]:
+    """The documents with their paths, and what both legs find, to the last digit."""
+    legs = factory.indexes_of(factory.make_tokenizer(Settings()), "inverted-index")
+    with Library.open(location, create=False, embedding=None, indexes=legs) as library:
+        documents = sorted((one.id, sorted(one.sources)) for one in library.documents())
+        hits = []
+        for question in QUESTIONS:
+            hits.append(library.vectors.search(EMBEDDER.embed_queries([question])[0], 50))
+            hits.append(library.keywords.search(question.lower().split(), 50))
+    return documents, hits
+
+
+def of(job: Job) -> int:
+    """The process of the node that has a job."""
+    return int(job.node.split(":")[1])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_another_node_finishes_what_a_killed_one_has_begun(postgres: str, tmp_path: Path) -> None:
+    url = f"{postgres}#{tmp_path.name}"
+    folder = files_in(tmp_path / "docs")
+    with ExitStack() as stack:
+        # Other tests have left libraries there: a server makes the first of a database alone.
+        library = stack.enter_context(closing_engine(read_url(url))).library
+        served = [
+            stack.enter_context(member.serving("--add-from", str(folder)))
+            for member in members(url, tmp_path)
+        ]
+        jobs = library.jobs
+        assert jobs is not None
+        assert "Queued as job" in next(members(url, tmp_path / "docs", 1)).run(
+            "add", str(folder), "--queue"
+        )
+        until(lambda: jobs.all()[0].progress.done > FILES / 10)
+        (job,) = jobs.all()
+        killed = of(job)
+        assert job.state == "running"
+        os.kill(killed, signal.SIGKILL)
+        before = library.counts().documents
+        assert 0 < before < FILES
+        until(lambda: jobs.all()[0].state != "running" or of(jobs.all()[0]) != killed)
+        until(lambda: jobs.all()[0].state == "done")
+        (job,) = jobs.all()
+        assert of(job) in {one.process.pid for one in served} - {killed}
+        assert (job.attempts, job.progress.done, job.progress.unread) == (2, FILES, 0)
+        # What the first had committed was not embedded again.
+        assert job.progress.passages <= FILES - before
+    alone = Member(tmp_path / "alone", url=str(tmp_path / "uninterrupted"))
+    alone.folder.mkdir()
+    alone.run("add", str(folder))
+    assert everything(read_url(url)) == everything(tmp_path / "uninterrupted")
+
+
+# In one process: what a node takes, keeps and lets go
+
+
+@pytest.fixture
+def place(postgres: str, tmp_path: Path) -> Database:
+    return read_url(f"{postgres}#{tmp_path.name}")
+
+
+def engine_of(place: Location, embedder: HashEmbedder = EMBEDDER) -> Engine:
+    settings = Settings()
+    library = open_library(
+        place,
+        tokenize=factory.make_tokenizer(settings),
+        embedding=factory.identity_of(embedder, settings),
+    )
+    return Engine(library, settings, embedder=embedder)
+
+
+@pytest.fixture
+def engine(place: Database) -> Iterator[Engine]:
+    made = engine_of(place)
+    yield made
+    made.close()
+
+
+def jobs_of(engine: Engine) -> Jobs:
+    assert engine.library.jobs is not None
+    return engine.library.jobs
+
+
+def node_of(engine: Engine, *folders: Path) -> Node:
+    libraries = Libraries([engine.library.location], lambda _: engine)
+    libraries.engine(libraries.names[0])
+    return Node(libraries, folders)
+
+
+def add_job(engine: Engine, *paths: Path) -> int:
+    return jobs_of(engine).put("add", Arguments(tuple(map(str, paths))))
+
+
+def test_a_node_adds_and_rebuilds(engine: Engine, tmp_path: Path) -> None:
+    folder = files_in(tmp_path / "docs", 3)
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    mine = node_of(engine, folder)
+    add_job(engine, folder)
+    jobs_of(engine).put("rebuild", Arguments())
+    assert mine.look(engine)
+    assert mine.look(engine)
+    assert not mine.look(engine)
+    added, rebuilt = jobs_of(engine).all()
+    assert (added.state, added.progress.done, added.progress.unread) == ("done", 4, 1)
+    assert rebuilt.state == "done"
+    assert engine.library.counts().documents == 3
+    assert len(engine.library.problems()) == 1
+
+
+def test_a_node_adds_only_what_it_was_told_to(engine: Engine, tmp_path: Path) -> None:
+    """Whoever may write to the database does not read a node's files through it."""
+    folder, other = files_in(tmp_path / "docs", 1), files_in(tmp_path / "private", 1)
+    (folder / "way").symlink_to(other)
+    (tmp_path / "docs and more").mkdir()
+    mine, nobody = node_of(engine, folder), node_of(engine)
+    paths = (other, folder / "way", folder / ".." / "private", tmp_path / "docs and more")
+    for path in paths:
+        add_job(engine, path)
+    add_job(engine, folder / "nowhere")
+    add_job(engine, folder)
+    while mine.look(engine):
+        pass
+    *refused, missing, done = jobs_of(engine).all()
+    assert [one.declined for one in refused] == [{mine.name: "not allowed"}] * 4
+    assert missing.declined == {mine.name: "not there"}
+    assert done.state == "done"
+    # A link in a folder that leads out of it is not followed either.
+    assert [one.sources for one in engine.library.documents()] == [(str(folder / "000.txt"),)]
+    add_job(engine, folder)
+    while nobody.look(engine):
+        pass
+    assert jobs_of(engine).all()[-1].declined == {nobody.name: "not allowed"}
+
+
+def test_a_folder_that_is_not_mounted_takes_nothing_out(engine: Engine, tmp_path: Path) -> None:
+    """Its place is there on such a node, and empty."""
+    folder = files_in(tmp_path / "docs", 2)
+    mine = node_of(engine, folder)
+    add_job(engine, folder)
+    assert mine.look(engine)
+    for path in folder.iterdir():
+        path.unlink()
+    jobs_of(engine).put("add", Arguments((str(folder),), prune=True))
+    while mine.look(engine):
+        pass
+    assert jobs_of(engine).all()[-1].declined == {mine.name: "not there"}
+    assert engine.library.counts().documents == 2
+    (folder / "002.txt").write_text("another one")
+    jobs_of(engine).put("add", Arguments((str(folder),), prune=True))
+    while mine.look(engine):
+        pass
+    assert engine.library.counts().documents == 1
+
+
+def at(kind: type[events.Event], act: Callable[[], None]) -> Callable[[object, events.Event], None]:
+    """`_Held.hear` that does something at the first event of that kind."""
+    hear, done = node._Held.hear, []
+
+    def heard(held: node._Held, happened: events.Event) -> None:
+        if isinstance(happened, kind) and not done:
+            done.append(happened)
+            act()
+        hear(held, happened)
+
+    return heard  # type: ignore[return-value]
+
+
+def test_who_lost_a_job_commits_nothing_further(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files_in(tmp_path / "docs", 3)
+    number = add_job(engine, folder)
+    cancel = at(events.Embedded, lambda: jobs_of(engine).cancel(number))
+    monkeypatch.setattr(node._Held, "hear", cancel)
+    assert node_of(engine, folder).look(engine)
+    assert jobs_of(engine).all()[0].state == "cancelled"
+    assert engine.library.counts().documents == 0
+
+
+def test_a_node_that_was_stopped_for_long_lets_go(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been suspended: the lease is over, and nobody has told it."""
+    folder = files_in(tmp_path / "docs", 3)
+    add_job(engine, folder)
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Node, "lease", 0.2)
+        stopped.setattr(node._Held, "_beat", lambda _: None)
+        stopped.setattr(node._Held, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
+        assert node_of(engine, folder).look(engine)
+    assert engine.library.counts().documents == 0
+    assert node_of(engine, folder).look(engine)
+    (job,) = jobs_of(engine).all()
+    assert (job.state, engine.library.counts().documents) == ("done", 3)
+
+
+def test_others_write_while_a_folder_is_added(
+    engine: Engine, place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files_in(tmp_path / "docs", 3)
+    add_job(engine, folder)
+
+    def write() -> None:
+        with closing_engine(place) as other:
+            add(other.library, document("in between", source="between.txt"))
+
+    monkeypatch.setattr(node._Held, "hear", at(events.Parsed, write))
+    assert node_of(engine, folder).look(engine)
+    assert jobs_of(engine).all()[0].state == "done"
+    assert engine.library.counts().documents == 4
+
+
+@contextmanager
+def closing_engine(place: Location) -> Iterator[Engine]:
+    made = engine_of(place)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "told"),
+    [
+        (LibraryError("The disk is full."), "waiting", "The disk is full."),
+        (RuntimeError("a bug"), "waiting", "RuntimeError: a bug"),
+        (UsageError("No such thing."), "failed", "No such thing."),
+    ],
+)
+def test_what_goes_wrong_is_kept(
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    state: str,
+    told: str,
+) -> None:
+    def fail() -> None:
+        raise error
+
+    folder = files_in(tmp_path / "docs", 1)
+    add_job(engine, folder)
+    monkeypatch.setattr(node._Held, "hear", at(events.Parsed, fail))
+    assert node_of(engine, folder).look(engine)
+    (job,) = jobs_of(engine).all()
+    assert (job.state, job.attempts) == (state, 1)
+    assert told in str(job.fault)
+
+
+def test_a_node_that_ends_gives_its_job_back(place: Database, tmp_path: Path) -> None:
+    going, go = threading.Event(), threading.Event()
+
+    class Waiting(HashEmbedder):
+        def embed_documents(self, texts, progress=None):  # type: ignore[no-untyped-def]
+            going.set()
+            go.wait(20)
+            return super().embed_documents(texts, progress)
+
+    slow, folder = engine_of(place, Waiting()), files_in(tmp_path / "docs", 3)
+    add_job(slow, folder)
+    with node_of(slow, folder):
+        assert going.wait(20)
+        threading.Timer(0.2, go.set).start()
+    (job,) = jobs_of(slow).all()
+    assert (job.state, job.attempts) == ("waiting", 0)
+    assert slow.library.counts().documents == 0
+    slow.close()
+
+
+def test_a_list_for_clients_names_no_path(engine: Engine, tmp_path: Path) -> None:
+    folder = files_in(tmp_path / "docs", 1)
+    first, second = add_job(engine, folder), add_job(engine, tmp_path / "nowhere")
+    assert node_of(engine, folder).look(engine)
+    name = engine.library.location.library  # type: ignore[union-attr]
+    with running(Libraries([engine.library.location], lambda _: engine)) as port:
+        known = {"authorization": f"Bearer {TOKEN}", "accept-language": "zh"}
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=known, trust_env=False
+        ) as http:
+            found = http.get("/api/jobs", params={"library": name}).json()["jobs"]
+            assert [(one["number"], one["state"]) for one in found] == [
+                (first, "done"),
+                (second, "waiting"),
+            ]
+            assert found[0]["text"] == f"{first}  添加 docs：完成，1 个文件，其中 0 个无法读取"
+            assert str(tmp_path) not in str(found)
+            assert http.post(f"/api/jobs/{second}/cancel").json() == {"cancelled": second}
+            assert http.post(f"/api/jobs/{second}/cancel").status_code == 400
+            assert http.get("/api/jobs").json()["jobs"][1]["state"] == "cancelled"
+
+
+# Uploads: what one node was given, every node shows
+
+
+def house(words: str) -> bytes:
+    made = pymupdf.open()
+    made.new_page().insert_text((72, 72), words)
+    data: bytes = made.tobytes()
+    made.close()
+    return data
+
+
+@contextmanager
+def on_nodes(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[httpx.Client, httpx.Client, Engine, Engine]]:
+    """Two servers of one library, each with a cache folder of its own."""
+    with ExitStack() as stack:
+        clients, engines = [], []
+        for name in ("one", "two"):
+            cache = tmp_path / name
+            monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, cache=cache, **__: cache)
+            engines.append(engine := stack.enter_context(closing_engine(place)))
+            port = stack.enter_context(running(Libraries([place], lambda _, e=engine: e)))
+            known = {"authorization": f"Bearer {TOKEN}"}
+            url = f"http://127.0.0.1:{port}"
+            made = httpx.Client(base_url=url, headers=known, trust_env=False, timeout=30)
+            clients.append(stack.enter_context(made))
+        yield clients[0], clients[1], engines[0], engines[1]
+
+
+def test_a_page_is_drawn_by_a_node_that_was_not_given_the_file(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "The unmistakablesecret house was opened in 1907."
+    data = house(words)
+    with on_nodes(place, tmp_path, monkeypatch) as (one, two, here, there):
+        *_, (kind, said) = send(one, "house.pdf", data)
+        assert (kind, said["failed"]) == ("done", False)
+        send(two, "house.pdf", house("Another house."))
+        (second, first) = two.get("/api/documents").json()["documents"]
+        assert {first["state"], second["state"]} == {"same"}
+        assert sorted((*first["sources"], *second["sources"])) == ["house (2).pdf", "house.pdf"]
+        asked = {"document": first["id"], "start": 0, "end": 10}
+        view = two.get("/api/view", params=asked).json()
+        assert (view["state"], view["marked"]) == ("same", True)
+        assert two.get(view["image"]).content.startswith(b"\x89PNG")
+        size = there.library.status().size_on_disk
+        assert size > len(data)
+        for engine in (here, there):  # what is kept is kept in the database alone
+            assert data[:200] not in bytes_on_disk(engine.library.directory)
+        assert two.delete(f"/api/documents/{first['id']}").json()["purged"]
+        assert two.get("/api/view", params=asked).status_code == 404
+        with there.library._catalogue.read() as snapshot:
+            rows = snapshot.sql.execute("SELECT source FROM files").fetchall()
+            assert [Path(row[0]).name for row in rows] == ["house (2).pdf"]
+
+
+def test_an_assistants_next_request_may_come_to_another_node(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a client of an older version, which begins with a handshake."""
+    greeting = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    with on_nodes(place, tmp_path, monkeypatch) as (one, two, _, _):
+
+        def call(http: httpx.Client, method: str, params: object) -> httpx.Response:
+            body = {"jsonrpc": "2.0", "method": method, "params": params, "id": 1}
+            accept = {"accept": "application/json, text/event-stream"}
+            return http.post("/mcp", json=body, headers=accept)
+
+        begun = call(one, "initialize", greeting)
+        assert "mcp-session-id" not in begun.raise_for_status().headers
+        assert '"search"' in call(two, "tools/list", {}).raise_for_status().text
+
+
+def test_an_upload_moves_with_its_library(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: str
+) -> None:
+    data = house("The house was opened in 1907.")
+    with on_nodes(place, tmp_path, monkeypatch) as (one, _, _, _):
+        send(one, "house.pdf", data)
+    folder, back = tmp_path / "folder", read_url(f"{postgres}#{tmp_path.name} back")
+    migrate_library(place, folder, indexes=indexes())
+    assert (folder / "uploads" / "house.pdf").read_bytes() == data
+    migrate_library(folder, back, indexes=indexes())
+    with closing_engine(back) as engine:
+        (record,) = engine.library.sources()
+        assert engine.library.uploads.kept(record.state.path) == data
+    export_library(back, tmp_path / "archive", version="1")
+    import_library(tmp_path / "archive", tmp_path / "imported", indexes=indexes())
+    assert (tmp_path / "imported" / "uploads" / "house.pdf").read_bytes() == data

@@ -1,0 +1,536 @@
+"""A server that people share: who asks, what each may, and what is not there for them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+from library.library_fixtures import document
+from server.conftest import GARDEN, Writing
+from server.sharing import TEXTS, Kept, Node, fill, shared
+from starlette.routing import Mount, Route
+
+from localrag.errors import ConfigError, UsageError
+from localrag.library.acting import Role, acting
+from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.location import Location
+from localrag.server import people
+from localrag.server.access import Access
+from localrag.server.app import make_app, routes_of
+from localrag.server.libraries import Libraries
+from localrag.server.listening import in_thread, on_socket
+from localrag.server.people import SECRET_HEADER, People, SignOn, sign_on_of
+from localrag.server.roles import LEAST
+
+ORDER = ["", *get_args(Role)]
+WHO: dict[str, dict[str, Role]] = {
+    "ada": {"garden": "owner", "tea": "editor"},
+    "ben": {"garden": "reader"},
+    "eve": {},
+}
+DOCUMENT = document(GARDEN, source="garden.txt").id
+QUESTION = "When was the glass house opened?"
+
+
+def folders(folder: Path) -> dict[str, Location]:
+    """The libraries of `TEXTS`, each in a folder."""
+    places: dict[str, Location] = {name: folder / name for name in TEXTS}
+    fill(places)
+    return places
+
+
+def kept(node: Node) -> Kept:
+    """The users of a node, which are a double."""
+    assert isinstance(node.users, Kept)
+    return node.users
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with shared(folders(tmp_path_factory.mktemp("shared")), Kept()) as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def _those(request: pytest.FixtureRequest) -> None:
+    """The users of every test are new: what is remembered of a token ends with its user."""
+    if "node" in request.fixturenames:
+        node: Node = request.getfixturevalue("node")
+        users = kept(node)
+        users.roles, users.secrets, users.log, users.down = {}, {}, [], False
+        node.llm.pieces, node.llm.pause = Writing.pieces, Writing.pause
+
+
+def tokens(node: Node) -> dict[str, str]:
+    return {name: kept(node).add(name, **roles) for name, roles in WHO.items()}
+
+
+# What each route takes
+
+
+def declared() -> set[tuple[str, str]]:
+    """Every method of every route that a server has."""
+    found = set()
+    for one in routes_of(Libraries([], lambda _: None), Access("x" * 20, 1)):  # type: ignore[arg-type,return-value]
+        if isinstance(one, Mount):
+            found.add(("GET", one.path))
+        else:
+            assert isinstance(one, Route)
+            methods = one.methods or {"GET", "POST", "DELETE"}  # an application of its own
+            found |= {(method, one.path) for method in methods - {"HEAD"}}
+    return found
+
+
+def test_every_route_says_the_least_role_that_it_takes() -> None:
+    assert declared() == set(LEAST)
+
+
+def call(name: str, **asked: object) -> dict[str, object]:
+    """A call of a tool."""
+    said = {"name": name, "arguments": asked}
+    return {
+        "headers": {"accept": "application/json, text/event-stream"},
+        "json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": said},
+    }
+
+
+def _query(library: str) -> dict[str, object]:
+    return {"params": {"library": library}}
+
+
+def _model(library: str, **asked: object) -> dict[str, object]:
+    return {"json": {"model": f"localrag/{library}", **asked}}
+
+
+SPAN = {"document": DOCUMENT, "start": "0", "end": "5"}
+ASKED: dict[str, object] = {"question": QUESTION}
+SENT: dict[tuple[str, str], Callable[[str], dict[str, Any]]] = {
+    ("GET", "/api/documents"): _query,
+    ("GET", "/api/unread"): _query,
+    ("GET", "/api/page"): lambda name: {
+        "params": {"library": name, "document": DOCUMENT, "number": "1"}
+    },
+    ("GET", "/api/view"): lambda name: {"params": {"library": name, **SPAN}},
+    ("GET", "/api/view.png"): lambda name: {"params": {"library": name, **SPAN}},
+    ("POST", "/api/search"): lambda name: {"json": {"library": name, **ASKED}},
+    ("POST", "/api/ask"): lambda name: {"json": {"library": name, **ASKED}},
+    ("POST", "/api/compare"): lambda name: {"json": {"library": name, "vary": "modes", **ASKED}},
+    ("GET", "/api/history"): _query,
+    ("DELETE", "/api/history"): _query,
+    ("POST", "/api/history"): lambda name: {"json": {"library": name, "on": True}},
+    ("GET", "/api/history/{conversation}"): _query,
+    ("DELETE", "/api/history/{conversation}"): _query,
+    ("POST", "/mcp"): lambda name: call("search", library=name, query=QUESTION),
+    ("GET", "/v1/models/{name:path}"): lambda name: {"url": f"/v1/models/localrag/{name}"},
+    ("POST", "/v1/chat/completions"): lambda name: _model(
+        name, messages=[{"role": "user", "content": QUESTION}]
+    ),
+    ("POST", "/v1/responses"): lambda name: _model(name, input=QUESTION),
+    ("POST", "/v1/embeddings"): lambda name: _model(name, input="tea"),
+    ("POST", "/v1/rerank"): lambda name: _model(name, query="tea", documents=["tea"]),
+    ("POST", "/v1/vector_stores/{name}/search"): lambda name: {
+        "url": f"/v1/vector_stores/{name}/search",
+        "json": {"query": QUESTION},
+    },
+    ("POST", "/api/documents"): lambda name: {
+        "params": {"library": name, "name": "x.txt"},
+        "content": b"x",
+        "headers": {"content-type": "text/plain"},
+    },
+    ("DELETE", "/api/documents/{document}"): lambda name: {
+        "url": "/api/documents/none",
+        "params": {"library": name},
+    },
+    ("GET", "/api/jobs"): _query,
+    ("POST", "/api/jobs/{number:int}/cancel"): lambda name: {
+        "url": "/api/jobs/1/cancel",
+        "params": {"library": name},
+    },
+    ("POST", "/api/evaluate"): lambda name: {
+        "json": {"library": name, "name": "x.json", "data": "nothing"}
+    },
+    ("GET", "/api/audit"): _query,
+}
+"""A request of each route that can name a library."""
+ELSEWHERE = {key for key, least in LEAST.items() if least in ("anybody", "signed in", "nobody")} | {
+    ("GET", "/mcp"),  # no request rests on another
+    ("DELETE", "/mcp"),
+    ("GET", "/api/reports/{name}"),
+}
+
+
+def test_every_route_that_can_name_a_library_is_asked_below() -> None:
+    assert set(SENT) == set(LEAST) - ELSEWHERE
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a request ended, with the name of its library put out of it."""
+
+    status: int
+    text: str
+
+    @property
+    def is_not_there(self) -> bool:
+        return "There is no library NAME" in self.text
+
+
+def told(http: httpx.Client, key: tuple[str, str], library: str) -> Told:
+    """What a route answers about a library; of a stream that goes well only that it does."""
+    method, path = key
+    sent = {"url": path.replace("{conversation}", "0" * 16), **SENT[key](library)}
+    with http.stream(method, **sent) as response:
+        streams = response.headers.get("content-type", "").startswith("text/event-stream")
+        if streams and path != "/mcp":
+            return Told(response.status_code, "")
+        text = response.read().decode(errors="replace")
+    return Told(response.status_code, text.replace(library, "NAME"))
+
+
+@pytest.mark.parametrize("key", SENT, ids=" ".join)
+def test_a_library_of_others_is_answered_like_one_that_was_never_there(
+    node: Node, key: tuple[str, str]
+) -> None:
+    for name, token in tokens(node).items():
+        with node.client(token) as http:
+            never = told(http, key, "nowhere")
+            assert never.is_not_there
+            assert never.status == (200 if key[1] == "/mcp" else 404)
+            for library in TEXTS:
+                has = WHO[name].get(library, "")
+                found = told(http, key, library)
+                if not has:
+                    assert found == never, f"{name} is told of {library}"
+                    assert (name, library) not in {one[:2] for one in kept(node).log}
+                elif ORDER.index(has) < ORDER.index(LEAST[key]):
+                    assert found.status == 403
+                    assert LEAST[key] in found.text
+                else:
+                    assert not found.is_not_there
+                    assert found.status not in (401, 403, 500, 503), found.text
+
+
+def test_lists_name_only_what_one_may_read(node: Node) -> None:
+    for name, token in tokens(node).items():
+        with node.client(token) as http:
+            mine = [one for one in TEXTS if one in WHO[name]]
+            status = http.get("/api/status").json()
+            assert status["user"] == {"name": name, "by_proxy": False}
+            assert [one["name"] for one in status["libraries"]] == mine
+            assert [one["role"] for one in status["libraries"]] == [WHO[name][one] for one in mine]
+            assert [one["name"] for one in http.get("/libraries").json()["libraries"]] == mine
+            others = set(TEXTS) - set(mine)
+            listing: dict[str, Any] = {"headers": {"accept": "application/json, text/event-stream"}}
+            resources = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {}}
+            for text in (
+                http.get("/v1/models").text,
+                http.get("/metrics").text,
+                http.get("/api/settings").text if mine else "",
+                http.post("/mcp", **call("status")).text,
+                http.post("/mcp", json=resources, **listing).text,
+            ):
+                assert not any(other in text for other in others), text
+            if mine:
+                assert mine[0] in http.get("/v1/models").text
+                found = http.post("/api/search", json=ASKED).json()["passages"]
+                assert [one["source"] for one in found] == [f"{mine[0]}.txt"]
+            else:
+                assert http.post("/api/search", json=ASKED).status_code == 404
+                assert http.get("/v1/models").json()["data"] == []
+
+
+def test_a_reader_adds_removes_and_changes_nothing(node: Node) -> None:
+    token = tokens(node)["ben"]
+    with node.client(token) as http:
+        sent = http.post(
+            "/api/documents?name=x.txt",
+            content=b"A new document.",
+            headers={"content-type": "application/octet-stream"},
+        )
+        assert sent.status_code == 403
+        assert http.delete(f"/api/documents/{DOCUMENT}").status_code == 403
+        assert http.post("/api/history", json={"on": True}).status_code == 403
+        offered = http.post(
+            "/mcp",
+            **{
+                **call("x"),
+                "json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},
+            },
+        )
+        assert '"add"' not in offered.text
+    assert node.engines["garden"].library.counts().documents == 1
+
+
+def test_nobody_changes_the_settings_of_the_server(node: Node) -> None:
+    with node.client(tokens(node)["ada"]) as http:
+        change = {"key": "answer.k", "value": 3}
+        refused = http.post("/api/settings", json=change)
+        assert refused.status_code == 403
+        assert "people share" in refused.json()["error"]["message"]
+        shown = http.get("/api/settings").json()["settings"]
+        assert {one["key"].partition(".")[0] for one in shown} == {
+            "answer",
+            "retrieval",
+            "reranker",
+        }
+        assert not any(one["changeable"] for one in shown)
+
+
+# Who asks
+
+
+def test_the_rights_of_who_asks_go_with_the_request_wherever_its_work_is_done(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[object] = set()
+    read = Catalogue.read
+
+    def watched(self: Catalogue) -> Any:
+        if threading.current_thread().name != "following":
+            seen.add(acting.get())
+        return read(self)
+
+    monkeypatch.setattr(Catalogue, "read", watched)
+    ada, ben, _ = tokens(node).values()
+    for key in SENT:
+        for token in (ada, ben):
+            with node.client(token) as http:
+                told(http, key, "garden")
+    with node.client(ada) as http, connect_sse(http, "POST", "/api/ask", json=ASKED) as source:
+        assert "answer" in {one.event for one in source.iter_sse()}
+    names = {getattr(one, "name", one) for one in seen}
+    assert names == {"ada", "ben"}
+
+
+def test_without_a_token_of_a_user_nothing_is_told(node: Node) -> None:
+    tokens(node)
+    for given in ("", "Bearer", "Bearer wrong", f"Bearer {'x' * 2000}"):
+        for path in ("/api/status", "/v1/models", "/mcp", "/metrics", "/nowhere"):
+            with node.client(authorization=given) as http:
+                assert http.get(path).status_code == 401
+    with node.client(cookie=f"{node.access.cookie}={node.access.session}") as http:
+        assert http.get("/api/status").status_code == 401
+    with node.client() as http:
+        assert http.get("/healthz").status_code == 200
+        assert not any(name in http.get("/").text for name in TEXTS)
+
+
+def test_a_token_that_is_revoked_counts_for_seconds_at_most(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert people.REMEMBERED <= 5
+    monkeypatch.setattr(people, "REMEMBERED", 0.2)
+    token = tokens(node)["ada"]
+    with node.client(token) as http:
+        assert http.get("/api/status").status_code == 200
+        before = kept(node).looked
+        assert http.get("/api/status").status_code == 200
+        assert kept(node).looked == before
+        kept(node).roles["ada"] = {"garden": "reader"}
+        time.sleep(0.3)
+        assert http.post("/api/history", json={"on": True}).status_code == 403
+        kept(node).remove("ada")
+        time.sleep(0.3)
+        assert http.get("/api/status").status_code == 401
+
+
+@pytest.mark.parametrize("taken", ["token", "role"])
+def test_an_answer_under_way_is_broken_off(
+    node: Node, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
+    monkeypatch.setattr(people, "REMEMBERED", 0.1)
+    monkeypatch.setattr(people, "LOOK", 0.2)
+    token = tokens(node)["ben"]
+    node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
+    heard: list[str] = []
+
+    def listen() -> None:
+        with (
+            node.client(token) as http,
+            connect_sse(http, "POST", "/api/ask", json=ASKED) as source,
+        ):
+            for one in source.iter_sse():
+                heard.append(one.event)
+                if heard.count("text") == 3 and taken == "token":
+                    kept(node).secrets.clear()
+                elif heard.count("text") == 3:
+                    kept(node).roles["ben"] = {}
+
+    with pytest.raises(httpx.TransportError):
+        listen()
+    assert "answer" not in heard
+    assert heard.count("text") < 300
+
+
+def test_where_the_users_cannot_be_asked_it_is_said(node: Node) -> None:
+    token = tokens(node)["ada"]
+    kept(node).down = True
+    with node.client(token) as http:
+        refused = http.get("/api/status")
+        assert refused.status_code == 503
+        assert "database" in refused.json()["error"]["message"]
+        assert http.get("/healthz").status_code == 200
+
+
+def test_what_cannot_be_written_down_is_not_told(node: Node) -> None:
+    token = tokens(node)["ada"]
+    with node.client(token) as http:
+        assert http.get("/api/status").status_code == 200
+        kept(node).down = True  # who asks is remembered for a moment
+        refused = http.post("/api/search", json=ASKED)
+        assert refused.status_code == 503
+        assert "1907" not in refused.text
+
+
+def test_what_is_done_is_written_down(node: Node) -> None:
+    token = tokens(node)["ada"]
+    with node.client(token) as http:
+        for key in SENT:
+            told(http, key, "garden")
+    done = {(what, words) for user, library, what, words in kept(node).log}
+    assert {(user, library) for user, library, _, _ in kept(node).log} == {("ada", "garden")}
+    assert {("search", QUESTION), ("ask", QUESTION), ("page", DOCUMENT)} <= done
+    assert {("add", "x.txt"), ("remove", "none")} <= done
+    with node.client(token) as http:
+        asked = http.get("/api/audit?library=garden").json()["asked"]
+    assert asked == [list(one) for one in reversed(kept(node).log)]
+
+
+# Signing in
+
+
+def cookie_of(response: httpx.Response) -> str:
+    assert response.status_code == 204
+    parts = [one.strip().lower() for one in response.headers["set-cookie"].split(";")]
+    assert {"httponly", "samesite=strict"} <= set(parts)
+    return str(response.headers["set-cookie"].split(";")[0])
+
+
+def test_a_session_of_one_node_counts_on_another_and_ends_on_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "REMEMBERED", 0.0)
+    users = Kept()
+    token = users.add("ada", garden="owner")
+    proxy = "https://docs.example"
+    host = {"host": "docs.example"}
+    nodes = [shared(folders(tmp_path / name), users, proxy=proxy) for name in ("one", "two")]
+    with nodes[0] as one, nodes[1] as two:
+        with one.client(token, **host) as http:
+            cookie = cookie_of(http.post("/session"))
+        assert token not in cookie
+        for node in (one, two):
+            with node.client(cookie=cookie, **host) as http:
+                assert http.get("/api/status").json()["user"]["name"] == "ada"
+        with two.client(cookie=cookie, **host) as http:
+            assert "Max-Age=0" in http.delete("/session").headers["set-cookie"]
+        for node in (one, two):
+            with node.client(cookie=cookie, **host) as http:
+                assert http.get("/api/status").status_code == 401
+    assert users.by_token(token) is not None
+
+
+def test_the_header_of_a_proxy_counts_only_with_its_secret(tmp_path: Path) -> None:
+    users = Kept()
+    token = users.add("ada", garden="reader")
+    secret = "a-secret-of-the-proxy-alone"
+    sign_on = SignOn("x-remote-user", secret)
+    said = {"x-remote-user": "ada"}
+    with shared(folders(tmp_path), users, sign_on=sign_on, proxy="https://docs.example") as node:
+
+        def status(**headers: str) -> httpx.Response:
+            with node.client(host="docs.example", **headers) as http:
+                found: httpx.Response = http.get("/api/status")
+            return found
+
+        for proof in ({}, {SECRET_HEADER: "wrong"}, {SECRET_HEADER: ""}):
+            assert status(**said, **proof).status_code == 403
+            bearer = {"authorization": f"Bearer {token}"}
+            assert status(**said, **proof, **bearer).status_code == 403
+        found = status(**said, **{SECRET_HEADER: secret})
+        assert found.json()["user"] == {"name": "ada", "by_proxy": True}
+        others = ("bob", "", "ada\tx", "ada\xa0", "\u2003ada", "ada\u3000", "ada\x85")
+        for other in (*(one.encode() for one in others), b"ada\xa0"):
+            given = [("host", "docs.example"), ("x-remote-user", other), (SECRET_HEADER, secret)]
+            with node.client() as http:
+                assert http.get("/api/status", headers=given).status_code == 403, other
+        twice = [("host", "docs.example"), (SECRET_HEADER, secret)]
+        twice += [("x-remote-user", "ada"), ("x-remote-user", "ben")]
+        url = f"http://127.0.0.1:{node.port}/api/status"
+        assert httpx.get(url, headers=twice, trust_env=False).status_code == 403
+        assert status(**{SECRET_HEADER: secret}).status_code == 401
+        assert status(authorization=f"Bearer {token}").status_code == 200
+    with shared(folders(tmp_path), users, proxy="https://docs.example") as node:  # none is stated
+        assert status(**said, **{SECRET_HEADER: secret}).status_code == 401
+
+
+def test_without_a_secret_it_counts_over_a_socket_alone(tmp_path: Path) -> None:
+    users = Kept()
+    users.add("ada", garden="reader")
+    sign_on, said = SignOn("x-remote-user"), {"x-remote-user": "ada"}
+    with (
+        shared(folders(tmp_path), users, sign_on=sign_on, proxy="https://docs.example") as node,
+        node.client(host="docs.example", **said) as http,
+    ):
+        assert http.get("/api/status").status_code == 403
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+def test_over_a_socket_the_proxy_is_believed(tmp_path: Path) -> None:
+    users = Kept()
+    users.add("ada")
+    path = tmp_path / "s"
+    access = Access(
+        "", 1, proxy="https://docs.example", people=People(users, SignOn("x-remote-user"))
+    )
+    app = make_app(Libraries([], lambda _: None, shared=True), access)  # type: ignore[arg-type,return-value]
+    with on_socket(path) as listening, in_thread(app, listening):
+        assert path.stat().st_mode & 0o007 == 0
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, base_url="http://docs.example") as http:
+            found = http.get("/api/status", headers={"x-remote-user": "ada"})
+            assert found.json()["user"] == {"name": "ada", "by_proxy": True}
+            assert http.get("/api/status", headers={"x-remote-user": "eve"}).status_code == 403
+            assert http.get("/api/status").status_code == 401
+        with pytest.raises(UsageError, match="socket"), on_socket(path):
+            pass
+    assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+def test_a_socket_stands_where_no_other_user_can_put_one(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError, match="others could"), on_socket(tmp_path / "s"):
+        pass
+
+
+def test_single_sign_on_needs_a_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCALRAG_SIGN_ON_SECRET", raising=False)
+    secret = tmp_path / "secret"
+    secret.write_text("a-secret-of-the-proxy-alone\n")
+    assert sign_on_of(None, None, over_socket=False) is None
+    for header, file in (
+        ("X-Remote-User", None),
+        (None, secret),
+        ("Cookie", secret),
+        ("é", secret),
+    ):
+        with pytest.raises(UsageError):
+            sign_on_of(header, file, over_socket=False)
+    found = sign_on_of("X-Remote-User", secret, over_socket=False)
+    assert found == SignOn("x-remote-user", "a-secret-of-the-proxy-alone")
+    assert sign_on_of("X-Remote-User", None, over_socket=True) == SignOn("x-remote-user")
+    with pytest.raises(ConfigError):
+        sign_on_of("X-Remote-User", tmp_path / "none", over_socket=False)
+    monkeypatch.setenv("LOCALRAG_SIGN_ON_SECRET", "another-secret-of-the-proxy")
+    assert sign_on_of("X-Remote-User", None, over_socket=False) == SignOn(
+        "x-remote-user", "another-secret-of-the-proxy"
+    )

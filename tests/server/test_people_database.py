@@ -1,0 +1,296 @@
+"""The same server over a real database with users, which decides once more for itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from httpx_sse import connect_sse
+from server.conftest import GARDEN
+from server.live_server import Machine
+from server.sharing import TEXTS, Node, fill, shared
+from server.test_people import ASKED, DOCUMENT, ORDER, QUESTION, SENT, WHO, cookie_of, told
+
+from localrag.egress.databases import Database, read_url
+from localrag.errors import UsageError
+from localrag.library.catalogue.postgres import policies
+from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.catalogue.postgres.users import Users
+from localrag.library.location import Location
+from localrag.server import people
+from localrag.server.people import users_of
+from localrag.server.roles import LEAST
+
+_numbers = count()
+
+
+@dataclass
+class Team:
+    """A database with the libraries of `TEXTS`, and the tokens of its users."""
+
+    place: Database
+    users: Users
+    tokens: dict[str, str]
+
+    @property
+    def places(self) -> dict[str, Location]:
+        return {name: replace(self.place, library=name) for name in TEXTS}
+
+
+@pytest.fixture
+def place(postgres: str) -> Iterator[Database]:
+    """Where a library may be, in a database of its own."""
+    found = read_url(f"{postgres}#garden")
+    name = f"people_{os.getpid()}_{next(_numbers)}"
+    with closing(PostgresCatalogue(found)) as catalogue, catalogue.session() as session:
+        session.execute(f"CREATE DATABASE {name}")
+        yield replace(found, name=name)
+        session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        session.execute(f"DROP ROLE IF EXISTS {policies.MEMBER}, {policies.SERVER}")
+
+
+@pytest.fixture
+def team(place: Database) -> Iterator[Team]:
+    with Users(place) as users:
+        made = Team(place, users, {})
+        fill(made.places)
+        for name, roles in WHO.items():
+            made.tokens[name] = users.add(name)
+            for library, role in roles.items():
+                users.grant(name, library, role)
+        yield made
+
+
+def ask(http: httpx.Client, **asked: object) -> dict[str, Any]:
+    with connect_sse(http, "POST", "/api/ask", json={**ASKED, **asked}) as source:
+        return {one.event: json.loads(one.data) for one in source.iter_sse()}
+
+
+def test_three_users_over_every_route(team: Team) -> None:
+    with shared(team.places, team.users) as node:
+        for name, token in team.tokens.items():
+            with node.client(token) as http:
+                mine = [one for one in TEXTS if one in WHO[name]]
+                listed = http.get("/api/status").json()["libraries"]
+                assert [(one["name"], one["documents"]) for one in listed] == [
+                    (one, 1) for one in mine
+                ]
+                for key in SENT:
+                    never = told(http, key, "nowhere")
+                    for library in TEXTS:
+                        has, found = WHO[name].get(library, ""), told(http, key, library)
+                        if not has:
+                            assert found == never, f"{name}, {library}, {key}"
+                        elif ORDER.index(has) < ORDER.index(LEAST[key]):
+                            assert found.status == 403, (key, found)
+                        else:
+                            assert found.status not in (401, 403, 500, 503), (key, found)
+                for library in mine:
+                    found = http.post("/api/search", json={**ASKED, "library": library}).json()
+                    assert [one["source"] for one in found["passages"]] == [f"{library}.txt"]
+    asked = team.users.asked("garden", user="ben")
+    assert {"ask", "search", "page"} <= {one.what for one in asked}
+    assert all(one.words is None for one in asked)
+
+
+def test_a_log_that_the_server_cannot_read_is_read_elsewhere(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "OWNER", "false")
+    owner = next(name for name in WHO if WHO[name].get("garden") == "owner")
+    with shared(team.places, team.users) as node, node.client(team.tokens[owner]) as http:
+        for language, text in (
+            ("en", "may only add to the log"),
+            ("zh-CN", "只能追加审计记录。请"),
+        ):
+            refused = http.get("/api/audit?library=garden", headers={"accept-language": language})
+            assert refused.status_code == 403
+            assert text in refused.json()["error"]["message"]
+            assert "localrag audit" in refused.text
+            assert team.place.name not in refused.text
+
+
+def test_a_conversation_is_of_who_asked(team: Team) -> None:
+    team.users.grant("eve", "garden", "reader")
+    with shared(team.places, team.users) as node:
+        owner, http, other = (node.client(team.tokens[name]) for name in ("ada", "ben", "eve"))
+        with owner, http, other:
+            assert owner.post("/api/history", json={"on": True}).json()["on"] is True
+            answer = ask(http)
+            key = answer["kept"]["conversation"]
+            assert [one["key"] for one in http.get("/api/history").json()["conversations"]] == [key]
+            turn = {"question": QUESTION, "answer": answer["answer"]["answer"]}
+            for foreign in (owner, other):
+                assert foreign.get("/api/history").json()["conversations"] == []
+                assert foreign.get(f"/api/history/{key}").status_code == 404
+                foreign.delete(f"/api/history/{key}")
+                foreign.delete("/api/history")
+                node.llm.replies.append("How many orchids does the glass house have?")
+                on = {"history": [turn], "conversation": key, "library": "garden"}
+                kept = ask(foreign, **{**on, "question": "And how many orchids?"})["kept"]
+                assert kept["conversation"] == ""
+            assert len(http.get(f"/api/history/{key}").json()["answers"]) == 1
+            assert http.delete(f"/api/history/{key}").json() == {"purged": True}
+            assert http.get("/api/history").json()["conversations"] == []
+
+
+def test_what_an_editor_removes_takes_others_answers_along(team: Team) -> None:
+    with shared(team.places, team.users) as node:
+        owner, http = (node.client(team.tokens[name]) for name in ("ada", "ben"))
+        with owner, http:
+            owner.post("/api/history", json={"on": True})
+            assert ask(http)["kept"]["conversation"]
+            (one,) = owner.get("/api/documents").json()["documents"]
+            assert owner.delete(f"/api/documents/{one['id']}").status_code == 200
+            assert http.get("/api/history").json()["conversations"] == []
+            assert http.get("/api/documents").json()["documents"] == []
+
+
+def test_sessions_and_rights_count_on_every_node_and_end_on_every_node(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "REMEMBERED", 0.0)
+    proxy, host = "https://docs.example", {"host": "docs.example"}
+    nodes = [shared(team.places, team.users, proxy=proxy) for _ in range(2)]
+
+    def status(node: Node, **headers: str) -> httpx.Response:
+        with node.client(**host, **headers) as http:
+            found: httpx.Response = http.get("/api/status")
+        return found
+
+    with nodes[0] as one, nodes[1] as two:
+        cookies = {}
+        for name in ("ada", "ben"):
+            with one.client(team.tokens[name], **host) as http:
+                cookies[name] = cookie_of(http.post("/session"))
+        assert status(two, cookie=cookies["ben"]).json()["user"]["name"] == "ben"
+        with one.client(cookies["ben"].partition("=")[2], **host) as http:  # as a bearer
+            assert http.get("/api/status").status_code == 200
+            assert http.post("/session").status_code == 403
+        with two.client(cookie=cookies["ben"], **host) as http:
+            assert http.delete("/session").status_code == 204
+        assert status(one, cookie=cookies["ben"]).status_code == 401
+        team.users.grant("ada", "tea", None)
+        (left,) = status(two, cookie=cookies["ada"]).json()["libraries"]
+        assert left["name"] == "garden"
+        renewed = team.users.renew("ada")
+        for node in (one, two):
+            assert status(node, cookie=cookies["ada"]).status_code == 401
+            assert status(node, authorization=f"Bearer {team.tokens['ada']}").status_code == 401
+            assert status(node, authorization=f"Bearer {renewed}").status_code == 200
+
+
+def test_a_right_that_is_gone_is_gone_though_it_is_remembered_for_a_moment(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "REMEMBERED", 60.0)
+    with (
+        shared(team.places, team.users) as node,
+        node.client(team.tokens["ada"]) as http,
+        node.client(team.tokens["eve"]) as stranger,
+    ):
+        assert http.post("/api/search", json=ASKED).status_code == 200
+        never = told(stranger, ("POST", "/api/search"), "garden")
+        team.users.grant("ada", "garden", "reader")
+        (document,) = http.get("/api/documents").json()["documents"]
+        assert http.delete(f"/api/documents/{document['id']}").status_code == 403
+        team.users.grant("ada", "garden", None)
+        assert told(http, ("POST", "/api/search"), "garden") == never
+
+
+def test_libraries_that_nobody_can_tell_apart_are_not_served_together(
+    team: Team, postgres: str, tmp_path: Path
+) -> None:
+    other = read_url(f"{postgres}#elsewhere")
+    tea = replace(team.place, library="tea")
+    with users_of([team.place, tea]) as found:
+        assert found is not None
+    without: list[list[Location]] = [[other], [other, tmp_path], [tmp_path]]
+    for places in without:
+        with users_of(places) as found:
+            assert found is None
+    for wrong in (tmp_path, other):
+        with (
+            pytest.raises(UsageError, match="not all in one database"),
+            users_of([team.place, wrong]),
+        ):
+            pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: signals")
+def test_serve_lets_people_sign_in_and_its_own_account_not(place: Database, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, url=str(place))
+    (tmp_path / "garden.txt").write_text(GARDEN)
+    machine.run("add", str(tmp_path / "garden.txt"))
+    bearer = {"authorization": f"Bearer {machine.run('users', 'add', 'ben').strip()}"}
+    machine.run("grant", "ben", "reader")
+    with machine.serving() as server, server.client() as http:
+        assert http.get("/api/status").status_code == 401
+        assert http.get("/api/status", headers=bearer).json()["user"]["name"] == "ben"
+        (found,) = http.post("/api/search", json=ASKED, headers=bearer).json()["passages"]
+        assert found["source"] == "garden.txt"
+        assert http.delete(f"/api/documents/{DOCUMENT}", headers=bearer).status_code == 403
+        assert not list(tmp_path.rglob("*.sock"))
+        server.process.send_signal(signal.SIGTERM)
+        said = server.process.communicate()[0].decode()
+    assert "People sign in" in said
+    assert "token=" not in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the tests of a server's process are on POSIX")
+def test_a_server_that_began_without_users_answers_nobody_and_says_why(
+    place: Database, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path, url=str(place))
+    (tmp_path / "garden.txt").write_text(GARDEN)
+    machine.run("add", str(tmp_path / "garden.txt"))
+    with machine.serving("--no-jobs") as server, server.client() as http:
+        assert http.post("/api/search", json=ASKED).status_code == 200
+        machine.run("users", "add", "ben")
+        before = time.monotonic() + 30
+        while http.get("/healthz").status_code == 200:  # what follows the indexes finds out
+            assert time.monotonic() < before
+            time.sleep(0.1)
+        refused = http.post("/api/search", json=ASKED)
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "library_unavailable"
+        assert "Start the server again" in refused.json()["error"]["message"]
+        assert http.get("/api/documents").status_code == 503
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the tests of a server's process are on POSIX")
+def test_a_mistyped_library_is_not_made_by_serve_and_add_says_that_it_is_new(
+    place: Database, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path, url=str(place))
+    mistyped = Machine(tmp_path, url=str(replace(place, library="gadren")))
+    (tmp_path / "garden.txt").write_text(GARDEN)
+
+    def told(of: Machine, *arguments: str) -> tuple[int, str]:
+        ended = subprocess.run(
+            of.command(*arguments), env=of.environment(), capture_output=True, text=True
+        )
+        return ended.returncode, ended.stderr
+
+    with machine.serving("--no-jobs"):  # an empty database gets one
+        pass
+    code, said = told(mistyped, "serve", "--no-jobs")
+    assert code == 1
+    assert "There is no library gadren" in said
+    assert "There are: garden." in said
+    assert "is new in this database" not in told(machine, "add", str(tmp_path / "garden.txt"))[1]
+    code, said = told(mistyped, "add", str(tmp_path / "garden.txt"))
+    assert (code, "The library gadren is new in this database." in said) == (0, True)
