@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -32,3 +34,24 @@ def test_other_threads_leave_the_handler_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only on systems where OpenMP is GNU's")
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, "500"), ({"GOMP_SPINCOUNT": "7"}, "7")],
+)
+def test_threads_wait_for_a_moment_and_then_sleep(given: dict[str, str], found: str) -> None:
+    """Unless the user has said how; and no program that is started later is told."""
+    program = "import os; from localrag.models.llms.llama_cpp import native; native.load();"
+    program += "print(*(name for name in os.environ if name.startswith(('OMP_', 'GOMP_'))))"
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=plain | {"OMP_DISPLAY_ENV": "VERBOSE"} | given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{found}'" in ended.stderr
+    assert set(ended.stdout.split()) == {"OMP_DISPLAY_ENV", *given}
