@@ -1,6 +1,6 @@
 """What a library holds and what was read of it, as much at a time as a page can show.
 
-`GET /api/documents` takes `library`, `words` (in a title or path), `problems=1` (only documents
+`GET /api/documents` takes `library`, `words` (in a title or name), `problems=1` (only documents
 with some) and `before`, and gives at most `MOST` `documents`, the newest first, with `next`: what
 `before` is for those that follow, null at the end. `GET /api/unread` takes `library`, `words` and
 `after`, and gives files that were not read in the same way. `GET /api/page` takes
@@ -74,7 +74,10 @@ class Documents:
         def gathered() -> dict[str, Any]:
             among = _with_problems(library) if asked.get("problems") else None
             words = asked.get("words", "").strip()
-            found, following = library.listed(MOST, before=before, words=words, among=among)
+            paths = naming.containing(words) if words else ()
+            found, following = library.listed(
+                MOST, before=before, words=words, paths=paths, among=among
+            )
             noted = defaultdict(list)
             for one in library.problems([record.id for record in found]):
                 noted[one.document_id].append(_said(naming.problem(one), language))

@@ -34,7 +34,7 @@ MOST = 100
 
 
 class Sought(msgspec.Struct, forbid_unknown_fields=True):
-    """What to find, and where; `filter` has the fields of `Filter`."""
+    """What to find, and where; `filter` has the fields of `Filter`, with names for paths."""
 
     question: str
     library: str = ""
