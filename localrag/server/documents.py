@@ -36,10 +36,10 @@ from localrag.presentation.reading import (
     reason_text,
 )
 from localrag.presentation.records import plain
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
-from localrag.server.replies import number, preferred, reply
+from localrag.server.replies import number, reply
 
 MOST = 50
 """Documents of one reply."""

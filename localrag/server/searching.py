@@ -19,10 +19,10 @@ from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter, FilterLanguage
 from localrag.presentation.steps import scored, step_name
 from localrag.server.answers import passages
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import decoded, preferred, reply
+from localrag.server.replies import decoded, reply
 from localrag.server.running import while_heard, working
 from localrag.types import ScoredChunk, Step
 
