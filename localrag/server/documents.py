@@ -69,6 +69,7 @@ class Documents:
     async def documents(self, request: Request) -> Response:
         """Documents without their text, the state of their files, and what there is to say."""
         (library, naming, language), asked = self._asked(request), request.query_params
+        await self.libraries.listed(asked.get("library", ""))
         before = number(asked, "before") if "before" in asked else None
 
         def gathered() -> dict[str, Any]:
@@ -97,6 +98,7 @@ class Documents:
     async def unread(self, request: Request) -> Response:
         """Files that could not be read, and why."""
         (library, naming, language), asked = self._asked(request), request.query_params
+        await self.libraries.listed(asked.get("library", ""))
         words = asked.get("words", "").strip().lower()
         start = number(asked, "after") if "after" in asked else 0
 

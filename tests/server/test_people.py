@@ -23,7 +23,7 @@ from localrag.library.acting import Role, acting
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.location import Location
 from localrag.messages import InterfaceLanguage
-from localrag.server import jobs, people
+from localrag.server import jobs, libraries, people
 from localrag.server.access import Access
 from localrag.server.app import make_app, routes_of
 from localrag.server.libraries import Libraries
@@ -444,14 +444,18 @@ def test_what_goes_on_without_rights_is_cut(node: Node, monkeypatch: pytest.Monk
     monkeypatch.setattr("localrag.server.own.as_event", stubborn)
     token = tokens(node)["ben"]
     node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
-    with (
-        node.client(token) as http,
-        pytest.raises(httpx.TransportError),
-        connect_sse(http, "POST", "/api/ask", json=ASKED) as source,
-    ):
-        for number, _ in enumerate(source.iter_sse()):
-            if number == 5:
-                take(node, "role")
+
+    def listen() -> None:
+        with (
+            node.client(token) as http,
+            connect_sse(http, "POST", "/api/ask", json=ASKED) as source,
+        ):
+            for number, _ in enumerate(source.iter_sse()):
+                if number == 5:
+                    take(node, "role")
+
+    with pytest.raises(httpx.TransportError):
+        listen()
 
 
 @pytest.mark.parametrize(
@@ -505,6 +509,37 @@ def test_what_is_done_is_written_down(node: Node) -> None:
     with node.client(token) as http:
         asked = http.get("/api/audit?library=garden").json()["asked"]
     assert asked == [list(one) for one in reversed(kept(node).log)]
+
+
+def test_a_list_is_written_down_once_a_minute(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page asks for it again after each file that was added, and with each word of a filter."""
+    monkeypatch.setattr(libraries, "LISTED", 1.0)
+    time.sleep(1.0)  # those of other tests
+    who = tokens(node)
+    token = who["ada"]
+
+    def listed() -> list[tuple[str, str]]:
+        for one in kept(node).log:
+            assert one[2:] == ("list", None)
+        return [one[:2] for one in kept(node).log]
+
+    with node.client(token) as http:
+        begun = time.monotonic()
+        for path in ("/api/documents", "/api/unread", "/api/documents"):
+            assert http.get(path, params={"library": "garden"}).status_code == 200
+        http.post("/mcp", **call("list_documents", library="garden"))
+        if time.monotonic() - begun < 1.0:
+            assert listed() == [("ada", "garden")]
+        http.get("/api/documents", params={"library": "tea"})
+        with node.client(who["ben"]) as other:
+            other.get("/api/documents")
+        assert {("ada", "tea"), ("ben", "garden")} < set(listed())
+        assert http.get("/api/documents", params={"library": "attic"}).status_code == 404
+        assert not any(library == "attic" for _, library in listed())
+        time.sleep(1.0)
+        before = listed().count(("ada", "garden"))
+        http.get("/api/documents", params={"library": "garden"})
+        assert listed().count(("ada", "garden")) == before + 1
 
 
 # Signing in
