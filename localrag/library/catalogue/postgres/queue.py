@@ -176,7 +176,7 @@ class Jobs:
             self._lapse()
         elif not states or any(state == "running" for state, _ in states):
             return None
-        left = [number for who, number in self._left if who == node]
+        left = [number for who, number in self._left.copy() if who == node]
         taken = self._run(
             f"UPDATE {SCHEMA}.jobs SET state = 'running', node = %s, attempts = attempts + 1, "
             "progress = '{}', began = coalesce(began, now()), "
