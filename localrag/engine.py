@@ -117,7 +117,8 @@ class Engine:
         self.library = library
         self.settings = settings
         self.called: Callable[[str], str] = str
-        """What a source is called in all that is found; its path where nobody says otherwise."""
+        """What a source is called in all that is found, and what a filter knows it by; its path
+        where nobody says otherwise."""
         self._embedder = embedder
         self._embedding: EmbeddingSettings | None = None
         self._model: factory.Model | None = None
@@ -267,6 +268,7 @@ class Engine:
             yield finished(question)
             return
         question = self.standalone(question, options.history, options)
+        options = self._meant(options)
         steps: list[Step] = []
         wanted = hosted.sendable(settings, self.library, options.filter, steps.append)
         allowed = self._allowed(wanted, steps.append)
@@ -347,8 +349,18 @@ class Engine:
         self, question: str, k: int, settings: Settings, options: AskOptions, on_step: OnStep
     ) -> list[ScoredChunk]:
         check_question(question)
+        options = self._meant(options)
         allowed = self._allowed(options.filter, on_step)
         return self._found(question, k, settings, options, allowed, on_step)
+
+    def _meant(self, options: AskOptions) -> AskOptions:
+        """The options with a filter of paths: whoever is told names asks by names, too."""
+        wanted = options.filter
+        if wanted is None or options.paths or self.called is str:
+            return options
+        by_file = wanted.sources or wanted.path
+        names = {path: self.called(path) for path in self.library.paths()} if by_file else {}
+        return replace(options, filter=wanted.by_names(names))
 
     def _allowed(self, wanted: Filter | None, on_step: OnStep) -> ChunkIds | None:
         """The chunks that a filter leaves; None: all, and looking them up costs nothing."""

@@ -1,4 +1,4 @@
-"""`localrag jobs`: work that nodes do for a library in a database; and `--queue`."""
+"""`localrag jobs`: work that servers do for a library in a database; and `--queue`."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def put(
     embedding: str | None = None,
     as_json: bool = False,
 ) -> None:
-    """Have a node of the library do it, and say its number."""
+    """Have a server of the library do it, and say its number."""
     if embedding is not None:
         raise UsageError(
-            "--embedding and --queue exclude each other: a node takes the model of its settings.",
+            "--embedding and --queue exclude each other: a server takes the model of its settings.",
             hint="Leave one of them out.",
         )
     from localrag.api import LocalRAG
@@ -69,7 +69,7 @@ def put(
     if paths:
         note(
             tr(
-                "It is done by a node that sees the same path and was started with `localrag "
+                "It is done by a server that sees the same path and was started with `localrag "
                 "serve --add-from` for it."
             )
         )
@@ -163,7 +163,7 @@ def expect_queue(user: str) -> None:
 def _jobs(rag: LocalRAG) -> Jobs:
     if rag.library.jobs is None:
         raise UsageError(
-            "Only a library in a database has nodes, and {library} is in a folder.",
+            "Only a library in a database has jobs, and {library} is in a folder.",
             hint="Name one with --library postgresql://HOST/DATABASE#NAME.",
             library=str(rag.library.location),
         )

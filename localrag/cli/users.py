@@ -306,9 +306,12 @@ def _actions() -> dict[str, str]:
         "ask": tr("asked"),
         "search": tr("searched"),
         "page": tr("read"),
+        "list": tr("listed"),
         "add": tr("added"),
         "remove": tr("removed"),
         "rebuild": tr("rebuilt"),
         "evaluate": tr("evaluated"),
         "export": tr("exported"),
+        "conversations": tr("changed whether conversations are kept"),
+        "cancel": tr("cancelled a job"),
     }

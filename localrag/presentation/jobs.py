@@ -1,4 +1,4 @@
-"""Jobs that wait for a node, in words."""
+"""Jobs that wait for a server, in words."""
 
 from __future__ import annotations
 
@@ -26,17 +26,14 @@ def reasons(job: Job) -> Iterator[str]:
     if job.fault is not None and job.state != "done":
         yield spoken(job.fault)
     if job.state == "waiting":
-        # A node has a name of its own each time that it starts; its machine is what people know.
-        for node, why in dict.fromkeys(
-            (node.rsplit(":", 2)[0], why) for node, why in job.declined.items()
-        ):
+        for server, why in job.declined.items():
             if why == "not there":
-                yield tr("The node {node} does not see that path.", node=node)
+                yield tr("The server on {server} does not see that path.", server=server)
             else:
                 yield tr(
-                    "The node {node} may not add that path: start it with `localrag serve "
+                    "The server on {server} may not add that path: start it with `localrag serve "
                     "--add-from FOLDER`.",
-                    node=node,
+                    server=server,
                 )
 
 
@@ -64,20 +61,35 @@ def job_json(job: Job) -> dict[str, Any]:
 
 
 def _state(job: Job) -> str:
-    progress = job.progress
-    told = {"done": progress.done, "files": progress.files, "unread": progress.unread}
+    from localrag.library.catalogue.postgres.queue import machine
+
+    done, files, unread = job.progress.done, job.progress.files, job.progress.unread
+    server = machine(job.node)
+    said = tr(
+        "{done} of {files} file" if files == 1 else "{done} of {files} files",
+        done=done,
+        files=files,
+    )
     match job.state:
         case "waiting":
-            return tr("waiting for a node")
-        case "running" if not progress.files:
-            return tr("under way, on {node}", node=job.node)
-        case "done" if not progress.files:  # indexes alone were rebuilt
-            return tr("done")
+            return tr("waiting for a server")
         case "running":
-            return tr("{done} of {files} files, on {node}", node=job.node, **told)
+            if not files:
+                return tr("under way, on {server}", server=server)
+            return tr("{said}, on {server}", said=said, server=server)
         case "done":
-            return tr("done, {done} files, {unread} of them not readable", **told)
+            if not files:  # indexes alone were rebuilt
+                return tr("done")
+            if unread:
+                return tr(
+                    "done, {done} file, which is not readable"
+                    if done == 1
+                    else "done, {done} files, {unread} of them not readable",
+                    done=done,
+                    unread=unread,
+                )
+            return tr("done, {done} file" if done == 1 else "done, {done} files", done=done)
         case "failed":
-            return tr("failed after {done} of {files} files", **told)
+            return tr("failed after {said}", said=said) if files else tr("failed")
         case _:
-            return tr("cancelled after {done} of {files} files", **told)
+            return tr("cancelled after {said}", said=said) if files else tr("cancelled")

@@ -20,10 +20,13 @@ from typing import Final
 
 import anyio
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localrag.egress.addresses import is_loopback
-from localrag.server.asker import Asker, asked_by
+from localrag.errors import ForbiddenError, LocalragError, UsageError
+from localrag.messages import InterfaceLanguage, spoken
+from localrag.server.asker import Asker, asked_by, preferred
 from localrag.server.people import People, RefusedError, while_allowed
 from localrag.server.roles import Least
 
@@ -39,7 +42,9 @@ LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 """What browsers leave out of Host and Origin."""
 
-UNKNOWN: Final = 401, "A valid token is needed."
+Refusal = tuple[int, LocalragError]
+"""A status, and why."""
+UNKNOWN: Final[Refusal] = 401, ForbiddenError("A valid token is needed.")
 
 LARGEST_BODY = 4 * 2**20
 """Bytes of a request, where its route does not allow more."""
@@ -121,22 +126,22 @@ class Access:
         plain = host.lower().removesuffix(_DEFAULT_PORTS[scheme])
         return f"{scheme}://{plain}" in self.origins
 
-    def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    def refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Status and reason, None for a request that is to be answered."""
         path, reads = scope["path"], scope["method"] in ("GET", "HEAD")
         named = headers.getlist("host")
         if len(named) != 1 or not self.serves(named[0]):
-            return 421, "This server does not answer to that host name."
+            return 421, UsageError("This server does not answer to that host name.")
         if any(origin not in self.origins for origin in headers.getlist("origin")):
-            return 403, "Requests from other origins are refused."
+            return 403, ForbiddenError("Requests from other origins are refused.")
         sites = headers.getlist("sec-fetch-site")
         foreign = any(site not in ("same-origin", "none") for site in sites)
         if foreign and not (
             reads and path in SHELLS and headers.get("sec-fetch-mode") == "navigate"
         ):
-            return 403, "Requests from other sites are refused."
+            return 403, ForbiddenError("Requests from other sites are refused.")
         if path in HERE_ONLY and not self._is_from_here(scope):
-            return 403, "This is told on the server's own machine alone."
+            return 403, ForbiddenError("This is told on the server's own machine alone.")
         if self.is_open(scope) or self.people is not None or self._is_known(headers):
             return None
         return UNKNOWN
@@ -220,8 +225,9 @@ class Gate:
 
         refusal = _too_long(headers) or self._access.refusal(scope, headers)
         refusal = refusal or self._too_large(scope["path"], headers)
+        language = preferred(HTTPConnection(scope))
         if refusal is not None:
-            await _refuse(guarded, *refusal)
+            await _refuse(guarded, language, *refusal)
             return
         most = None if self._is_larger(scope["path"]) else LARGEST_BODY
         bounded = _Bounded(receive, most)
@@ -237,7 +243,7 @@ class Gate:
                     find, one, lambda send: self._app(scope, bounded, send), guarded
                 )
         except RefusedError as error:
-            await _refuse(guarded, error.status, error.reason)
+            await _refuse(guarded, language, error.status, error.reason)
 
     def _admitted(self, one: Asker | None, scope: Scope) -> Asker:
         """Who asks, with the role that the request takes. Raises `RefusedError`."""
@@ -245,7 +251,9 @@ class Gate:
             raise RefusedError(*UNKNOWN)
         least = self._least(scope)
         if least == "nobody":
-            raise RefusedError(403, "Nobody may do this over HTTP where people share a server.")
+            raise RefusedError(
+                403, ForbiddenError("Nobody may do this over HTTP where people share a server.")
+            )
         if least == "anybody" or least == "signed in":
             return one
         return replace(one, least=least)
@@ -253,28 +261,32 @@ class Gate:
     def _is_larger(self, path: str) -> bool:
         return any(path.startswith(each) for each in self._larger)
 
-    def _too_large(self, path: str, headers: Headers) -> tuple[int, str] | None:
+    def _too_large(self, path: str, headers: Headers) -> Refusal | None:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit() and len(length) <= 20):
-            return 400, "The length of the body is no number."
+            return 400, UsageError("The length of the body is no number.")
         if int(length) > LARGEST_BODY and not self._is_larger(path):
-            return 413, "The body is too large."
+            return 413, _too_large_body()
         return None
 
 
-def _too_long(headers: Headers) -> tuple[int, str] | None:
+def _too_long(headers: Headers) -> Refusal | None:
     """Before anything is read out of them."""
     if sum(len(name) + len(value) for name, value in headers.raw) > LARGEST_HEAD:
-        return 431, "The headers are too long."
+        return 431, UsageError("The headers are too long.")
     return None
 
 
 class TooMuchError(Exception):
     """A body is too large or too slow, with the status that says so."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: LocalragError) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
+
+
+def _too_large_body() -> LocalragError:
+    return UsageError("The body is too large.")
 
 
 class _Bounded:
@@ -294,11 +306,11 @@ class _Bounded:
             with anyio.fail_after(self._patience()):
                 message = await self._receive()
         except TimeoutError as error:
-            raise TooMuchError(408, "The body did not come in time.") from error
+            raise TooMuchError(408, UsageError("The body did not come in time.")) from error
         self._taken += len(message.get("body", b""))
         self._more = bool(message.get("more_body", False))
         if self._most is not None and self._taken > self._most:
-            raise TooMuchError(413, "The body is too large.")
+            raise TooMuchError(413, _too_large_body())
         return message
 
     def _patience(self) -> float:
@@ -307,12 +319,14 @@ class _Bounded:
         return min(SLOWEST_BODY, due - time.monotonic())
 
 
-async def _refuse(send: Send, status: int, reason: str) -> None:
+async def _refuse(
+    send: Send, language: InterfaceLanguage, status: int, reason: LocalragError
+) -> None:
     """In the form of OpenAI's protocol, which other clients can show."""
     kind = "authentication_error" if status == 401 else "invalid_request_error"
     code = "invalid_api_key" if status == 401 else None
-    said = {"message": reason, "type": kind, "param": None, "code": code}
-    body = json.dumps({"error": said}).encode()
+    said = {"message": spoken(reason, language), "type": kind, "param": None, "code": code}
+    body = json.dumps({"error": said}, ensure_ascii=False).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

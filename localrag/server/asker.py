@@ -1,20 +1,26 @@
 """Whose request is being answered, where people sign in; nobody's in a server of one user.
 
-Set once for a request, before its route runs, and found again wherever its work goes: in tasks, in
-threads that take the context along, and in what a stream still sends.
+And in which language they read. Who it is is set once for a request, before its route runs, and
+found again wherever its work goes: in tasks, in threads that take the context along, and in what a
+stream still sends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 import anyio
+from starlette.requests import HTTPConnection
 
+from localrag.errors import ForbiddenError
 from localrag.library.acting import Role, User, acting_as
+from localrag.messages import InterfaceLanguage
+
+T = TypeVar("T")
 
 
 class Users(Protocol):
@@ -54,6 +60,8 @@ class Asker:
     least: Role = "reader"
     by_proxy: bool = False
     """Whether a reverse proxy vouches for them, so that there is no session to end here."""
+    at_work: set[anyio.CancelScope] = field(default_factory=set, compare=False)
+    """What is broken off where they lose a right, and says so itself."""
 
 
 _asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
@@ -79,6 +87,35 @@ def asked_by(one: Asker) -> Iterator[None]:
             yield
     finally:
         _asker.reset(token)
+
+
+def no_longer() -> ForbiddenError:
+    """What is said to who loses a right while they are answered."""
+    return ForbiddenError(
+        "You may no longer do this: your token or your role was taken away.",
+        hint="Ask an owner of the library.",
+    )
+
+
+async def until_barred(work: Awaitable[T]) -> T:
+    """What `work` returns; `ForbiddenError`, and no more of it, once who asks loses a right."""
+    one = _asker.get()
+    if one is None:
+        return await work
+    with anyio.CancelScope() as block:
+        one.at_work.add(block)
+        try:
+            return await work
+        finally:
+            one.at_work.discard(block)
+    raise no_longer()
+
+
+def preferred(request: HTTPConnection) -> InterfaceLanguage:
+    """The language that a client asks for; English where it says nothing."""
+    asked = request.headers.get("accept-language", "").lower()
+    chinese, english = asked.find("zh"), asked.find("en")
+    return "zh" if chinese >= 0 and (english < 0 or chinese < english) else "en"
 
 
 async def recorded(library: str, what: str, words: str | None = None) -> None:

@@ -42,6 +42,7 @@ class Wanted(msgspec.Struct):
     until: datetime | None
     pages: tuple[int, int | None] | None
     without: frozenset[str]
+    within: frozenset[str] | None
 
     @property
     def filter(self) -> Filter:

@@ -27,7 +27,7 @@ from localrag.config.settings import LLMReranking
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LocalragError, UsageError
 from localrag.rag.conversation import Turn
-from localrag.server.access import Access, Gate
+from localrag.server.access import UNKNOWN, Access, Gate, Refusal
 from localrag.server.calls import (
     CALL,
     HELLO,
@@ -74,13 +74,13 @@ def command_app(libraries: Libraries, queue: ModelQueue, endpoint: Endpoint, tok
 class CommandAccess(Access):
     """Whoever brings the token, calling the server as commands do."""
 
-    def refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    def refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Status and reason, None for a request that is to be answered."""
         if headers.getlist("host") != [HOST]:
-            return 421, "Only commands are answered here."
+            return 421, UsageError("Only commands are answered here.")
         if scope["path"] == HELLO or self._is_known(headers):
             return None
-        return 401, "A valid token is needed."
+        return UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

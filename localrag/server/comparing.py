@@ -17,11 +17,11 @@ from localrag.evaluation.comparisons.base import Compared, Output, Stage, asked_
 from localrag.messages import InterfaceLanguage, spoken_to
 from localrag.presentation import comparisons as words
 from localrag.server.answers import passages, told
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded, preferred
+from localrag.server.replies import EventStream, decoded
 
 MODES = ("standard", "self-rag")
 

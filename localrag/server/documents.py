@@ -1,6 +1,6 @@
 """What a library holds and what was read of it, as much at a time as a page can show.
 
-`GET /api/documents` takes `library`, `words` (in a title or path), `problems=1` (only documents
+`GET /api/documents` takes `library`, `words` (in a title or name), `problems=1` (only documents
 with some) and `before`, and gives at most `MOST` `documents`, the newest first, with `next`: what
 `before` is for those that follow, null at the end. `GET /api/unread` takes `library`, `words` and
 `after`, and gives files that were not read in the same way. `GET /api/page` takes
@@ -36,10 +36,10 @@ from localrag.presentation.reading import (
     reason_text,
 )
 from localrag.presentation.records import plain
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
-from localrag.server.replies import number, preferred, reply
+from localrag.server.replies import number, reply
 
 MOST = 50
 """Documents of one reply."""
@@ -69,12 +69,16 @@ class Documents:
     async def documents(self, request: Request) -> Response:
         """Documents without their text, the state of their files, and what there is to say."""
         (library, naming, language), asked = self._asked(request), request.query_params
+        await self.libraries.listed(asked.get("library", ""))
         before = number(asked, "before") if "before" in asked else None
 
         def gathered() -> dict[str, Any]:
             among = _with_problems(library) if asked.get("problems") else None
             words = asked.get("words", "").strip()
-            found, following = library.listed(MOST, before=before, words=words, among=among)
+            paths = naming.containing(words) if words else ()
+            found, following = library.listed(
+                MOST, before=before, words=words, paths=paths, among=among
+            )
             noted = defaultdict(list)
             for one in library.problems([record.id for record in found]):
                 noted[one.document_id].append(_said(naming.problem(one), language))
@@ -94,6 +98,7 @@ class Documents:
     async def unread(self, request: Request) -> Response:
         """Files that could not be read, and why."""
         (library, naming, language), asked = self._asked(request), request.query_params
+        await self.libraries.listed(asked.get("library", ""))
         words = asked.get("words", "").strip().lower()
         start = number(asked, "after") if "after" in asked else 0
 

@@ -29,12 +29,12 @@ from localrag.evaluator.evaluator import Evaluator, open_cache
 from localrag.messages import spoken_to
 from localrag.presentation.csv_table import csv_table
 from localrag.presentation.reports import event_text, render_page, report_json
-from localrag.server.asker import own_name, recorded
+from localrag.server.asker import own_name, preferred, recorded
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded, preferred, reply
+from localrag.server.replies import EventStream, decoded, reply
 from localrag.system.files import create_file, scratch_folder
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from localrag.presentation.records import plain
 from localrag.prompts import render
 from localrag.rag.refusals import tells_missing
 from localrag.server.answers import sentences, told
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
-from localrag.server.replies import decoded, preferred, reply
+from localrag.server.replies import decoded, reply
 from localrag.types import Answer, Citation, NotFound, Step
 
 _PATIENCE = 5.0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import anyio
 from sse_starlette import ServerSentEvent
 
 from localrag.messages import InterfaceLanguage
+from localrag.server.asker import until_barred
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import error_body, event
 from localrag.server.running import working
@@ -19,22 +20,32 @@ Send = Callable[[ServerSentEvent], Awaitable[object]]
 
 
 async def streamed(
-    produce: Callable[[Send], Awaitable[None]], language: InterfaceLanguage
+    produce: Callable[[Send], Awaitable[None]],
+    fail: Callable[[Exception], Iterable[ServerSentEvent]],
 ) -> AsyncIterator[ServerSentEvent]:
-    """What `produce` sends; where it fails, the last event is the error."""
+    """What `produce` sends; where it fails, what `fail` makes of the error comes last.
+
+    So it does where who asks loses a right meanwhile, and nothing more is produced.
+    """
     send, receive = anyio.create_memory_object_stream[ServerSentEvent](100)
 
     async def work() -> None:
         async with send:
             try:
-                await produce(send.send)
+                await until_barred(produce(send.send))
             except Exception as error:  # told in the stream: its status has been sent
-                await send.send(event("error", error_body(error, language)[1]["error"]))
+                for one in fail(error):
+                    await send.send(one)
 
     async with receive, anyio.create_task_group() as group:
         group.start_soon(work)
         async for one in receive:
             yield one
+
+
+def as_event(language: InterfaceLanguage) -> Callable[[Exception], list[ServerSentEvent]]:
+    """An error as the page is told it."""
+    return lambda error: [event("error", error_body(error, language)[1]["error"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +85,4 @@ def worked(
                 async for one in told:
                     await send(one)
 
-    return streamed(produce, language)
+    return streamed(produce, as_event(language))

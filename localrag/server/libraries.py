@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -12,10 +13,13 @@ from localrag.engine import Engine
 from localrag.errors import ForbiddenError, LibraryNotFoundError, UsageError
 from localrag.library.acting import Role, acting_as_server
 from localrag.library.location import Location, name_of
-from localrag.server.asker import asker
+from localrag.server.asker import asker, own_name, recorded
 from localrag.server.naming import Naming
 from localrag.server.replies import no_library
 from localrag.server.setups import Difference, Setup, setup_of
+
+LISTED = 60.0
+"""Seconds for which it is written down that somebody lists a library: a page asks all the time."""
 
 
 class Libraries:
@@ -39,6 +43,7 @@ class Libraries:
         self._naming: dict[str, Naming] = {}
         self._setups: dict[str, Setup] = {}
         self._lock = threading.Lock()
+        self._listed: dict[tuple[str, str], float] = {}
         for place in places:
             name = name_of(place)
             if name in self._places:
@@ -90,6 +95,14 @@ class Libraries:
                 role=one.least,
             )
         return self._engine(name)
+
+    async def listed(self, name: str) -> None:
+        """Write down that who asks is told what is in a library, where that is not yet."""
+        who, now = (own_name(), self.named(name)), time.monotonic()
+        self._listed = {one: at for one, at in self._listed.items() if now - at < LISTED}
+        if who not in self._listed:
+            await recorded(who[1], "list")
+            self._listed[who] = now
 
     def role(self, name: str) -> Role | None:
         """The role that who asks has in a library; None in a server of one user."""

@@ -27,6 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 from localrag import __version__
 from localrag.errors import LocalragError, UsageError
 from localrag.messages import interface_language
+from localrag.server.asker import until_barred
 from localrag.server.queue import FullError
 from localrag.server.replies import error_body
 from localrag.server.tool_records import schema
@@ -84,7 +85,8 @@ class Protocol:
         failed = ""
         try:
             with _while_connected(context):
-                reply = await tool.call(_converted(params.arguments or {}, tool), tell)
+                asked = _converted(params.arguments or {}, tool)
+                reply = await until_barred(tool.call(asked, tell))
                 images = []
                 if isinstance(reply, Pictured):
                     data = base64.b64encode(reply.png).decode("ascii")

@@ -73,6 +73,11 @@ class Naming:
                     self._names = own_names(self._library.paths())
         return self._names.get(path) or shown_name(path)
 
+    def containing(self, words: str) -> list[str]:
+        """The paths of files that have these words in their names, whatever their case."""
+        sought = words.lower()
+        return [path for path in self._library.paths() if sought in self.of(path).lower()]
+
     def document(self, record: DocumentRecord) -> DocumentRecord:
         """A document with names for paths."""
         return replace(record, sources=tuple(map(self.of, record.sources)))

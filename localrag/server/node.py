@@ -110,7 +110,7 @@ class Node:
         except Exception as error:
             _log.exception("a job failed")
             wrong = LibraryError(
-                "The node {node} could not do this: {reason}.",
+                "The server {node} could not do this: {reason}.",
                 hint="See its log.",
                 node=self.name,
                 reason=f"{type(error).__name__}: {error}",
@@ -175,7 +175,7 @@ class _Held:
         """
         lapsed = time.monotonic() - self._renewed >= self._lease
         if self._lost or lapsed or self._ended.is_set():
-            raise StoppedError("The job was taken from this node.")
+            raise StoppedError("The job was taken from this server.")
 
     @contextmanager
     def writing(self, library: Library) -> Iterator[None]:

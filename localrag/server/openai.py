@@ -24,11 +24,13 @@ from starlette.routing import Route
 
 from localrag.engine import AskOptions, Engine
 from localrag.errors import ContextOverflowError, UsageError
+from localrag.messages import InterfaceLanguage
 from localrag.presentation.records import plain
 from localrag.rag.base import Piece
 from localrag.server import responses
 from localrag.server.annotations import Numbering, url_citations
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
+from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.openai_records import (
     MODEL,
@@ -96,8 +98,8 @@ class Surface:
         asked = await decoded(request, ChatRequest)
         engine, question, options = await self._asked(asked)
         if asked.stream:
-            events = self._streamed(engine, asked, question, options)
-            return EventStream(events, sep="\n")
+            tell = partial(self._tell, engine, asked, question, options)
+            return EventStream(streamed(tell, partial(_failed, preferred(request))), sep="\n")
         answer = await while_heard(request, self._answer(engine, question, options))
         if answer is None:
             return Response()
@@ -138,39 +140,36 @@ class Surface:
             answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
         return Numbering().answer(answer)
 
-    async def _streamed(
-        self, engine: Engine, asked: ChatRequest, question: str, options: AskOptions
-    ) -> AsyncIterator[ServerSentEvent]:
+    async def _tell(
+        self, engine: Engine, asked: ChatRequest, question: str, options: AskOptions, send: Send
+    ) -> None:
         head = _head(asked.model, "chat.completion.chunk")
         numbering = Numbering()
 
-        def event(delta: Mapping[str, Any], end: str | None = None, **more: Any) -> ServerSentEvent:
+        async def say(delta: Mapping[str, Any], end: str | None = None, **more: Any) -> None:
             choice = {"index": 0, "delta": delta, "finish_reason": end}
-            return _event({**head, "choices": [choice], **more})
+            await send(_event({**head, "choices": [choice], **more}))
 
-        try:
-            yield event({"role": "assistant", "content": ""})
-            async with self._asking(engine, question, options) as pieces:
-                begun = False
-                async for piece in pieces:
-                    if isinstance(piece, Answer):
-                        answer = numbering.answer(piece)
-                    elif not isinstance(piece, Step):
-                        # As in `Answer.text`: white space at the start is no part of it.
-                        said = numbering.piece(piece if begun else piece.lstrip())
-                        begun = begun or bool(said)
-                        if said:
-                            yield event({"content": said})
-            found = url_citations(answer, self._linker(asked.model))
-            if found:
-                yield event({"annotations": found})
-            yield event({}, "stop", localrag=plain(answer))
-            if asked.stream_options and asked.stream_options.include_usage:
-                usage = await _usage(engine, asked, answer)
-                yield _event({**head, "choices": [], "usage": usage})
-        except Exception as error:  # told in the stream: its status has been sent
-            yield _event(error_body(error)[1])
-        yield ServerSentEvent("[DONE]")
+        await say({"role": "assistant", "content": ""})
+        async with self._asking(engine, question, options) as pieces:
+            begun = False
+            async for piece in pieces:
+                if isinstance(piece, Answer):
+                    answer = numbering.answer(piece)
+                elif not isinstance(piece, Step):
+                    # As in `Answer.text`: white space at the start is no part of it.
+                    said = numbering.piece(piece if begun else piece.lstrip())
+                    begun = begun or bool(said)
+                    if said:
+                        await say({"content": said})
+        found = url_citations(answer, self._linker(asked.model))
+        if found:
+            await say({"annotations": found})
+        await say({}, "stop", localrag=plain(answer))
+        if asked.stream_options and asked.stream_options.include_usage:
+            usage = await _usage(engine, asked, answer)
+            await send(_event({**head, "choices": [], "usage": usage}))
+        await send(_DONE)
 
     async def responses(self, request: Request) -> Response:
         """An answer with its search and its citations as OpenAI's Responses have them."""
@@ -179,8 +178,9 @@ class Surface:
         response = responses.Response(asked.model, question, self._linker(asked.model))
         usage = partial(_usage, engine, asked)
         if asked.stream:
-            events = response.events(self._asking(engine, question, options), usage)
-            return EventStream(events, sep="\n")
+            tell = partial(response.tell, self._asking(engine, question, options), usage)
+            failed = partial(response.failed, preferred(request))
+            return EventStream(streamed(tell, failed), sep="\n")
         answer = await while_heard(request, self._answer(engine, question, options))
         return reply(response.whole(answer, await usage(answer))) if answer else Response()
 
@@ -272,6 +272,14 @@ def _head(model: str, kind: str) -> dict[str, Any]:
         "created": int(time.time()),
         "model": model,
     }
+
+
+_DONE = ServerSentEvent("[DONE]")
+
+
+def _failed(language: InterfaceLanguage, error: Exception) -> list[ServerSentEvent]:
+    """How a stream of chunks ends where there is no more of the answer."""
+    return [_event(error_body(error, language)[1]), _DONE]
 
 
 def _event(data: Mapping[str, Any]) -> ServerSentEvent:

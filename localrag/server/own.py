@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -26,14 +26,14 @@ from localrag.presentation.places import in_file, place_text
 from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
 from localrag.server.answers import passages, told, told_step
-from localrag.server.asker import asker, recorded
+from localrag.server.asker import asker, preferred, recorded
 from localrag.server.evaluating import Reports
 from localrag.server.history import keep
-from localrag.server.jobs import Send, streamed
+from localrag.server.jobs import Send, as_event, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded, event, number, preferred, reply
+from localrag.server.replies import EventStream, decoded, event, number, reply
 from localrag.server.running import asking
 from localrag.server.uploads import Uploads
 from localrag.server.views import View
@@ -210,16 +210,9 @@ class Own:
         engine = self.libraries.engine(library)
         self.queue.expect_room()
         await recorded(library, "ask", asked.question)
-        return EventStream(self._events(engine, library, asked, preferred(request)))
-
-    async def _events(
-        self, engine: Engine, library: str, asked: Asked, language: InterfaceLanguage
-    ) -> AsyncIterator[ServerSentEvent]:
-        async def answer(send: Send) -> None:
-            await self._answer(engine, library, asked, language, send)
-
-        async for one in streamed(answer, language):
-            yield one
+        language = preferred(request)
+        answer = partial(self._answer, engine, library, asked, language)
+        return EventStream(streamed(answer, as_event(language)))
 
     async def _answer(
         self,

@@ -24,10 +24,10 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Scope, Send
 
 from localrag.egress.databases import Database
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import ForbiddenError, LibraryUnreachableError, LocalragError, UsageError
 from localrag.library.acting import User
 from localrag.library.location import Location
-from localrag.server.asker import Asker, Users
+from localrag.server.asker import Asker, Users, no_longer
 from localrag.server.token import given_secret
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 class RefusedError(Exception):
     """A request is not answered, with the status that says so."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: LocalragError) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
 
@@ -86,7 +86,7 @@ class People:
         if named is not None:
             user = await self._found(self.users.by_name, named)
             if user is None:
-                raise RefusedError(403, "There is no user of the name that the proxy gives.")
+                raise RefusedError(403, _nobody())
             return Asker(user, self.users, by_proxy=True)
         if len(secrets) != 1 or not 0 < len(secrets[0]) <= _LONGEST:
             return None
@@ -109,14 +109,14 @@ class People:
         else:
             is_proxy = _over_socket(scope)
         if not is_proxy or len(names) != 1:
-            raise RefusedError(403, "Only the proxy may say who asks.")
+            raise RefusedError(403, ForbiddenError("Only the proxy may say who asks."))
         try:
             name = names[0].encode("latin-1").decode()  # as bytes travel in a header
         except UnicodeError:
             name = ""
         name = name.strip(" \t")  # of the header; any other space could be part of a name
         if not 0 < len(name) <= _LONGEST or name != name.strip():
-            raise RefusedError(403, "There is no user of the name that the proxy gives.")
+            raise RefusedError(403, _nobody())
         return name
 
     async def _found(self, find: Callable[[str], User | None], given: str) -> User | None:
@@ -129,7 +129,10 @@ class People:
         except LocalragError as error:
             _log.warning("Who asks could not be looked up: %s", error)
             raise RefusedError(
-                503, "The database that knows who may do what cannot be asked; try again soon."
+                503,
+                LibraryUnreachableError(
+                    "The database that knows who may do what cannot be asked; try again soon."
+                ),
             ) from error
         self._known.pop(key, None)
         if user is not None:
@@ -141,6 +144,10 @@ class People:
     def forget(self) -> None:
         """Remember nobody, as after somebody has signed out."""
         self._known.clear()
+
+
+def _nobody() -> LocalragError:
+    return ForbiddenError("There is no user of the name that the proxy gives.")
 
 
 def _over_socket(scope: Scope) -> bool:
@@ -160,6 +167,8 @@ async def while_allowed(
 ) -> None:
     """Answer a request as long as who asked keeps every right that they had; then break off.
 
+    What says so itself (`until_barred`) has until the next look for it.
+
     Raises `RefusedError` where nothing of the answer had been sent.
     """
     begun = False
@@ -170,6 +179,7 @@ async def while_allowed(
         await send(message)
 
     async def watch() -> None:
+        told = False
         while True:
             await anyio.sleep(LOOK)
             try:
@@ -179,7 +189,11 @@ async def while_allowed(
                     continue
                 now = None
             if now is None or not all(now.user.may(*had) for had in one.user.roles.items()):
-                block.cancel()
+                if told or not one.at_work:
+                    block.cancel()
+                for work in one.at_work:
+                    work.cancel()
+                told = True
 
     with anyio.CancelScope() as block:
         watching = asyncio.create_task(watch())
@@ -188,7 +202,7 @@ async def while_allowed(
         finally:
             watching.cancel()
     if block.cancelled_caught and not begun:
-        raise RefusedError(401, "Who asked may do this no longer.")
+        raise RefusedError(401, no_longer())
 
 
 def sign_on_of(header: str | None, secret: Path | None, *, over_socket: bool) -> SignOn | None:

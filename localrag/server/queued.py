@@ -21,10 +21,10 @@ from localrag.library.catalogue.postgres.queue import Job
 from localrag.library.library import Library
 from localrag.messages import spoken_to
 from localrag.presentation.jobs import job_json, job_text
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import without_paths
-from localrag.server.replies import preferred, reply
+from localrag.server.replies import reply
 
 
 @dataclass(frozen=True, slots=True)

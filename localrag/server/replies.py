@@ -27,8 +27,9 @@ from localrag.errors import (
     UsageError,
     UsersBeganError,
 )
-from localrag.messages import InterfaceLanguage, spoken
+from localrag.messages import InterfaceLanguage, phrase, spoken
 from localrag.server.access import TooMuchError
+from localrag.server.asker import preferred
 from localrag.server.listening import GRACE
 from localrag.server.naming import without_paths
 from localrag.server.queue import FullError
@@ -114,11 +115,11 @@ def error_body(
     if isinstance(error, LibraryNotFoundError) and "database" in error.values:
         error = no_library(str(error.values["name"]))  # a right that has just been taken away
     if isinstance(error, FullError):
-        status, text = 429, "Too many are waiting for the language model."
-        code = "rate_limit_exceeded"
+        status, code = 429, "rate_limit_exceeded"
+        text = phrase("Too many are waiting for the language model.", language)
         headers["retry-after"] = str(error.retry_after)
     elif isinstance(error, TooMuchError):
-        status, text, code = error.status, error.reason, "too_large"
+        status, text, code = error.status, spoken(error.reason, language), "too_large"
     elif isinstance(error, HTTPException):
         status, text, code = error.status_code, f"{error.detail}.", "unknown_url"
         headers.update(error.headers or {})
@@ -131,18 +132,12 @@ def error_body(
         text = spoken(shown, language)
     else:
         _log.error("A request failed.", exc_info=error)
-        status, text, code = 500, "An internal error; the log has more.", "server_error"
+        text = phrase("An internal error; the log has more.", language)
+        status, code = 500, "server_error"
     kind = "rate_limit_error" if status == 429 else "invalid_request_error"
     kind = kind if status < 500 else "server_error"
     said = {"message": text, "type": kind, "param": None, "code": code}
     return status, {"error": said}, headers
-
-
-def preferred(request: Request) -> InterfaceLanguage:
-    """The language that a client asks for; English where it says nothing."""
-    asked = request.headers.get("accept-language", "").lower()
-    chinese, english = asked.find("zh"), asked.find("en")
-    return "zh" if chinese >= 0 and (english < 0 or chinese < english) else "en"
 
 
 async def on_error(request: Request, error: Exception) -> Response:

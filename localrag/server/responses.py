@@ -6,15 +6,17 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from sse_starlette import ServerSentEvent
 
+from localrag.messages import InterfaceLanguage
 from localrag.presentation.records import plain
 from localrag.rag.base import Piece
 from localrag.server.annotations import Numbering, file_citations
+from localrag.server.jobs import Send
 from localrag.server.replies import error_body
 from localrag.types import Answer, Step
 
@@ -36,6 +38,7 @@ class Response:
             f"{kind}_{uuid.uuid4().hex}" for kind in ("resp", "fs", "msg")
         )
         self._created = int(time.time())
+        self._numbers = itertools.count()
 
     def whole(self, answer: Answer, usage: Usage) -> dict[str, Any]:
         """The response at its end. The markers of `answer` are as a client counts them."""
@@ -54,67 +57,67 @@ class Response:
             "localrag": plain(answer),
         }
 
-    async def events(
-        self, asking: Asking, usage: Callable[[Answer], Awaitable[Usage]]
-    ) -> AsyncIterator[ServerSentEvent]:
-        """The events in which it comes, in the order of OpenAI's reference."""
-        numbers, numbering = itertools.count(), Numbering()
+    async def tell(
+        self, asking: Asking, usage: Callable[[Answer], Awaitable[Usage]], send: Send
+    ) -> None:
+        """Send the events in which it comes, in the order of OpenAI's reference."""
+        numbering = Numbering()
 
-        def event(kind: str, **values: Any) -> ServerSentEvent:
-            data = {"type": kind, "sequence_number": next(numbers), **values}
-            return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind)
+        async def say(kind: str, **values: Any) -> None:
+            await send(self._event(kind, **values))
 
         search = {"item_id": self._search_id, "output_index": 0}
         place = {"item_id": self._message_id, "output_index": 1, "content_index": 0}
         empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
-        def message_begins() -> list[ServerSentEvent]:
-            return [
-                event("response.file_search_call.completed", **search),
-                event("response.output_item.done", output_index=0, item=self._search(None, True)),
-                event("response.output_item.added", output_index=1, item=self._message(None)),
-                event("response.content_part.added", **place, part=empty),
-            ]
+        async def begin_message() -> None:
+            await say("response.file_search_call.completed", **search)
+            await say("response.output_item.done", output_index=0, item=self._search(None, True))
+            await say("response.output_item.added", output_index=1, item=self._message(None))
+            await say("response.content_part.added", **place, part=empty)
 
-        try:
-            yield event("response.created", response=self._head("in_progress"))
-            yield event("response.in_progress", response=self._head("in_progress"))
-            item = self._search(None)
-            yield event("response.output_item.added", output_index=0, item=item)
-            yield event("response.file_search_call.in_progress", **search)
-            yield event("response.file_search_call.searching", **search)
-            begun = False
-            async with asking as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, Answer):
-                        answer = numbering.answer(piece)
-                    elif not isinstance(piece, Step):
-                        # As in `Answer.text`: white space at the start is no part of it.
-                        said = numbering.piece(piece if begun else piece.lstrip())
-                        for one in [] if begun or not said else message_begins():
-                            yield one
-                        begun = begun or bool(said)
-                        if said:
-                            kind = "response.output_text.delta"
-                            yield event(kind, **place, delta=said, logprobs=[])
-            if not begun:
-                for one in message_begins():
-                    yield one
-            message = self._message(answer)
-            (written,) = message["content"]
-            for number, annotation in enumerate(written["annotations"]):
-                kind = "response.output_text.annotation.added"
-                yield event(kind, **place, annotation_index=number, annotation=annotation)
-            yield event("response.output_text.done", **place, text=answer.text, logprobs=[])
-            yield event("response.content_part.done", **place, part=written)
-            yield event("response.output_item.done", output_index=1, item=message)
-            yield event("response.completed", response=self.whole(answer, await usage(answer)))
-        except Exception as error:  # told in the stream: its status has been sent
-            failed = error_body(error)[1]["error"]
-            code, message = failed["code"], failed["message"]
-            yield event("error", code=code, message=message, param=None)
-            head = self._head("failed") | {"error": {"code": code, "message": message}}
-            yield event("response.failed", response=head)
+        await say("response.created", response=self._head("in_progress"))
+        await say("response.in_progress", response=self._head("in_progress"))
+        await say("response.output_item.added", output_index=0, item=self._search(None))
+        await say("response.file_search_call.in_progress", **search)
+        await say("response.file_search_call.searching", **search)
+        begun = False
+        async with asking as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Answer):
+                    answer = numbering.answer(piece)
+                elif not isinstance(piece, Step):
+                    # As in `Answer.text`: white space at the start is no part of it.
+                    said = numbering.piece(piece if begun else piece.lstrip())
+                    if said and not begun:
+                        await begin_message()
+                    begun = begun or bool(said)
+                    if said:
+                        kind = "response.output_text.delta"
+                        await say(kind, **place, delta=said, logprobs=[])
+        if not begun:
+            await begin_message()
+        message = self._message(answer)
+        (written,) = message["content"]
+        for number, annotation in enumerate(written["annotations"]):
+            kind = "response.output_text.annotation.added"
+            await say(kind, **place, annotation_index=number, annotation=annotation)
+        await say("response.output_text.done", **place, text=answer.text, logprobs=[])
+        await say("response.content_part.done", **place, part=written)
+        await say("response.output_item.done", output_index=1, item=message)
+        await say("response.completed", response=self.whole(answer, await usage(answer)))
+
+    def failed(self, language: InterfaceLanguage, error: Exception) -> Iterator[ServerSentEvent]:
+        """How the events end where there is no more of it."""
+        said = error_body(error, language)[1]["error"]
+        code, message = said["code"], said["message"]
+        yield self._event("error", code=code, message=message, param=None)
+        head = self._head("failed") | {"error": {"code": code, "message": message}}
+        yield self._event("response.failed", response=head)
+
+    def _event(self, kind: str, **values: Any) -> ServerSentEvent:
+        data = {"type": kind, "sequence_number": next(self._numbers), **values}
+        return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=kind)
 
     def _head(self, status: str) -> dict[str, Any]:
         return {

@@ -19,10 +19,10 @@ from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter, FilterLanguage
 from localrag.presentation.steps import scored, step_name
 from localrag.server.answers import passages
-from localrag.server.asker import recorded
+from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
-from localrag.server.replies import decoded, preferred, reply
+from localrag.server.replies import decoded, reply
 from localrag.server.running import while_heard, working
 from localrag.types import ScoredChunk, Step
 
@@ -34,7 +34,7 @@ MOST = 100
 
 
 class Sought(msgspec.Struct, forbid_unknown_fields=True):
-    """What to find, and where; `filter` has the fields of `Filter`."""
+    """What to find, and where; `filter` has the fields of `Filter`, with names for paths."""
 
     question: str
     library: str = ""

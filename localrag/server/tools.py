@@ -280,6 +280,8 @@ class Tools:
     async def documents(self, asked: DocumentsIn, _: Tell) -> Documents:
         """The documents in the order they were added."""
         library = self._libraries.named(asked.library)
+        await anyio.to_thread.run_sync(self._libraries.engine, library)
+        await self._libraries.listed(library)
 
         def listed() -> Documents:
             shown = self._library(library, "")
@@ -350,6 +352,8 @@ class Tools:
 
     async def resources(self, start: int) -> tuple[list[Listed], int | None]:
         """Documents of all libraries, and where to go on."""
+        for name in self._libraries.names:
+            await self._libraries.listed(name)
 
         def listed() -> tuple[list[Listed], int | None]:
             found = [

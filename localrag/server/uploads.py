@@ -21,8 +21,10 @@ from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.uploads import safe_name
 from localrag.messages import InterfaceLanguage, speaker, spoken
 from localrag.server.access import TooMuchError
+from localrag.server.asker import preferred
+from localrag.server.jobs import Send, as_event, streamed
 from localrag.server.naming import without_paths
-from localrag.server.replies import EventStream, error_body, event, preferred
+from localrag.server.replies import EventStream, event
 from localrag.server.running import working
 from localrag.system.files import create_file, scratch_folder
 
@@ -56,13 +58,14 @@ class Uploads:
     async def _added(
         self, engine: Engine, file: Path, name: str, language: InterfaceLanguage, held: ExitStack
     ) -> AsyncIterator[ServerSentEvent]:
+        async def work(send: Send) -> None:
+            async with self._turn, working(_Adding(engine, file, name, language)) as told:
+                async for one in told:
+                    await send(one)
+
         with held:
-            try:
-                async with self._turn, working(_Adding(engine, file, name, language)) as told:
-                    async for one in told:
-                        yield one
-            except Exception as error:  # told in the stream: its status has been sent
-                yield event("error", error_body(error, language)[1]["error"])
+            async for one in streamed(work, as_event(language)):
+                yield one
 
 
 @dataclass
@@ -123,4 +126,6 @@ async def _receive(request: Request, file: Path) -> None:
 
 
 def _too_large() -> TooMuchError:
-    return TooMuchError(413, f"The file is larger than {SIZE_LIMIT // 2**20} MB.")
+    return TooMuchError(
+        413, UsageError("The file is larger than {most} MB.", most=SIZE_LIMIT // 2**20)
+    )

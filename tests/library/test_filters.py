@@ -220,6 +220,52 @@ def test_the_same_bytes_elsewhere_are_named_as_the_filter_wants(library: Library
     assert names(library, Filter(path="/another/*", types=("markdown",))) == set()
 
 
+NAMES = {
+    "/home/ada/2024/report.pdf": "2024/report.pdf",
+    "/home/ada/report.pdf": "report.pdf",
+    "/home/ada/[1].md": "[1].md",
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Filter(path="*"), set(NAMES.values())),
+        (Filter(path="report*"), {"2024/report.pdf", "report.pdf"}),
+        (Filter(path="2024/*"), {"2024/report.pdf"}),
+        (Filter(path="port.pdf"), set()),
+        (Filter(path="*[^1].pdf"), {"2024/report.pdf", "report.pdf"}),
+        (Filter(path="[[]1].md"), {"[1].md"}),
+        (Filter(path="*/home/*"), set()),
+        (Filter(path="/home/ada/*"), set()),
+        (Filter(path="ada/*"), set()),
+        (Filter(sources=("/home/ada/report.pdf",)), set()),
+        (Filter(sources=("ada/report.pdf",)), set()),
+        (Filter(sources=("report.pdf",)), {"2024/report.pdf", "report.pdf"}),
+        (Filter(sources=("2024/report.pdf", "[1].md"), path="*.md"), {"[1].md"}),
+        (Filter(path="*.md", within=frozenset(NAMES)), {"[1].md"}),
+    ],
+)
+def test_who_knows_files_by_names_asks_by_names(wanted: Filter, found: set[str]) -> None:
+    meant = wanted.by_names(NAMES)
+    assert meant.within is not None
+    assert {NAMES[path] for path in meant.within} == found
+    assert (meant.path, meant.sources) == ("", ())
+
+
+def test_what_a_client_says_of_paths_does_not_count() -> None:
+    given = Filter(types=("pdf",), within=frozenset(NAMES))
+    assert given.by_names(NAMES) == Filter(types=("pdf",))
+
+
+def test_a_filter_stays_within_paths(library: Library) -> None:
+    everything = library.paths()
+    some = frozenset(path for path in everything if path.endswith(".md"))
+    assert names(library, Filter(within=some)) == {"notes.md", "win.md"}
+    assert names(library, Filter(within=frozenset())) == set()
+    assert names(library, Filter(within=frozenset(everything))) == names(library, Filter())
+
+
 def test_within_searches_only_what_is_allowed(library: Library) -> None:
     allowed = library.chunk_ids(Filter(types=("markdown",)))
     query = EMBEDDER.embed_queries(["tea"])[0]
@@ -242,6 +288,7 @@ def test_within_searches_only_what_is_allowed(library: Library) -> None:
         (lambda: Filter(sources="a.pdf"), "tuple"),  # type: ignore[arg-type]
         (lambda: Filter(pages=(0, 3)), "0 to 3"),
         (lambda: Filter(pages=(9, 3)), "9 to 3"),
+        (lambda: Filter(path="*a" * 10_000), "20000"),
         (lambda: Filter(since=date(2026, 2, 1), until=date(2026, 1, 1)), "2026-02-01"),
     ],
 )

@@ -174,18 +174,26 @@ def test_a_node_leaves_to_others_what_it_cannot_do(jobs: Jobs) -> None:
     assert jobs.take("blind") is None
     (job,) = jobs.all()
     assert (job.state, job.attempts, job.declined) == ("waiting", 0, {"blind": "not there"})
-    # Every start of a node has a name of its own; a machine is told of once for each reason.
+    # Every start of a node has a name of its own, and looks again; a machine is told of once.
     declined: dict[str, Declined] = {
         "vm:1:ab": "not there",
-        "vm:22:cd": "not there",
+        "vm:22:cd": "not allowed",
+        "vm:1:ef": "not there",
         "pc:3:ef": "not allowed",
     }
     for name, why in declined.items():
         again = jobs.take(name)
         assert again is not None
         jobs.decline(again, why)
-    told = [*reasons(jobs.all()[0])]
-    assert sorted(one.split()[2] for one in told) == ["blind", "pc", "vm"]
+    for name in declined:  # also two on one machine, in whatever order
+        assert jobs.take(name) is None
+    (job,) = jobs.all()
+    assert job.declined == {"blind": "not there", "vm": "not there", "pc": "not allowed"}
+    assert sorted(one.split()[3] for one in reasons(job)) == ["blind", "pc", "vm"]
+    again = jobs.take("vm:1:gh")  # from where it can be done now
+    assert again is not None
+    assert again.declined == {"blind": "not there", "pc": "not allowed"}
+    jobs.give_back(again)
     other = jobs.take("seeing")
     assert other is not None
     jobs.give_back(other)

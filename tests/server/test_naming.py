@@ -31,6 +31,7 @@ from localrag.errors import (
     LocalragError,
     UsageError,
 )
+from localrag.library.catalogue.filters import Filter
 from localrag.library.catalogue.postgres.policies import no_roles
 from localrag.messages import InterfaceLanguage
 from localrag.server.access import Access
@@ -196,6 +197,53 @@ def place(served: Served, tmp_path: Path) -> Path:
     assert len(report.failed) == 1
     (folder / "gone.txt").unlink()
     return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"path": "*report.txt"}, {"report.txt", "2024/report.txt", "m.eml/report.txt"}),
+        ({"path": "2024/*"}, {"2024/report.txt"}),
+        ({"sources": ["2024/report.txt"]}, {"2024/report.txt"}),
+        ({"path": "*/{folder}/*"}, set()),
+        ({"path": "{folder}/*"}, set()),
+        ({"path": "{whole}/*"}, set()),
+        ({"sources": ["{whole}/report.txt"]}, set()),
+        ({"sources": ["{folder}/report.txt"]}, set()),
+        ({"path": "gone*", "within": ["{whole}/report.txt"]}, {"gone.txt"}),
+        ({"path": "*orchids*", "types": ["pdf"]}, {"orchids.pdf"}),
+    ],
+)
+def test_a_filter_takes_the_names_that_are_shown_and_no_path(
+    served: Served, place: Path, given: dict[str, Any], found: set[str]
+) -> None:
+    text = json.dumps(given).replace("{folder}", place.name).replace("{whole}", str(place))
+    with served.client() as http:
+        asked = {"question": QUESTION, "k": 100, "filter": json.loads(text)}
+        reply = http.post("/api/search", json=asked).raise_for_status().json()
+        assert {one["source"] for one in reply["passages"]} == found
+        whole = {"question": QUESTION, "filter": {"within": [str(place / "report.txt")]}}
+        everything = http.post("/api/search", json=whole).raise_for_status().json()["passages"]
+        assert "garden.txt" in {one["source"] for one in everything}
+
+
+def test_commands_of_the_same_user_are_filtered_by_paths(served: Served, place: Path) -> None:
+    wanted = Filter(path=f"{place}/2024/*")
+    (hit,) = served.engine.search(QUESTION, AskOptions(filter=wanted, paths=True))
+    assert hit.source == str(place / "2024" / "report.txt")
+
+
+def test_a_list_is_narrowed_by_the_names_that_are_shown(served: Served, place: Path) -> None:
+    with served.client() as http:
+
+        def listed(words: str) -> set[str]:
+            got = http.get("/api/documents", params={"words": words}).raise_for_status()
+            return {name for one in got.json()["documents"] for name in one["sources"]}
+
+        assert listed("2024/REPORT") == {"2024/report.txt"}
+        assert listed("m.eml") == {"m.eml", "m.eml/report.txt"}
+        for part in (str(place), place.name, f"{place.name}/gone"):
+            assert listed(part) == set(), part
 
 
 class Walk:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import httpx
 import pytest
-from httpx_sse import connect_sse
+from httpx_sse import ServerSentEvent, connect_sse
 from library.library_fixtures import document
 from server.conftest import GARDEN, Writing
 from server.sharing import TEXTS, Kept, Node, fill, shared
@@ -22,7 +22,8 @@ from localrag.errors import ConfigError, UsageError
 from localrag.library.acting import Role, acting
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.location import Location
-from localrag.server import people
+from localrag.messages import InterfaceLanguage
+from localrag.server import jobs, libraries, people
 from localrag.server.access import Access
 from localrag.server.app import make_app, routes_of
 from localrag.server.libraries import Libraries
@@ -275,6 +276,8 @@ def test_nobody_changes_the_settings_of_the_server(node: Node) -> None:
         refused = http.post("/api/settings", json=change)
         assert refused.status_code == 403
         assert "people share" in refused.json()["error"]["message"]
+        refused = http.post("/api/settings", json=change, headers={"accept-language": "zh"})
+        assert "多人共用一台服务器" in refused.json()["error"]["message"]
         shown = http.get("/api/settings").json()["settings"]
         assert {one["key"].partition(".")[0] for one in shown} == {
             "answer",
@@ -342,32 +345,134 @@ def test_a_token_that_is_revoked_counts_for_seconds_at_most(
         assert http.get("/api/status").status_code == 401
 
 
-@pytest.mark.parametrize("taken", ["token", "role"])
-def test_an_answer_under_way_is_broken_off(
-    node: Node, monkeypatch: pytest.MonkeyPatch, taken: str
-) -> None:
+SAID = [{"role": "user", "content": QUESTION}]
+STREAMS: dict[str, dict[str, object]] = {
+    "/api/ask": ASKED,
+    "/api/compare": {"vary": "modes", **ASKED},
+    "/v1/chat/completions": {"messages": SAID, "stream": True},
+    "/v1/responses": {"input": QUESTION, "stream": True},
+}
+BARRED = "您已无权继续此操作：您的令牌或角色已被撤销。请联系文档库的所有者。"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights that are taken away are noticed at once."""
     monkeypatch.setattr(people, "REMEMBERED", 0.1)
-    monkeypatch.setattr(people, "LOOK", 0.2)
+    monkeypatch.setattr(people, "LOOK", 0.5)
+
+
+def take(node: Node, what: str) -> None:
+    """From ben."""
+    if what == "token":
+        kept(node).secrets.clear()
+    else:
+        kept(node).roles["ben"] = {}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("what", ["token", "role"])
+def test_an_answer_under_way_is_broken_off_and_says_why(node: Node, what: str, path: str) -> None:
     token = tokens(node)["ben"]
     node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
-    heard: list[str] = []
+    heard: list[ServerSentEvent] = []
+    with (
+        node.client(token, **{"accept-language": "zh"}) as http,
+        connect_sse(http, "POST", path, json=STREAMS[path]) as source,
+    ):
+        for one in source.iter_sse():
+            heard.append(one)
+            if len(heard) == (2 if path == "/api/compare" else 12):
+                take(node, what)
+    assert len(heard) < 300
+    error = {"message": BARRED, "type": "invalid_request_error", "param": None}
+    error |= {"code": "not_allowed"}
+    *before, last = heard
+    if path == "/v1/chat/completions":
+        assert last.data == "[DONE]"
+        assert before[-1].json() == {"error": error}
+        assert all(one.json()["choices"][0]["finish_reason"] is None for one in before[:-1])
+    elif path == "/v1/responses":
+        numbers = [one.json()["sequence_number"] for one in heard]
+        assert numbers == list(range(len(heard)))
+        assert before[-1].event == before[-1].json()["type"] == "error"
+        assert (before[-1].json()["code"], before[-1].json()["message"]) == ("not_allowed", BARRED)
+        failed = last.json()["response"]
+        assert (last.event, failed["status"]) == ("response.failed", "failed")
+        assert failed["error"] == {"code": "not_allowed", "message": BARRED}
+        assert failed["id"] == heard[0].json()["response"]["id"]
+    else:
+        assert (last.event, last.json()) == ("error", error)
+    assert not {"answer", "compared", "response.completed"} & {one.event for one in heard}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_call_of_a_tool_is_broken_off_and_says_why(node: Node) -> None:
+    token = tokens(node)["ben"]
+    node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
+    threading.Timer(1.0, take, (node, "role")).start()
+    with node.client(token) as http:
+        reply = http.post("/mcp", **call("ask", question=QUESTION))
+    assert '"isError":true' in reply.text
+    assert "taken away" in reply.text
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_answer_at_once_is_refused(node: Node) -> None:
+    token = tokens(node)["ben"]
+    node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
+    threading.Timer(1.0, take, (node, "token")).start()
+    with node.client(token, **{"accept-language": "zh"}) as http:
+        reply = http.post("/v1/chat/completions", json={"messages": SAID})
+    assert reply.status_code == 401
+    assert reply.json()["error"]["message"] == BARRED
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_goes_on_without_rights_is_cut(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has until the next look to say why."""
+    fail = jobs.as_event
+
+    def stubborn(language: InterfaceLanguage) -> Any:
+        def failed(error: Exception) -> Any:
+            while True:
+                yield from fail(language)(error)
+
+        return failed
+
+    monkeypatch.setattr("localrag.server.own.as_event", stubborn)
+    token = tokens(node)["ben"]
+    node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
 
     def listen() -> None:
         with (
             node.client(token) as http,
             connect_sse(http, "POST", "/api/ask", json=ASKED) as source,
         ):
-            for one in source.iter_sse():
-                heard.append(one.event)
-                if heard.count("text") == 3 and taken == "token":
-                    kept(node).secrets.clear()
-                elif heard.count("text") == 3:
-                    kept(node).roles["ben"] = {}
+            for number, _ in enumerate(source.iter_sse()):
+                if number == 5:
+                    take(node, "role")
 
     with pytest.raises(httpx.TransportError):
         listen()
-    assert "answer" not in heard
-    assert heard.count("text") < 300
+
+
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        ({}, "A valid token is needed."),
+        ({"accept-language": "zh-CN,en"}, "需要有效的令牌。"),
+        ({"accept-language": "en,zh"}, "A valid token is needed."),
+        ({"accept-language": "zh", "origin": "http://evil.example"}, "不接受来自其他源"),
+        ({"accept-language": "zh", "host": "evil.example"}, "本服务器不响应该主机名。"),
+    ],
+)
+def test_a_refusal_is_said_in_the_language_of_who_asks(
+    node: Node, asks: dict[str, str], said: str
+) -> None:
+    with node.client(**asks) as http:
+        assert said in http.get("/api/status").json()["error"]["message"]
 
 
 def test_where_the_users_cannot_be_asked_it_is_said(node: Node) -> None:
@@ -377,6 +482,8 @@ def test_where_the_users_cannot_be_asked_it_is_said(node: Node) -> None:
         refused = http.get("/api/status")
         assert refused.status_code == 503
         assert "database" in refused.json()["error"]["message"]
+        refused = http.get("/api/status", headers={"accept-language": "zh"})
+        assert "数据库，请稍后重试" in refused.json()["error"]["message"]
         assert http.get("/healthz").status_code == 200
 
 
@@ -402,6 +509,37 @@ def test_what_is_done_is_written_down(node: Node) -> None:
     with node.client(token) as http:
         asked = http.get("/api/audit?library=garden").json()["asked"]
     assert asked == [list(one) for one in reversed(kept(node).log)]
+
+
+def test_a_list_is_written_down_once_a_minute(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page asks for it again after each file that was added, and with each word of a filter."""
+    monkeypatch.setattr(libraries, "LISTED", 1.0)
+    time.sleep(1.0)  # those of other tests
+    who = tokens(node)
+    token = who["ada"]
+
+    def listed() -> list[tuple[str, str]]:
+        for one in kept(node).log:
+            assert one[2:] == ("list", None)
+        return [one[:2] for one in kept(node).log]
+
+    with node.client(token) as http:
+        begun = time.monotonic()
+        for path in ("/api/documents", "/api/unread", "/api/documents"):
+            assert http.get(path, params={"library": "garden"}).status_code == 200
+        http.post("/mcp", **call("list_documents", library="garden"))
+        if time.monotonic() - begun < 1.0:
+            assert listed() == [("ada", "garden")]
+        http.get("/api/documents", params={"library": "tea"})
+        with node.client(who["ben"]) as other:
+            other.get("/api/documents")
+        assert {("ada", "tea"), ("ben", "garden")} < set(listed())
+        assert http.get("/api/documents", params={"library": "attic"}).status_code == 404
+        assert not any(library == "attic" for _, library in listed())
+        time.sleep(1.0)
+        before = listed().count(("ada", "garden"))
+        http.get("/api/documents", params={"library": "garden"})
+        assert listed().count(("ada", "garden")) == before + 1
 
 
 # Signing in

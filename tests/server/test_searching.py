@@ -88,7 +88,7 @@ def test_a_search_is_filtered_and_explained(opened: Open) -> None:
     expect(page.locator(".passage")).to_have_count(2)
     page.get_by_text("筛选与选项").click()
     expect(page.get_by_label("段落数")).to_have_value("")  # the setting counts
-    page.get_by_label("文件名或路径").fill("tea")
+    page.get_by_label("文件名（与显示的一致）").fill("tea")
     page.get_by_label("检索方式").select_option("dense")
     page.locator("#words").press("Enter")
     expect(page.locator(".passage")).to_have_count(1)

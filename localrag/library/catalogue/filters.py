@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, get_args
@@ -21,6 +23,8 @@ from localrag.errors import UsageError
 FilterLanguage = Literal["zh", "en"]
 
 _RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
+_LONGEST = 10_000
+"""Code points of a pattern, of which SQLite takes 50,000 bytes."""
 _PATH = r"replace(s.path, '\', '/')"
 
 
@@ -56,6 +60,8 @@ class Filter:
     Files without pages have one page 1."""
     without: frozenset[str] = frozenset()
     """Ids of documents that it must not be in."""
+    within: frozenset[str] | None = None
+    """Paths as the library has them, one of which must hold it; see `by_names`. None: any."""
 
     def __post_init__(self) -> None:
         for given in self.types:
@@ -77,6 +83,13 @@ class Filter:
             raise UsageError(
                 "Files to search in must be given as a tuple of non-empty names.",
                 hint="Name a file as `localrag status` lists it.",
+            )
+        if len(self.path) > _LONGEST:
+            raise UsageError(
+                "A pattern of {count} characters is too long; at most {most}.",
+                hint="Use * for what may be anything.",
+                count=len(self.path),
+                most=_LONGEST,
             )
         if self.pages is not None:
             first, last = self.pages
@@ -106,6 +119,21 @@ class Filter:
                 since=self.since,
                 until=self.until,
             )
+
+    def by_names(self, names: Mapping[str, str]) -> Filter:
+        """The same where files go by these names, which stand by their paths: never by a path.
+
+        What the client of a server may say of `within` does not count: it would be a path.
+        """
+        if not (self.sources or self.path):
+            return replace(self, within=None)
+        held, values = source_conditions(Filter(sources=self.sources, path=self.path))
+        known = json.dumps(sorted(set(names.values())))
+        query = f"SELECT s.path FROM (SELECT value AS path FROM json_each(?)) s WHERE {held}"  # noqa: S608
+        with closing(sqlite3.connect(":memory:")) as nowhere:
+            found = {name for (name,) in nowhere.execute(query, (known, *values))}
+        within = frozenset(path for path, name in names.items() if name in found)
+        return replace(self, sources=(), path="", within=within)
 
     def anywhere(self) -> Filter:
         """The same for a process in another folder and another time zone.
@@ -148,6 +176,9 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
     if wanted.without:
         out = json.dumps(sorted(wanted.without))
         parts.append(("d.id NOT IN (SELECT value FROM json_each(?))", [out]))
+    if wanted.within is not None:
+        held = json.dumps(sorted(wanted.within))
+        parts.append(("s.path IN (SELECT value FROM json_each(?))", [held]))
     sql = " AND ".join(f"({condition})" for condition, _ in parts)
     return sql or "1 = 1", [value for _, values in parts for value in values]
 

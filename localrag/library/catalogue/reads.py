@@ -221,22 +221,23 @@ class Snapshot:
         *,
         before: int | None = None,
         words: str = "",
+        paths: Collection[str] = (),
         among: Collection[str] | None = None,
     ) -> tuple[list[DocumentRecord], int | None]:
         """Up to `most` documents, the newest first, and what `before` is for those that follow.
 
-        `words` stand in the title or a path, whatever their case; `among` are ids. None follow:
-        None.
+        `words` stand in the title, whatever their case, or one of its paths is among `paths`;
+        `among` are ids. None follow: None.
         """
         wanted, sought = json.dumps(sorted(among or ())), words.lower()
         rows = self.sql.rows(
             "SELECT d.number FROM documents d WHERE d.number < ? "
             "AND (? = 1 OR d.id IN (SELECT value FROM json_each(?))) "
             "AND (? = '' OR instr(lower(d.title), ?) > 0 OR EXISTS (SELECT 1 FROM sources s "
-            "WHERE s.document = d.number AND instr(lower(s.path), ?) > 0)) "
+            "WHERE s.document = d.number AND s.path IN (SELECT value FROM json_each(?)))) "
             "ORDER BY d.number DESC LIMIT ?",
             *(_FARTHEST if before is None else before, int(among is None), wanted),
-            *(sought, sought, sought),
+            *(sought, sought, json.dumps(sorted(paths))),
             most + 1,
             kinds=(int,),
             ordered=False,

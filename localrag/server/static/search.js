@@ -58,7 +58,7 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
       </div>
       <details onToggle=${choose}><summary>${say("filters")}${narrowed > 0 && ` (${narrowed})`}</summary>
         ${choices && html`<div class="fields">
-          <label class="field">${say("pathFilter")} <input type="text" value=${wanted.path} placeholder="contracts/*.pdf" onInput=${set("path")} /></label>
+          <label class="field">${say("pathFilter")} <input type="text" value=${wanted.path} placeholder="report*.pdf" onInput=${set("path")} /></label>
           <label class="field">${say("pagesFilter")} <input type="text" value=${wanted.pages} placeholder="3-10" onInput=${set("pages")} /></label>
           <label class="field">${say("since")} <input type="date" value=${wanted.since} onInput=${set("since")} /></label>
           <label class="field">${say("until")} <input type="date" value=${wanted.until} onInput=${set("until")} /></label>

@@ -93,7 +93,7 @@ class Job(msgspec.Struct, frozen=True):
     attempts: int
     progress: Progress
     declined: dict[str, Declined]
-    """The nodes that leave it to others."""
+    """The machines whose nodes leave it to others."""
     fault: LibraryError | None
     """Why it failed, or failed before."""
     made: str
@@ -101,11 +101,19 @@ class Job(msgspec.Struct, frozen=True):
     ended: str
 
 
+def machine(node: str) -> str:
+    """Where a node runs, which has a name of its own each time that it starts."""
+    return node.rsplit(":", 2)[0]
+
+
 class Jobs:
     """The jobs of one library. May be used from several threads."""
 
     def __init__(self, catalogue: PostgresCatalogue) -> None:
         self._catalogue = catalogue
+        # What nodes have declined here: the table says it of their machine, for people to read,
+        # and a node that is started again, with another folder mounted, say, looks again.
+        self._left: set[tuple[str, int]] = set()
 
     # For whoever asks
 
@@ -168,22 +176,24 @@ class Jobs:
             self._lapse()
         elif not states or any(state == "running" for state, _ in states):
             return None
+        left = [number for who, number in self._left.copy() if who == node]
         taken = self._run(
             f"UPDATE {SCHEMA}.jobs SET state = 'running', node = %s, attempts = attempts + 1, "
             "progress = '{}', began = coalesce(began, now()), "
+            "declined = declined - CAST(%s AS text), "
             "lease = now() + %s * interval '1 second' WHERE number = ("
             f"SELECT number FROM {SCHEMA}.jobs WHERE library = %s AND state = 'waiting' "
-            "AND due <= now() AND NOT jsonb_exists(declined, %s) "
+            "AND due <= now() AND number <> ALL (CAST(%s AS bigint[])) "
             "ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED) "
             f"RETURNING {_COLUMNS}",
-            [node, lease, library, node],
+            [node, machine(node), lease, library, left],
         )
         return _job(taken[0]) if taken else None
 
     def _lapse(self) -> None:
         """Have a job wait again whose node has fallen silent, unless that has happened often."""
         fault = LibraryError(
-            "The node {node} fell silent while it was at work on this.",
+            "The server {node} fell silent while it was at work on this.",
             hint="What it committed is kept. See its log, then queue the same again.",
         )
         self._run(
@@ -221,12 +231,13 @@ class Jobs:
         )
 
     def decline(self, job: Job, why: Declined) -> bool:
-        """Leave it to other nodes, which then know why."""
+        """Leave it to other nodes, and say why."""
+        self._left.add((job.node, job.number))
         return self._mine(
             job,
-            "state = 'waiting', attempts = attempts - 1, "
-            "declined = declined || jsonb_build_object(node, CAST(%s AS text))",
-            [why],
+            "state = 'waiting', attempts = attempts - 1, declined = declined || "
+            "jsonb_build_object(CAST(%s AS text), CAST(%s AS text))",
+            [machine(job.node), why],
         )
 
     def give_back(self, job: Job) -> bool:
