@@ -310,7 +310,8 @@ class PostgresCatalogue:
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
         with self.translated(), self._begun("reader", _READ) as connection:
-            yield Snapshot(connection)
+            connection.state = connection.state or Snapshot(connection)
+            yield connection.state
 
     @contextmanager
     def write(self, *, own: bool = False) -> Iterator[Transaction]:
@@ -404,7 +405,7 @@ class PostgresCatalogue:
             ) as one:
                 if not self._is_admitted(one, role, wanted):
                     continue
-                one.is_member = role == policies.MEMBER
+                one.is_member, one.state = role == policies.MEMBER, None
                 held[mine] = one
                 try:
                     yield one
