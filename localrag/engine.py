@@ -23,6 +23,7 @@ from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, 
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.filters import Filter
+from localrag.library.derived import SOON
 from localrag.library.indexes.base import Legs
 from localrag.library.library import Library
 from localrag.library.location import Location
@@ -163,11 +164,23 @@ class Engine:
         """The embedding model, loaded on first use, and when a rebuild has put another in place."""
         with self._loading:
             settings = factory.as_built(self.settings, self.library)
-            wanted = settings.embedding
+            found = self._embedder_at_hand(settings.embedding)
+            if found is None:
+                self._embedder = found = factory.make_embedder(settings, factory.make_models())
+                self._embedding = settings.embedding
+            return found
+
+    def _embedder_at_hand(self, wanted: EmbeddingSettings) -> Embedder | None:
+        """That model, if it is in memory and nobody is loading one."""
+        if not self._loading.acquire(timeout=SOON):
+            return None
+        try:
             if self._embedder is None or wanted != (self._embedding or wanted):
-                self._embedder = factory.make_embedder(settings, factory.make_models())
+                return None
             self._embedding = wanted
             return self._embedder
+        finally:
+            self._loading.release()
 
     @property
     def model(self) -> factory.Model:
@@ -380,7 +393,7 @@ class Engine:
             known.update(library.chunks([one for one in ids if one not in known]))
             return {one: known[one] for one in ids if one in known}
 
-        def found(legs: Legs) -> list[ScoredChunk]:
+        def found(embedder: Embedder, legs: Legs) -> list[ScoredChunk]:
             retriever = factory.make_retriever(
                 settings,
                 legs,
@@ -394,14 +407,18 @@ class Engine:
             return self._chunks(retriever.retrieve(question, k), options, chunks)
 
         with library.one_state():
-            embedder, settings = self.embedder, factory.as_built(settings, library)
-            library.expect(factory.identity_of(embedder, settings))
-            legs = library.legs_at_hand() if settings.retrieval.expansion == "none" else None
-            if legs is not None:
-                return found(legs)
-        # An index is to be brought up, or a language model writes first: no transaction is to
-        # last for so long.
-        return found(Legs(library.vectors, library.keywords))
+            settings = factory.as_built(settings, library)
+            ready = self._embedder_at_hand(settings.embedding)
+            if ready is not None and settings.retrieval.expansion == "none":
+                library.expect(factory.identity_of(ready, settings))
+                legs = library.legs_at_hand()
+                if legs is not None:
+                    return found(ready, legs)
+        # A model is to be loaded, an index to be brought up, or a language model writes first:
+        # no transaction is to last for so long.
+        embedder = self.embedder
+        library.expect(factory.identity_of(embedder, settings))
+        return found(embedder, Legs(library.vectors, library.keywords))
 
     def _chunks(
         self, hits: Sequence[Hit], options: AskOptions, chunks_of: factory.Chunks

@@ -38,6 +38,10 @@ from localrag.types import Chunk, Hit
 ATTEMPTS = 3
 """Tries at opening files that a writer may be replacing at the same time."""
 
+SOON = 0.1
+"""Seconds for which a search waits, in its transaction, for who looks after what it needs: who
+takes longer makes it anew."""
+
 Check = Callable[[Snapshot], None]
 """Raises where the library has changed so that this reader must not go on."""
 
@@ -119,11 +123,8 @@ class Derived(Generic[Query]):
         return Within(self, allowed)
 
     def at_hand(self, snapshot: Snapshot) -> SearchWithin[Query] | None:
-        """What searches that state, if it need not be brought up to it.
-
-        Without waiting for who does that just now: it may take minutes.
-        """
-        if not self._guard.acquire(blocking=False):
+        """What searches that state, if it need not be brought up to it, nor is just now."""
+        if not self._guard.acquire(timeout=SOON):
             return None
         try:
             return self._index if self._index.stamp == snapshot.stamp() else None

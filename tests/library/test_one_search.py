@@ -91,7 +91,7 @@ def test_only_what_has_the_state_that_is_read_is_at_hand(where: Where) -> None:
         }
 
 
-def test_nobody_waits_in_a_transaction_for_who_brings_an_index_up(where: Where) -> None:
+def test_nobody_waits_long_in_a_transaction_for_who_brings_an_index_up(where: Where) -> None:
     began, ended = threading.Event(), threading.Event()
 
     def bring_up() -> None:
@@ -138,3 +138,21 @@ def test_no_transaction_lasts_while_a_language_model_writes(
         assert lasting == [0]
         with library.one_state():
             assert transactions(library) == 1
+
+
+def test_no_transaction_lasts_while_a_model_is_loaded(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lasting: list[int] = []
+
+    def make(*_: object) -> Any:
+        lasting.append(transactions(library))
+        return EMBEDDER
+
+    monkeypatch.setattr(factory, "make_embedder", make)
+    with filled(read_url(f"{postgres}#{tmp_path.name}")) as library:
+        engine = Engine(library, SETTINGS)
+        assert engine.search(QUESTION) == engine.search(QUESTION)
+        engine.release_embedder()
+        assert engine.search(QUESTION)
+    assert lasting == [0, 0]

@@ -405,13 +405,14 @@ class PostgresCatalogue:
             ) as one:
                 if not self._is_admitted(one, role, wanted):
                     continue
-                one.is_member, one.state = role == policies.MEMBER, None
+                one.is_member = role == policies.MEMBER
                 held[mine] = one
                 try:
                     yield one
                     one.inner.execute("COMMIT")
                 finally:
                     del held[mine]
+                    one.state = None
             return
 
     def _role(self) -> str | None:
