@@ -23,6 +23,8 @@ from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, 
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.filters import Filter
+from localrag.library.derived import SOON
+from localrag.library.indexes.base import Legs
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import ChunkIds
@@ -119,6 +121,8 @@ class Engine:
         self.called: Callable[[str], str] = str
         """What a source is called in all that is found, and what a filter knows it by; its path
         where nobody says otherwise."""
+        self.is_new = False
+        """Whether its library was made with it."""
         self._embedder = embedder
         self._embedding: EmbeddingSettings | None = None
         self._model: factory.Model | None = None
@@ -161,11 +165,23 @@ class Engine:
         """The embedding model, loaded on first use, and when a rebuild has put another in place."""
         with self._loading:
             settings = factory.as_built(self.settings, self.library)
-            wanted = settings.embedding
+            found = self._embedder_at_hand(settings.embedding)
+            if found is None:
+                self._embedder = found = factory.make_embedder(settings, factory.make_models())
+                self._embedding = settings.embedding
+            return found
+
+    def _embedder_at_hand(self, wanted: EmbeddingSettings) -> Embedder | None:
+        """That model, if it is in memory and nobody is loading one."""
+        if not self._loading.acquire(timeout=SOON):
+            return None
+        try:
             if self._embedder is None or wanted != (self._embedding or wanted):
-                self._embedder = factory.make_embedder(settings, factory.make_models())
+                return None
             self._embedding = wanted
             return self._embedder
+        finally:
+            self._loading.release()
 
     @property
     def model(self) -> factory.Model:
@@ -281,7 +297,7 @@ class Engine:
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
             found = self._found(
-                text, k, settings, replace(options, filter=wanted), allowed, steps.append
+                text, k, settings, replace(options, filter=wanted), lambda: allowed, steps.append
             )
             options.on_found(found[: settings.answer.k])
             reading.chunks.update(one.chunk.id for one in found)
@@ -289,13 +305,13 @@ class Engine:
 
         def look(text: str, k: int) -> list[ScoredChunk]:
             asked = replace(options, filter=wanted)
-            found = self._found(text, k, _unexpanded(settings), asked, allowed, unheard)
+            found = self._found(text, k, _unexpanded(settings), asked, lambda: allowed, unheard)
             reading.chunks.update(one.chunk.id for one in found)
             return found
 
         def alike(term: str, edits: int, k: int) -> list[ScoredChunk]:
             hits = self.library.keywords.alike(term, edits, k, allowed)
-            found = self._chunks(hits, replace(options, filter=wanted))
+            found = self._chunks(hits, replace(options, filter=wanted), self.library.chunks)
             reading.chunks.update(one.chunk.id for one in found)
             return found
 
@@ -350,7 +366,7 @@ class Engine:
     ) -> list[ScoredChunk]:
         check_question(question)
         options = self._meant(options)
-        allowed = self._allowed(options.filter, on_step)
+        allowed = partial(self._allowed, options.filter, on_step)
         return self._found(question, k, settings, options, allowed, on_step)
 
     def _meant(self, options: AskOptions) -> AskOptions:
@@ -378,26 +394,50 @@ class Engine:
         k: int,
         settings: Settings,
         options: AskOptions,
-        allowed: ChunkIds | None,
+        allowed: Callable[[], ChunkIds | None],
         on_step: OnStep,
     ) -> list[ScoredChunk]:
-        embedder, settings = self.embedder, factory.as_built(settings, self.library)
-        self.library.expect(factory.identity_of(embedder, settings))
-        retriever = factory.make_retriever(
-            settings,
-            self.library,
-            embedder,
-            self.tokenizer,
-            allowed=allowed,
-            model=lambda: self.model_for(options),
-            on_step=on_step,
-        )
-        return self._chunks(retriever.retrieve(question, k), options)
+        library = self.library
+        known: dict[int, Chunk] = {}
 
-    def _chunks(self, hits: Sequence[Hit], options: AskOptions) -> list[ScoredChunk]:
+        def chunks(ids: Sequence[int]) -> dict[int, Chunk]:
+            """Those of this search, each read once."""
+            known.update(library.chunks([one for one in ids if one not in known]))
+            return {one: known[one] for one in ids if one in known}
+
+        def found(embedder: Embedder, legs: Legs) -> list[ScoredChunk]:
+            retriever = factory.make_retriever(
+                settings,
+                legs,
+                chunks,
+                embedder,
+                self.tokenizer,
+                allowed=allowed(),
+                model=lambda: self.model_for(options),
+                on_step=on_step,
+            )
+            return self._chunks(retriever.retrieve(question, k), options, chunks)
+
+        with library.one_state():
+            settings = factory.as_built(settings, library)
+            ready = self._embedder_at_hand(settings.embedding)
+            if ready is not None and settings.retrieval.expansion == "none":
+                library.expect(factory.identity_of(ready, settings))
+                legs = library.legs_at_hand()
+                if legs is not None:
+                    return found(ready, legs)
+        # A model is to be loaded, an index to be brought up, or a language model writes first:
+        # no transaction is to last for so long.
+        embedder = self.embedder
+        library.expect(factory.identity_of(embedder, settings))
+        return found(embedder, Legs(library.vectors, library.keywords))
+
+    def _chunks(
+        self, hits: Sequence[Hit], options: AskOptions, chunks_of: factory.Chunks
+    ) -> list[ScoredChunk]:
         """What was found, with its texts and under the names that the caller sees."""
         with self.library.one_state():
-            chunks = self.library.chunks([hit.chunk_id for hit in hits])
+            chunks = chunks_of([hit.chunk_id for hit in hits])
             documents = {chunk.document_id for chunk in chunks.values()}
             paths = self.library.sources_of(documents, options.filter)
             found = self.library.places([(one.document_id, one.start) for one in chunks.values()])
@@ -494,6 +534,7 @@ def open_engine(
         embedder = factory.make_embedder(settings, factory.make_models())
         library = opened(create=True, embedding=factory.identity_of(embedder, settings))
     engine = Engine(library, settings, embedder=embedder)
+    engine.is_new = embedder is not None
     if create:
         try:
             # Documents are to come: what is wrong with the model is said before they are read.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -40,9 +40,11 @@ from localrag.library.derived import Indexes, Room
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
     KeywordIndex,
+    Legs,
     SearchAndStatistics,
     TermStatistics,
     VectorSearch,
+    Within,
 )
 from localrag.library.indexes.faiss import EXACT, RESCORED, FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
@@ -82,7 +84,7 @@ from localrag.retrieval.fusion import (
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.text.language import detect, shares
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Hit, ScoredChunk
+from localrag.types import Chunk, Hit, ScoredChunk
 
 if TYPE_CHECKING:
     from localrag.documents.worker import ParsingProcess
@@ -466,9 +468,14 @@ def _states_on_disk(model: Path, library: Library | None, megabytes: int) -> Sta
     return StatesOnDisk(library.directory / KV_FOLDER, megabytes * 10**6, sha256, library.seal)
 
 
+Chunks = Callable[[Sequence[int]], Mapping[int, Chunk]]
+"""Ids -> the chunks that have them; those that are gone are left out."""
+
+
 def make_retriever(
     settings: Settings,
-    library: Library,
+    asked: Legs,
+    chunks: Chunks,
     embedder: Embedder,
     tokenizer: Tokenizer,
     *,
@@ -476,14 +483,14 @@ def make_retriever(
     model: Callable[[], Model],
     on_step: OnStep,
 ) -> Retriever:
-    """Dense, keyword, or both, over the chunks that are `allowed`.
+    """Dense, keyword, or both, over the chunks that are `allowed`; `chunks` has them by id.
 
     The language model helps as `retrieval.expansion` says, loaded where it does; `on_step` hears
     the steps of that.
     """
     expansion, mode = settings.retrieval.expansion, settings.retrieval.mode
-    vectors = library.vectors if allowed is None else library.vectors.within(allowed)
-    keywords = library.keywords if allowed is None else library.keywords.within(allowed)
+    vectors = asked.vectors if allowed is None else Within(asked.vectors, allowed)
+    keywords = asked.keywords if allowed is None else Within(asked.keywords, allowed)
     legs: dict[str, Retriever] = {
         "dense": DenseRetriever(embedder, vectors),
         "keyword": KeywordRetriever(tokenizer, keywords),
@@ -497,7 +504,7 @@ def make_retriever(
             )
         legs["dense"] = HydeRetriever(embedder, vectors, model().llm, on_step)
     if mode == "hybrid":
-        fuse = _fusion(settings, library.keywords, _passage_texts(library), tokenizer)
+        fuse = _fusion(settings, asked.keywords, _passage_texts(chunks), tokenizer)
         retriever = HybridRetriever(legs, fuse)
     else:
         retriever = HybridRetriever({mode: legs[mode]}, _as_found)
@@ -520,9 +527,9 @@ def _fusion(
             return regardless(lambda runs: alpha_fusion(runs[0], runs[1], alpha=alpha))
 
 
-def _passage_texts(library: Library) -> Texts:
+def _passage_texts(chunks: Chunks) -> Texts:
     def texts(ids: Sequence[int]) -> dict[int, str]:
-        return {number: passage_text(chunk) for number, chunk in library.chunks(ids).items()}
+        return {number: passage_text(chunk) for number, chunk in chunks(ids).items()}
 
     return texts
 

@@ -83,9 +83,7 @@ def add(
     from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
     from localrag.documents.files import walk
-    from localrag.hosted import reachable
     from localrag.library.folder.filesystem import network_drive
-    from localrag.library.home import is_there
     from localrag.library.location import name_of
     from localrag.presentation.advice import advice_text
     from localrag.presentation.check import paragraph
@@ -97,12 +95,12 @@ def add(
         note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
     settings = settings_with(embedding)
-    is_new = not isinstance(library, Path) and not is_there(reachable(library, settings))
     with (
         LocalRAG.open(library, settings=settings, on_damage=note_rebuilding) as rag,
         Bars() as bars,
     ):
-        if is_new:  # or its name is mistyped, and everybody finds it there
+        # Or its name is mistyped, and everybody finds it there.
+        if rag.engine.is_new and not isinstance(library, Path):
             note(tr("The library {name} is new in this database.", name=name_of(library)))
         before = rag.embedding_advice()
         report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)

@@ -26,15 +26,21 @@ from localrag.library.indexes.base import (
     KeywordIndex,
     Query,
     Search,
+    SearchWithin,
     Storage,
     Terms,
     Vector,
+    Within,
 )
 from localrag.library.records import ChunkIds, DerivedStatus, Stamp
 from localrag.types import Chunk, Hit
 
 ATTEMPTS = 3
 """Tries at opening files that a writer may be replacing at the same time."""
+
+SOON = 0.1
+"""Seconds for which a search waits, in its transaction, for who looks after what it needs: who
+takes longer makes it anew."""
 
 Check = Callable[[Snapshot], None]
 """Raises where the library has changed so that this reader must not go on."""
@@ -114,7 +120,16 @@ class Derived(Generic[Query]):
 
     def within(self, allowed: ChunkIds) -> Search[Query]:
         """The same index, of which only chunks with these ids can be found."""
-        return _Within(self, allowed)
+        return Within(self, allowed)
+
+    def at_hand(self, snapshot: Snapshot) -> SearchWithin[Query] | None:
+        """What searches that state, if it need not be brought up to it, nor is just now."""
+        if not self._guard.acquire(timeout=SOON):
+            return None
+        try:
+            return self._index if self._index.stamp == snapshot.stamp() else None
+        finally:
+            self._guard.release()
 
     def current(self, *, keep: bool = False) -> DerivedIndex[Query]:
         """The index as of now; also what a caller runs early to open it in another thread.
@@ -245,16 +260,10 @@ class DerivedKeywords(Derived[Terms]):
         """At most k chunks with a term that so few edits make of this one; or with it."""
         return self._keywords().alike(term, edits, k, allowed)
 
+    def at_hand(self, snapshot: Snapshot) -> KeywordIndex | None:
+        """The same."""
+        return super().at_hand(snapshot)  # type: ignore[return-value]
+
     def _keywords(self) -> KeywordIndex:
         index: KeywordIndex = self.current()  # type: ignore[assignment]
         return index
-
-
-@dataclass(frozen=True, slots=True)
-class _Within(Generic[Query]):
-    derived: Derived[Query]
-    allowed: ChunkIds
-
-    def search(self, query: Query, k: int) -> list[Hit]:
-        """The k best of those allowed."""
-        return self.derived.search(query, k, self.allowed)

@@ -47,7 +47,7 @@ from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
 from localrag.library.folder.uploads import file_of
 from localrag.library.home import Home, home_of
-from localrag.library.indexes.base import Vector
+from localrag.library.indexes.base import Legs, Vector
 from localrag.library.location import Location
 from localrag.library.problems import problems
 from localrag.library.records import (
@@ -271,6 +271,16 @@ class Library:
         """Have all questions of this thread meanwhile answered from the same state."""
         with self._catalogue.read():
             yield
+
+    def legs_at_hand(self) -> Legs | None:
+        """Both indexes, for searches within `one_state`, by other threads too.
+
+        None where one has to be brought up to that state first, which may take minutes.
+        """
+        with self._catalogue.read() as snapshot:
+            self._check(snapshot)
+            vectors, keywords = self.vectors.at_hand(snapshot), self.keywords.at_hand(snapshot)
+        return None if vectors is None or keywords is None else Legs(vectors, keywords)
 
     def file_of(self, source: str) -> Path:
         """Where the file of a source lies now: what was uploaded moves with the library."""

@@ -25,7 +25,7 @@ from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.derived import Check, Derived, Leg, Note, Room
 from localrag.library.folder.places import Places
-from localrag.library.indexes.base import DerivedIndex, Vector, are_allowed
+from localrag.library.indexes.base import DerivedIndex, SearchWithin, Vector, are_allowed
 from localrag.library.indexes.faiss import compared
 from localrag.library.records import ChunkIds, DerivedStatus, Lacking, Stamp
 from localrag.types import Hit
@@ -100,8 +100,15 @@ class VectorsOfDatabase(Derived[Vector]):
             self._check(snapshot)
             extension = self._found(snapshot)
             if isinstance(extension, _Extension):
-                return _search(snapshot, extension, query, k, allowed)
+                return _InDatabase(snapshot, extension).search(query, k, allowed)
         return super().search(query, k, allowed)
+
+    def at_hand(self, snapshot: Snapshot) -> SearchWithin[Vector] | None:
+        """What this node holds of that state; or the database, as that transaction sees it."""
+        extension = self._found(snapshot)
+        if isinstance(extension, _Extension):
+            return _InDatabase(snapshot, extension)
+        return super().at_hand(snapshot)
 
     def current(self, *, keep: bool = False) -> DerivedIndex[Vector]:
         """What this node holds as of now: nothing, where the database is searched."""
@@ -176,26 +183,32 @@ class VectorsOfDatabase(Derived[Vector]):
         )
 
 
-def _search(
-    snapshot: Snapshot, own: _Extension, query: Vector, k: int, allowed: ChunkIds | None
-) -> list[Hit]:
-    total = snapshot.chunk_set().size
-    wanted = total if allowed is None else len(allowed)
-    if k < 1 or not wanted:
-        return []
-    sql = _connection(snapshot)
-    if allowed is not None and wanted <= EXACT:
-        ids = allowed
-    else:
-        ids = _candidates(sql, own, query, k + max(k, _LEAST), total, allowed)
-    rows = sql.execute(
-        "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.number "
-        "WHERE c.id = ANY(?)",
-        (ids.tolist(),),
-    ).fetchall()
-    vectors = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2")
-    found = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-    return compared(found, vectors.reshape(-1, own.dimension), query, k)
+@dataclass(frozen=True, slots=True)
+class _InDatabase:
+    """The vectors of one state, while its transaction lasts."""
+
+    snapshot: Snapshot
+    own: _Extension
+
+    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None, /) -> list[Hit]:
+        """The k best by inner product of all, or of those that are `allowed`; ties by id."""
+        total = self.snapshot.chunk_set().size
+        wanted = total if allowed is None else len(allowed)
+        if k < 1 or not wanted:
+            return []
+        sql = _connection(self.snapshot)
+        if allowed is not None and wanted <= EXACT:
+            ids = allowed
+        else:
+            ids = _candidates(sql, self.own, query, k + max(k, _LEAST), total, allowed)
+        rows = sql.execute(
+            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.number "
+            "WHERE c.id = ANY(?)",
+            (ids.tolist(),),
+        ).fetchall()
+        vectors = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2")
+        found = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        return compared(found, vectors.reshape(-1, self.own.dimension), query, k)
 
 
 def _candidates(

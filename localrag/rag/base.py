@@ -15,6 +15,7 @@ from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
+from localrag.rag.question_words import Asked
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import (
@@ -78,6 +79,11 @@ class Toolkit:
     reranking: Reranking | None = None
     dated: Callable[[ScoredChunk], str] = lambda _: ""
     """The date of a passage's document as year-month-day, "" where it is not known."""
+    _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
+
+    def asked(self, question: str) -> Asked:
+        """A question, or a part of one, that is taken apart once for all passages."""
+        return self._asked.setdefault(question, Asked(question, self.tokenize))
 
     def find(self, question: str) -> Generator[Step, None, list[ScoredChunk]]:
         """The k best passages, best first."""

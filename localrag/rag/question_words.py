@@ -98,6 +98,43 @@ class Text:
         return asked.language != "en" or self.language != "zh"
 
 
+class Asked:
+    """A question and its words, which are looked for in passage after passage."""
+
+    def __init__(self, question: str, tokenize: Tokenize) -> None:
+        self.question = question
+        self.tokenize = tokenize
+
+    @cached_property
+    def text(self) -> Text:
+        """The question as a text, of one language or the other."""
+        return Text(self.question, self.tokenize)
+
+    @cached_property
+    def words(self) -> list[Word]:
+        """The words that carry it, each once, in their order."""
+        return question_words(self.question, self.tokenize)
+
+    def missing(self, passage: str) -> tuple[tuple[str, ...], float]:
+        """The words that a passage lacks, and their share of all its words, 0 to 1.
+
+        A Chinese word of three characters or more counts in part where the passage has some of its
+        pairs of characters. What a text in another language could not have is not lacking.
+        """
+        text = Text(passage, self.tokenize)
+        lacks = [
+            word for word in self.words if text.could_have(word, self.text) and not text.has(word)
+        ]
+        share = sum(map(text.lack_of, lacks)) / max(len(self.words), 1)
+        return tuple(word.text for word in lacks), share
+
+    def had(self, passage: str) -> int | None:
+        """How many words a passage has; None for one in another language."""
+        text = Text(passage, self.tokenize)
+        alike = all(text.could_have(word, self.text) for word in self.words)
+        return sum(map(text.has, self.words)) if alike else None
+
+
 class FewerWords:
     """Which passages of a search have fewer of a question's words than one before them.
 
@@ -107,8 +144,8 @@ class FewerWords:
     where the search ranks nothing, and none in another language. Each is taken apart once.
     """
 
-    def __init__(self, question: str, found: Sequence[ScoredChunk], tokenize: Tokenize) -> None:
-        self._question, self._found, self._tokenize = question, found, tokenize
+    def __init__(self, asked: Asked, found: Sequence[ScoredChunk]) -> None:
+        self._asked, self._found = asked, found
         self._had: list[int | None] = []
 
     def in_passage(self, number: int) -> bool:
@@ -116,32 +153,10 @@ class FewerWords:
         passage = self._found[number - 1]
         if number <= SURELY_READ or passage.score >= self._found[0].score:
             return False
-        self._had += map(self._count, self._found[len(self._had) : number])
+        more = self._found[len(self._had) : number]
+        self._had += [self._asked.had(passage_text(one.chunk)) for one in more]
         *before, had = self._had[:number]
         return had is not None and any(other is not None and other > had for other in before)
-
-    @cached_property
-    def _words(self) -> tuple[Text, list[Word]]:
-        return Text(self._question, self._tokenize), question_words(self._question, self._tokenize)
-
-    def _count(self, passage: ScoredChunk) -> int | None:
-        """How many words a passage has; None for one in another language."""
-        asked, words = self._words
-        text = Text(passage_text(passage.chunk), self._tokenize)
-        alike = all(text.could_have(word, asked) for word in words)
-        return sum(map(text.has, words)) if alike else None
-
-
-def missing_words(question: str, passage: str, tokenize: Tokenize) -> tuple[tuple[str, ...], float]:
-    """The words of a question that a passage lacks, and their share of all its words, 0 to 1.
-
-    A Chinese word of three characters or more counts in part where the passage has some of its
-    pairs of characters. What a text in another language could not have is not lacking.
-    """
-    words = question_words(question, tokenize)
-    asked, text = Text(question, tokenize), Text(passage, tokenize)
-    lacks = [word for word in words if text.could_have(word, asked) and not text.has(word)]
-    return tuple(word.text for word in lacks), sum(map(text.lack_of, lacks)) / max(len(words), 1)
 
 
 def question_words(question: str, tokenize: Tokenize) -> list[Word]:

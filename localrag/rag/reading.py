@@ -68,7 +68,7 @@ class PassageReader:
         self._grader = grader
         self._reranked = tools.reranking is not None
         self._wording = tools.wording
-        self._tokenize = tools.tokenize
+        self._asked = tools.asked
         self._bounds = bounds
 
     def read(
@@ -85,7 +85,7 @@ class PassageReader:
             return (yield from self._together(question, chunks, language))
         grades: dict[int, float] = {}
         least = self._bounds.min_answerable
-        fewer = FewerWords(question, chunks, self._tokenize)
+        fewer = FewerWords(self._asked(question), chunks)
         for number in sorted(among) or range(1, len(chunks) + 1):
             if not among and fewer.in_passage(number):
                 yield not_read(number)
@@ -114,7 +114,7 @@ class PassageReader:
         number: int,
     ) -> Generator[Step, None, float]:
         """How far a passage, by its number from 1, alone holds the answer."""
-        ask = partial(graded, self._grader, question, language, chunks, number, self._tokenize)
+        ask = partial(graded, self._grader, self._asked(question), language, chunks, number)
         grade, seconds = timed(partial(ask, searched=not self._reranked))
         held = grade.value >= self._bounds.min_answerable
         told = {"passage": number, "relevant": held, **grade.told()}

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from localrag.prompts import PromptLanguage
 from localrag.rag.grading import Grade, Grader, Reading, shifted
-from localrag.rag.question_words import Tokenize, missing_words
+from localrag.rag.question_words import Asked
 from localrag.types import ScoredChunk
 
 _WITHOUT_WORDS = 1.5
@@ -28,11 +28,10 @@ STANDING_OUT = 1.5
 
 def graded(
     grader: Grader,
-    question: str,
+    asked: Asked,
     language: PromptLanguage,
     found: Sequence[ScoredChunk],
     number: int,
-    tokenize: Tokenize,
     *,
     searched: bool,
 ) -> Grade:
@@ -41,13 +40,11 @@ def graded(
     `searched` says whether the scores are those of one search: a reranker's are on other scales.
     """
     passage = found[number - 1]
-    grade = grader.relevance(question, Reading(language, (passage,)))
+    grade = grader.relevance(asked.question, Reading(language, (passage,)))
     if grade.unread:
         return grade
     chunk = passage.chunk
-    lacks, share = missing_words(
-        question, f"{passage.source} {chunk.heading} {chunk.text}", tokenize
-    )
+    lacks, share = asked.missing(f"{passage.source} {chunk.heading} {chunk.text}")
     by = _STANDS_OUT * (searched and number == 1 and stands_out(found)) - _WITHOUT_WORDS * share
     probability = grade.probability
     return replace(

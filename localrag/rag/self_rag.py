@@ -207,7 +207,7 @@ class SelfRAG(Pipeline):
         options = self._options
         stop = options.early_stop and not state.drafts and not asks_for_several(state.question)
         passages = [each.passage for each in state.found]
-        fewer = FewerWords(state.question, passages, self._tools.tokenize)
+        fewer = FewerWords(self._tools.asked(state.question), passages)
         found: list[tuple[float, ScoredChunk]] = []
         while state.ungraded:
             if state.read and not state.budget.allows("relevance", reserve=FOR_THE_ANSWER):
@@ -270,8 +270,8 @@ class SelfRAG(Pipeline):
     def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""
         passages = [each.passage for each in state.found]
-        tokenize = self._tools.tokenize
-        ask = partial(graded, self._grader, asked, state.language, passages, number, tokenize)
+        words = self._tools.asked(asked)
+        ask = partial(graded, self._grader, words, state.language, passages, number)
         searched = self._tools.reranking is None and not state.asked
         grade, seconds = timed(partial(ask, searched=searched))
         relevant = grade.value >= self._options.min_relevance

@@ -148,8 +148,16 @@ class EvidenceFusion:
         """One ranked list, best first."""
         dense, keyword = runs
         language = detect(question)
-        confidence = self._confidence(question, keyword)
-        beyond = self._in_other_languages(language, runs) if confidence else frozenset()
+        # All at once: a server takes its time by how often it is asked.
+        first = _first(dense) if language != "mixed" else []
+        texts = self._texts([keyword[0].chunk_id, *first]) if keyword else {}
+        confidence = self._confidence(question, keyword, texts)
+        beyond = frozenset[int]()
+        if confidence:
+            beyond = _in_other_languages(language, first, texts)
+        if beyond:  # else there is nothing to fill in, and telling a language takes its time
+            words = _first(keyword)
+            beyond |= _in_other_languages(language, words, self._texts(words))
         served = not self._served or language == "mixed" or language in self._served
         return evidence_fusion(
             dense,
@@ -159,28 +167,25 @@ class EvidenceFusion:
             trust=1.0 if served else UNSERVED_TRUST,
         )
 
-    def _confidence(self, question: str, keyword: Sequence[Hit]) -> float:
+    def _confidence(self, question: str, keyword: Sequence[Hit], texts: Mapping[int, str]) -> float:
         if not keyword:
             return 0.0
-        text = self._texts([keyword[0].chunk_id]).get(keyword[0].chunk_id, "")
+        text = texts.get(keyword[0].chunk_id, "")
         terms = sorted(set(self._tokenize(question)))
         passages, counts = self._statistics.frequencies(terms)
         frequencies = dict(zip(terms, counts, strict=True))
         return keyword_confidence(terms, set(self._tokenize(text)), passages, frequencies)
 
-    def _in_other_languages(self, language: str, runs: Sequence[Sequence[Hit]]) -> frozenset[int]:
-        """Of each run's first hits; where the first run, the dense one, has none, nothing."""
-        if language == "mixed":
-            return frozenset()
-        found: set[int] = set()
-        for run in runs:
-            texts = self._texts([hit.chunk_id for hit in run[:LANGUAGE_DEPTH]])
-            found.update(
-                chunk_id
-                for chunk_id, text in texts.items()
-                if detect(text[:LANGUAGE_SAMPLE]) not in (language, "mixed")
-            )
-            # Then there is nothing to fill in, and telling a language takes its time.
-            if not found:
-                break
-        return frozenset(found)
+
+def _first(run: Sequence[Hit]) -> list[int]:
+    return [hit.chunk_id for hit in run[:LANGUAGE_DEPTH]]
+
+
+def _in_other_languages(
+    language: str, ids: Sequence[int], texts: Mapping[int, str]
+) -> frozenset[int]:
+    return frozenset(
+        one
+        for one in ids
+        if one in texts and detect(texts[one][:LANGUAGE_SAMPLE]) not in (language, "mixed")
+    )

@@ -96,6 +96,12 @@ def test_it_ranks_as_a_node_to_the_digit(place: Database, monkeypatch: pytest.Mo
         assert not (there.directory / "vectors").exists() or here.vectors.current()
         monkeypatch.setattr(nearest, "EXACT", 3)  # what is allowed comes from the index, too
         expect_the_same(there, here)
+        with there.one_state():  # in the transaction of a whole search, too
+            legs = there.legs_at_hand()
+            assert legs is not None
+            assert isinstance(legs.vectors, nearest._InDatabase)
+            asked = vector(QUESTIONS[0])
+            assert legs.vectors.search(asked, 20) == here.vectors.search(asked, 20)
         nothing = there.chunk_ids(Filter())[:0]
         assert there.vectors.within(nothing).search(vector("tea"), 5) == []
         assert there.vectors.search(vector("tea"), 0) == []
@@ -145,7 +151,7 @@ def test_recall_of_the_index(place: Database) -> None:
                 snapshot.sql.execute("SELECT set_config('enable_seqscan', 'off', true)")
                 extension = nearest._extension(snapshot, catalogue_of(there).number)
                 assert isinstance(extension, nearest._Extension)
-                hits = nearest._search(snapshot, extension, asked, 10, None)
+                hits = nearest._InDatabase(snapshot, extension).search(asked, 10)
             every = here.vectors.search(asked, total)
             assert {*hits} <= {*every}
             found += len({*hits} & {*every[:10]})

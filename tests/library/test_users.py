@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from library_fixtures import add, document, indexes, open_library
+from library_fixtures import EMBEDDER, add, document, indexes, open_library
+from relay import relayed
 
 from localrag.cli.group import cli
-from localrag.config.settings import Settings
+from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.egress.databases import Database, read_url
 from localrag.engine import Engine
 from localrag.errors import (
@@ -345,6 +346,24 @@ def test_who_acts_within_somebody_elses_block(team: Team) -> None:
                     pass
             with catalogue.read() as again:
                 assert again.sql is mine.sql
+
+
+def test_a_warm_search_is_one_transaction_of_its_user(team: Team) -> None:
+    settings = Settings(embedding=EmbeddingSettings(model="hash"))
+    there = replace(team.place, user="node")
+    with relayed(str(there).partition("#")[0]) as (url, relay):
+        library = open_library(read_url(f"{url}#alpha"), create=False, serving=True, embedding=None)
+        with closing(Engine(library, settings, embedder=EMBEDDER)) as engine:
+            with acting_as("ann"):
+                for _ in range(2):
+                    before = relay.waits
+                    assert "alpha" in engine.search("the secret of alpha")[0].chunk.text
+                assert relay.waits - before <= 10
+            with acting_as("bob"), pytest.raises(LibraryNotFoundError):
+                engine.search("the secret of alpha")
+            team.users.grant("ann", "alpha", None)
+            with acting_as("ann"), pytest.raises(LibraryNotFoundError):
+                engine.search("the secret of alpha")
 
 
 def test_one_transaction_leaves_nothing_to_the_next(team: Team) -> None:

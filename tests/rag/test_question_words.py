@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.rag.question_words import FewerWords
+from localrag.rag.question_words import Asked, FewerWords
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, ScoredChunk
 
@@ -27,7 +27,7 @@ def found(texts: list[str], *, ranked: bool = True) -> list[ScoredChunk]:
 
 def passed_over(question: str, passages: list[ScoredChunk]) -> list[int]:
     numbers = range(1, len(passages) + 1)
-    fewer = FewerWords(question, passages, Tokenizer(None))
+    fewer = FewerWords(Asked(question, Tokenizer(None)), passages)
     return [n for n in numbers if fewer.in_passage(n)]
 
 
@@ -58,3 +58,19 @@ def test_words_of_another_language_count_neither_way(texts: list[str], over: lis
 def test_in_chinese() -> None:
     texts = ["温室有池塘。", "温室里种着兰花。", "玻璃屋顶已修复。", "茶室六点关门。", CHINESE]
     assert passed_over("温室是由谁开放的？", found(texts)) == [4]
+
+
+def test_a_question_is_taken_apart_once_for_all_passages() -> None:
+    cut: list[str] = []
+    tokenizer = Tokenizer(None)
+
+    def tokenize(text: str) -> list[str]:
+        cut.append(text)
+        return tokenizer(text)
+
+    asked = Asked("Who opened the glass house?", tokenize)
+    lacking = [asked.missing(text) for text in ENGLISH]
+    assert [words for words, _ in lacking][3:] == [("opened", "glass", "house"), ()]
+    assert [share for _, share in lacking][3:] == [1.0, 0.0]
+    assert {"glass", "house", "opened", *ENGLISH} <= set(cut)
+    assert len(cut) == len(set(cut))

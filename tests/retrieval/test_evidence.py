@@ -217,10 +217,10 @@ def test_no_language_is_told_in_vain() -> None:
     fuse = EvidenceFusion(Tokenizer(), Words(), reading)
     question = "港务长的石板记什么？"
     fuse(question, [[Hit(2, 0.6)], [Hit(3, 40.0)]])
-    assert asked == [[3], [2]]
+    assert asked == [[3, 2]]
     asked.clear()
     fuse(question, [[Hit(1, 0.6)], [Hit(3, 40.0)]])
-    assert asked == [[3], [1], [3]]
+    assert asked == [[3, 1], [3]]
 
 
 def test_a_model_that_was_not_made_for_the_language_hardly_votes() -> None:

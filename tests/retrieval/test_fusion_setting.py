@@ -11,6 +11,7 @@ from library.library_fixtures import EMBEDDER, add, document, open_library
 
 from localrag import factory
 from localrag.config.settings import RetrievalSettings, Settings
+from localrag.library.indexes.base import Legs
 from localrag.types import Hit
 
 
@@ -23,7 +24,8 @@ def search(directory: Path, **retrieval: object) -> list[Hit]:
     with open_library(directory, tokenize=factory.make_tokenizer(settings)) as library:
         retriever = factory.make_retriever(
             settings,
-            library,
+            Legs(library.vectors, library.keywords),
+            library.chunks,
             EMBEDDER,
             factory.make_tokenizer(settings),
             allowed=None,

@@ -24,9 +24,12 @@ def tenants(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     if not (BENCHMARKS / "tenants.py").is_file():
         pytest.skip("benchmarks/ is not here")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import tenants
+    import tenants.finding
+    import tenants.holes
+    import tenants.timing
+    import tenants.world
 
-    monkeypatch.setattr(factory, "make_model", tenants.quoting)
+    monkeypatch.setattr(factory, "make_model", tenants.world.quoting)
     return tenants
 
 
@@ -46,8 +49,8 @@ def database(postgres: str, tmp_path: Path) -> Iterator[str]:
 
 def found(tenants: ModuleType, database: str, count: int) -> Any:
     async def run() -> Any:
-        async with tenants.world(database) as world:
-            return await tenants.requests(world, count, seed=3)
+        async with tenants.world.world(database) as world:
+            return await tenants.finding.requests(world, count, seed=3)
 
     return asyncio.run(run())
 
@@ -62,12 +65,12 @@ def test_nobody_finds_what_is_in_a_library_of_others(tenants: ModuleType, databa
 
 @pytest.mark.parametrize("leak", ["both", "names", "context"])
 def test_a_hole_made_by_hand_is_found(tenants: ModuleType, database: str, leak: str) -> None:
-    with tenants.leaking(leak):
+    with tenants.holes.leaking(leak):
         assert found(tenants, database, 300).leaks
 
 
 def test_a_difference_in_time_is_found_where_there_is_one(tenants: ModuleType) -> None:
     noise = [0.001 + 0.0001 * ((n * 7919) % 100) / 100 for n in range(400)]
     slower = [one + 0.00001 for one in reversed(noise)]
-    assert tenants.difference("", slower, noise).p < 0.01
-    assert tenants.difference("", [*reversed(noise)], noise).p > 0.05
+    assert tenants.timing.difference("", slower, noise).p < 0.01
+    assert tenants.timing.difference("", [*reversed(noise)], noise).p > 0.05

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,14 @@ KeywordSearch = Search[Terms]
 """Lexical ranking (BM25); chunks that share no term with the query are never found."""
 
 
+class SearchWithin(Protocol[_Asked]):
+    """Ranking of all chunks, or of those that are allowed."""
+
+    def search(self, query: _Asked, k: int, allowed: ChunkIds | None = None, /) -> list[Hit]:
+        """The k best, best first; ties by id."""
+        ...
+
+
 class TermStatistics(Protocol):
     """How common terms are, over all chunks."""
 
@@ -67,6 +75,30 @@ class TermStatistics(Protocol):
 
 class SearchAndStatistics(KeywordSearch, TermStatistics, Protocol):
     """Both of the same index."""
+
+
+class SearchWithinAndStatistics(SearchWithin[Terms], TermStatistics, Protocol):
+    """Both of the same index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """What one search of a library asks: by meaning, and by words."""
+
+    vectors: SearchWithin[Vector]
+    keywords: SearchWithinAndStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Within(Generic[Query]):
+    """An index, of which only some chunks can be found."""
+
+    index: SearchWithin[Query]
+    allowed: ChunkIds
+
+    def search(self, query: Query, k: int, /) -> list[Hit]:
+        """The k best of those allowed."""
+        return self.index.search(query, k, self.allowed)
 
 
 class DerivedIndex(Protocol[_Asked]):

@@ -310,7 +310,8 @@ class PostgresCatalogue:
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
         with self.translated(), self._begun("reader", _READ) as connection:
-            yield Snapshot(connection)
+            connection.state = connection.state or Snapshot(connection)
+            yield connection.state
 
     @contextmanager
     def write(self, *, own: bool = False) -> Iterator[Transaction]:
@@ -411,6 +412,7 @@ class PostgresCatalogue:
                     one.inner.execute("COMMIT")
                 finally:
                     del held[mine]
+                    one.state = None
             return
 
     def _role(self) -> str | None:

@@ -15,6 +15,8 @@ from localrag.library.catalogue.postgres.policies import MEMBER, SERVER
 if TYPE_CHECKING:
     import psycopg
 
+    from localrag.library.catalogue.reads import Snapshot
+
 _AT_ONCE = 2000
 """Rows that travel together where there are many."""
 
@@ -29,6 +31,8 @@ class PostgresConnection:
         """What the last statement said with which its transaction began."""
         self.is_member = False
         """Whether it is a user's transaction."""
+        self.state: Snapshot | None = None
+        """What the transaction reads, and has read of the settings, where it only reads."""
 
     @contextmanager
     def of_everybody(self) -> Iterator[None]:
