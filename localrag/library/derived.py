@@ -7,6 +7,7 @@ process writes catches up in memory and leaves the files alone.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -29,7 +30,9 @@ from localrag.library.indexes.base import (
     Storage,
     Terms,
     Vector,
+    VectorIndex,
 )
+from localrag.library.indexes.faiss import compared
 from localrag.library.records import ChunkIds, DerivedStatus, Stamp
 from localrag.types import Chunk, Hit
 
@@ -56,15 +59,15 @@ class Room:
     """What they may take on this node, by size."""
 
     def is_too_small(self, size: int, dimension: int) -> bool:
-        """For so many vectors, with their ids and one-bit codes."""
-        return size * (2 * dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
+        """For so many vectors as an index has them, with their ids and one-bit codes."""
+        return size * (dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """What a library is searched with: makers of empty indexes, and how a chunk becomes terms."""
 
-    vectors: Callable[[], DerivedIndex[Vector]]
+    vectors: Callable[[], VectorIndex]
     keywords: Callable[[], KeywordIndex]
     tokenize: Callable[[str], list[str]]
     passage_text: Callable[[Chunk], str]
@@ -94,7 +97,7 @@ class Leg(Generic[Query]):
     entries: Entries[Query]
 
 
-class Derived(Generic[Query]):
+class Derived(ABC, Generic[Query]):
     """One derived index of a library."""
 
     def __init__(
@@ -108,9 +111,9 @@ class Derived(Generic[Query]):
         self._index = leg.make()
         self._guard = threading.RLock()
 
+    @abstractmethod
     def search(self, query: Query, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """The k best of all, or of those that are `allowed`, best first; ties by id."""
-        return self.current().search(query, k, allowed)
 
     def within(self, allowed: ChunkIds) -> Search[Query]:
         """The same index, of which only chunks with these ids can be found."""
@@ -234,8 +237,31 @@ class Derived(Generic[Query]):
         self._index.apply((), self._leg.entries(snapshot, -1), snapshot.stamp(), at)
 
 
+class DerivedVectors(Derived[Vector]):
+    """The dense leg of a library: an index names candidates, and their vectors are compared.
+
+    Those are the catalogue's: whatever names the candidates, a score is the same, to the digit.
+    """
+
+    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best by inner product of all, or of those that are `allowed`; ties by id."""
+        for _ in range(ATTEMPTS):
+            index: VectorIndex = self.current()  # type: ignore[assignment]
+            ids = index.candidates(query, k, allowed)
+            with self._catalogue.read() as snapshot:
+                found, vectors = snapshot.vectors_by_id(ids)
+            if len(found) == len(ids):
+                break
+            # Some were removed meanwhile: what comes after them is sought in the new state.
+        return compared(found, vectors, query, k)
+
+
 class DerivedKeywords(Derived[Terms]):
     """The keyword index of a library, which also knows how common terms are."""
+
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best by BM25 of all, or of those that are `allowed`; ties by id."""
+        return self._keywords().search(query, k, allowed)
 
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""

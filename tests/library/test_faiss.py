@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_fixtures import storage
+from library_fixtures import SearchedVectors, storage
 
 from localrag.library.folder.sealing import DamagedIndexError, sealed, unsealed
-from localrag.library.indexes.faiss import FaissVectors
 
 
 def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
@@ -19,8 +18,8 @@ def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
     return vectors.astype(np.float16).astype(np.float32)
 
 
-def filled(count: int = 50) -> tuple[FaissVectors, np.ndarray]:
-    store, vectors = FaissVectors(), unit_vectors(count)
+def filled(count: int = 50) -> tuple[SearchedVectors, np.ndarray]:
+    store, vectors = SearchedVectors(), unit_vectors(count)
     store.apply((), (((1 << 62) + 3 * n, one) for n, one in enumerate(vectors)), ("epoch", 1))
     return store, vectors
 
@@ -38,13 +37,13 @@ def test_more_wanted_than_there_are() -> None:
     store, vectors = filled(3)
     assert len(store.search(vectors[0], 10)) == 3
     assert store.search(vectors[0], 0) == []
-    assert FaissVectors().search(vectors[0], 3) == []
+    assert SearchedVectors().search(vectors[0], 3) == []
 
 
 def test_ties_go_to_the_smaller_id_whatever_the_order_and_k() -> None:
     same = np.repeat(unit_vectors(1), 40, axis=0)
     ids = [int(n) for n in np.random.default_rng(1).permutation(40)]
-    store = FaissVectors()
+    store = SearchedVectors()
     store.apply((), zip(ids, same, strict=True), ("epoch", 1))
     for k in (1, 7, 40):
         assert [hit.chunk_id for hit in store.search(same[0], k)] == list(range(k))
@@ -59,7 +58,7 @@ def test_an_index_without_vectors_is_kept_too(tmp_path: Path) -> None:
     at = storage(tmp_path / "v")
     store, vectors = filled(1)
     store.apply([1 << 62], [], ("epoch", 2), at)
-    again = FaissVectors()
+    again = SearchedVectors()
     again.open(at)
     assert (len(again), again.stamp) == (0, ("epoch", 2))
     again.apply((), [(5, vectors[0])], ("epoch", 3))
@@ -83,20 +82,20 @@ def test_the_dimension_is_bounded(tmp_path: Path, dimension: Any) -> None:
     fields["segments"][0]["shape"][1] = dimension
     (at.path / "index.json").write_bytes(sealed(fields, at.seal))
     with pytest.raises(DamagedIndexError):
-        FaissVectors().open(at)
+        SearchedVectors().open(at)
 
 
 # Many vectors, in many segments
 
 
-def small(rescored: int = 20, capacity: int = 32) -> FaissVectors:
+def small(rescored: int = 20, capacity: int = 32) -> SearchedVectors:
     """One that goes by codes from 41 vectors on."""
-    return FaissVectors(rescored, exact=40, capacity=capacity)
+    return SearchedVectors(rescored, exact=40, capacity=capacity)
 
 
 def test_scores_are_those_of_all_compared(tmp_path: Path) -> None:
     vectors = unit_vectors(2000, 64)
-    coarse, exact = small(200), FaissVectors(0)
+    coarse, exact = small(200), SearchedVectors(0)
     for store in (coarse, exact):
         store.apply((), enumerate(vectors), ("epoch", 1))
     found = 0
