@@ -36,6 +36,8 @@ _BATCH = 2048
 _FORM = "localrag-vectors-5"
 _MOST_DIMENSIONS = 1 << 16
 _MOST_STEPS = 127
+_LEVELS = np.array([-128.5, 255], dtype=np.float32)
+"""To FAISS: level 0 is -128, and 255 is 127."""
 _MORE = 100
 """So many more than four times what is asked for are looked at first, which is mostly enough."""
 
@@ -213,10 +215,10 @@ def _stepped(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray
 def _margin(row: NDArray[np.float32]) -> float:
     """By how many steps a score in steps can differ from that of the vector itself.
 
-    Half a step for each number of the query; and what both scores may lose to rounding, which adds
-    up to n times 2**-24 of n products of at most 128 steps and that number.
+    Half a step for each number of the query; and what both scores may lose to rounding, which is
+    up to n times 2**-24 of n products of at most 128 steps and such a number, and some for levels.
     """
-    return float(np.abs(row, dtype=np.float64).sum()) * (0.5 + row.size * 2.0**-16)
+    return float(np.abs(row, dtype=np.float64).sum()) * (0.5 + (row.size + 8) * 2.0**-16)
 
 
 def _surest(
@@ -301,9 +303,13 @@ def _over(vectors: NDArray[np.float16] | NDArray[np.uint8]) -> Any:
     """A FAISS index by inner product over vectors or levels of shape (n, dimension)."""
     import faiss
 
+    # Not "direct": that rounds queries to whole numbers where the dimension suits the processor.
     kinds = faiss.ScalarQuantizer
-    kind = kinds.QT_fp16 if vectors.dtype == np.float16 else kinds.QT_8bit_direct_signed
+    kind = kinds.QT_fp16 if vectors.dtype == np.float16 else kinds.QT_8bit_uniform
     made = faiss.IndexScalarQuantizer(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+    if kind == kinds.QT_8bit_uniform:
+        faiss.copy_array_to_vector(_LEVELS, made.sq.trained)
+        made.is_trained = True
     return viewing(made, vectors.view(np.uint8))
 
 
