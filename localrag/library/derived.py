@@ -249,6 +249,7 @@ class DerivedVectors(Derived[Vector]):
             index: VectorIndex = self.current()  # type: ignore[assignment]
             ids = index.candidates(query, k, allowed)
             with self._catalogue.read() as snapshot:
+                self._check(snapshot)  # they may be another model's by now, under the same ids
                 found, vectors = snapshot.vectors_by_id(ids)
             if len(found) == len(ids):
                 break

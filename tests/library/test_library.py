@@ -256,6 +256,29 @@ def test_what_goes_during_a_search_leaves_no_gap(
         assert best.id not in {hit.chunk_id for hit in hits}
 
 
+def test_vectors_of_another_model_are_never_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is changed between the index and the catalogue: the ids can be the same."""
+    with filled(tmp_path) as library, opened(tmp_path, create=False, embedding=None) as other:
+        asked = EMBEDDER.embed_queries(["green tea"])[0]
+        library.vectors.current()
+        named = FaissVectors.candidates
+
+        def changed_meanwhile(index: FaissVectors, query: Any, k: int, allowed: Any = None) -> Any:
+            ids = named(index, query, k, allowed)
+            other.begin_rebuild("another")
+            for one in other.documents():
+                chunks = other.document_chunks(one.id)
+                other.stage([(one.id, chunks, np.eye(len(chunks), 96, dtype=np.float32))])
+            other.finish_rebuild(EmbeddingIdentity("wide", "wide", 96), "window")
+            return ids
+
+        monkeypatch.setattr(FaissVectors, "candidates", changed_meanwhile)
+        with pytest.raises(LibraryMismatchError):
+            library.vectors.search(asked, 3)
+
+
 def test_vectors_are_looked_up_by_id(where: Where) -> None:
     with filled(where()) as library, library._catalogue.read() as snapshot:
         every = dict(snapshot.embeddings_since(-1))
