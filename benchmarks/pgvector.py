@@ -21,7 +21,7 @@ from postgres import indexes, timed
 from scale import base_vectors, passages_of, queries_of
 
 from localrag.library.derived import Room
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import FaissVectors, WithVectors
 from localrag.library.library import Library
 from localrag.library.location import Location, location_of
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
@@ -86,10 +86,12 @@ def measure(place: Location, folder: Path, passages: int) -> None:
         print(f"its size: {(library.status().size_on_disk - before) / 1e6:.1f} MB", flush=True)
         timed("five passages more, with it", lambda: library.add(five(folder, passages + 5)))
         timed("all five hundred more", lambda: library.add(documents(folder, passages + 10, 500)))
-        exact = FaissVectors(0)
         with library._catalogue.read() as snapshot:
-            entries = list(snapshot.embeddings_since(-1))
-        exact.apply((), entries, ("exact", 1))
+            entries = sorted(snapshot.embeddings_since(-1), key=lambda one: one[0])
+        ids = np.array([number for number, _ in entries])
+        held = np.array([vector for _, vector in entries], dtype=np.float16)
+        exact = WithVectors(FaissVectors(0), lambda some: held[np.searchsorted(ids, some)])
+        exact.index.apply((), entries, ("exact", 1))
         here = Library.open(place, create=False, embedding=None, indexes=ROOMS["node"])
         with here:
             timed("making that of a node", here.vectors.current)
@@ -98,7 +100,7 @@ def measure(place: Location, folder: Path, passages: int) -> None:
             print(f"that of a node on disk: {part.size / 1e6:.1f} MB", flush=True)
 
 
-def compare(library: Library, here: Library, exact: FaissVectors, asked: np.ndarray) -> None:
+def compare(library: Library, here: Library, exact: WithVectors, asked: np.ndarray) -> None:
     report("pgvector", library.vectors.search, exact.search, asked)
     report("node", here.vectors.search, exact.search, asked)
     with library._catalogue.read() as snapshot:

@@ -30,7 +30,7 @@ from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.benchmark import WholePassages, document_vectors
 from localrag.evaluation.retrieval.metrics import ndcg
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import FaissVectors, WithVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.records import NEVER
@@ -333,8 +333,8 @@ def measure_size(passages: int) -> None:
     print(f"rank_bm25 {np.median(reference_ms):.1f}", end=", ")
     print(f"ratio of means {np.mean(reference_ms) / np.mean(ours_ms):.0f}")
 
-    store = FaissVectors()
-    store.apply((), enumerate(vectors), NEVER)
+    store = WithVectors(FaissVectors(), np.asarray(vectors, dtype=np.float16).__getitem__)
+    store.index.apply((), enumerate(vectors), NEVER)
 
     class Dense:
         def retrieve(self, query: str, k: int) -> list[Hit]:

@@ -145,7 +145,7 @@ class Leg:
 
         self.index, self.numbered = index, numbered
         self.at = Storage(place, own_seal())
-        self.search = index.search
+        self.search = getattr(index, "search", None) or index.candidates
 
     def current(self) -> None:
         self.index.open(self.at)
@@ -524,6 +524,7 @@ def unchanged(folder: Path, passages: int) -> dict[str, float]:
 
 def traces(folder: Path, passages: int) -> dict[str, float]:
     """1,000 random additions, changes and removals; nothing of what went is in any file."""
+    from localrag.library.indexes.faiss import Rows
     from localrag.library.indexes.rabitq import one_bit_codes
 
     draw = np.random.default_rng(11)
@@ -570,6 +571,8 @@ def traces(folder: Path, passages: int) -> dict[str, float]:
                 needles[rounded.tobytes()[:32]] = f"vector of {first}"
                 needles[rounded.astype(np.float32).tobytes()[:32]] = f"vector of {first}"
                 needles[code.tobytes()] = f"code of {first}"
+                (levels,) = Rows.of(np.array([0]), vector[None]).levels
+                needles[levels.tobytes()[:32]] = f"levels of {first}"
         found = [
             (path.name, what)
             for path in sorted((folder / "library").rglob("*"))

@@ -23,7 +23,7 @@ from localrag.config.settings import STARTER_EMBEDDING, EmbeddingSettings, Setti
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.benchmark import NEVER, WholePassages, document_vectors
 from localrag.evaluation.retrieval.metrics import ndcg
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import FaissVectors, WithVectors
 from localrag.models.registry.spec import catalogue
 from localrag.retrieval.evidence import LANGUAGE_DEPTH, LANGUAGE_SAMPLE, WINDOW, EvidenceFusion
 from localrag.retrieval.evidence import surprisals as surprisals_of
@@ -75,9 +75,10 @@ def measure(dataset: RetrievalSet, vectors: Mapping[str, Mapping[str, np.ndarray
     rows = {model: np.array([known[text] for text in texts]) for model, known in vectors.items()}
     passages = WholePassages(dataset.corpus, rows[STARTER_EMBEDDING], factory.indexes_of(tokenizer))
     english = {n for n, text in enumerate(texts) if detect(text[:LANGUAGE_SAMPLE]) != "zh"}
-    everything, only_english = FaissVectors(), FaissVectors()
-    everything.apply((), enumerate(rows[SECOND]), NEVER)
-    only_english.apply((), [(n, rows[SECOND][n]) for n in sorted(english)], NEVER)
+    held = rows[SECOND].astype(np.float16).__getitem__
+    everything, only_english = (WithVectors(FaissVectors(), held) for _ in range(2))
+    everything.index.apply((), enumerate(rows[SECOND]), NEVER)
+    only_english.index.apply((), [(n, rows[SECOND][n]) for n in sorted(english)], NEVER)
     keywords = KeywordRetriever(tokenizer, passages.keywords)
 
     def fusion(model: str) -> EvidenceFusion:

@@ -116,14 +116,14 @@ def main() -> None:
     now = measured(sets, held, queries)
     if chosen.save:
         np.savez(chosen.save, **{"|".join(key): scores for key, scores in now.items()})
-    held.vectors._rescored, held.keywords._whole = 0, len(corpus)
+    held.vectors.index._rescored, held.keywords._whole = 0, len(corpus)
     exact = measured(sets, held, queries)
     print("exact, and now")
     compare(exact, now)
     if chosen.as_large:
-        held.vectors._rescored = RESCORED * len(corpus) // (EXACT + 1)
+        held.vectors.index._rescored = RESCORED * len(corpus) // (EXACT + 1)
         held.vectors._exact = held.keywords._whole = 0
-        print(f"exact, and with codes and {held.vectors._rescored} rescored")
+        print(f"exact, and with codes and {held.vectors.index._rescored} rescored")
         compare(exact, measured(sets, held, queries))
     if chosen.against:
         print(f"{chosen.against.stem}, and now")

@@ -7,6 +7,7 @@ process writes catches up in memory and leaves the files alone.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -30,8 +31,10 @@ from localrag.library.indexes.base import (
     Storage,
     Terms,
     Vector,
+    VectorIndex,
     Within,
 )
+from localrag.library.indexes.faiss import compared
 from localrag.library.records import ChunkIds, DerivedStatus, Stamp
 from localrag.types import Chunk, Hit
 
@@ -62,15 +65,15 @@ class Room:
     """What they may take on this node, by size."""
 
     def is_too_small(self, size: int, dimension: int) -> bool:
-        """For so many vectors, with their ids and one-bit codes."""
-        return size * (2 * dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
+        """For so many vectors as an index has them, with their ids and one-bit codes."""
+        return size * (dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """What a library is searched with: makers of empty indexes, and how a chunk becomes terms."""
 
-    vectors: Callable[[], DerivedIndex[Vector]]
+    vectors: Callable[[], VectorIndex]
     keywords: Callable[[], KeywordIndex]
     tokenize: Callable[[str], list[str]]
     passage_text: Callable[[Chunk], str]
@@ -100,7 +103,7 @@ class Leg(Generic[Query]):
     entries: Entries[Query]
 
 
-class Derived(Generic[Query]):
+class Derived(ABC, Generic[Query]):
     """One derived index of a library."""
 
     def __init__(
@@ -114,16 +117,20 @@ class Derived(Generic[Query]):
         self._index = leg.make()
         self._guard = threading.RLock()
 
+    @abstractmethod
     def search(self, query: Query, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """The k best of all, or of those that are `allowed`, best first; ties by id."""
-        return self.current().search(query, k, allowed)
 
     def within(self, allowed: ChunkIds) -> Search[Query]:
         """The same index, of which only chunks with these ids can be found."""
         return Within(self, allowed)
 
+    @abstractmethod
     def at_hand(self, snapshot: Snapshot) -> SearchWithin[Query] | None:
         """What searches that state, if it need not be brought up to it, nor is just now."""
+
+    def _at_hand(self, snapshot: Snapshot) -> DerivedIndex[Query] | None:
+        """The index itself."""
         if not self._guard.acquire(timeout=SOON):
             return None
         try:
@@ -249,8 +256,37 @@ class Derived(Generic[Query]):
         self._index.apply((), self._leg.entries(snapshot, -1), snapshot.stamp(), at)
 
 
+class DerivedVectors(Derived[Vector]):
+    """The dense leg of a library: an index names candidates, and their vectors are compared.
+
+    Those are the catalogue's: whatever names the candidates, a score is the same, to the digit.
+    """
+
+    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best by inner product of all, or of those that are `allowed`; ties by id."""
+        for _ in range(ATTEMPTS):
+            index: VectorIndex = self.current()  # type: ignore[assignment]
+            ids = index.candidates(query, k, allowed)
+            with self._catalogue.read() as snapshot:
+                self._check(snapshot)  # they may be another model's by now, under the same ids
+                found, vectors = snapshot.vectors_by_id(ids)
+            if len(found) == len(ids):
+                break
+            # Some were removed meanwhile: what comes after them is sought in the new state.
+        return compared(found, vectors, query, k)
+
+    def at_hand(self, snapshot: Snapshot) -> SearchWithin[Vector] | None:
+        """What searches that state in its transaction, if the index has it."""
+        index = self._at_hand(snapshot)
+        return None if index is None else _Compared(index, snapshot)  # type: ignore[arg-type]
+
+
 class DerivedKeywords(Derived[Terms]):
     """The keyword index of a library, which also knows how common terms are."""
+
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best by BM25 of all, or of those that are `allowed`; ties by id."""
+        return self._keywords().search(query, k, allowed)
 
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
@@ -261,9 +297,22 @@ class DerivedKeywords(Derived[Terms]):
         return self._keywords().alike(term, edits, k, allowed)
 
     def at_hand(self, snapshot: Snapshot) -> KeywordIndex | None:
-        """The same."""
-        return super().at_hand(snapshot)  # type: ignore[return-value]
+        """The index, if it need not be brought up to that state, nor is just now."""
+        return self._at_hand(snapshot)  # type: ignore[return-value]
 
     def _keywords(self) -> KeywordIndex:
         index: KeywordIndex = self.current()  # type: ignore[assignment]
         return index
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What an index names, as one state of the catalogue has it, while its transaction lasts."""
+
+    index: VectorIndex
+    snapshot: Snapshot
+
+    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None, /) -> list[Hit]:
+        """The k best by inner product of all, or of those that are `allowed`; ties by id."""
+        ids = self.index.candidates(query, k, allowed)
+        return compared(*self.snapshot.vectors_by_id(ids), query, k)

@@ -29,7 +29,15 @@ from localrag.library.catalogue.places import (
 )
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
 from localrag.library.catalogue.sweeping import Mark
-from localrag.library.derived import Check, Derived, DerivedKeywords, Indexes, Leg, Note, Room
+from localrag.library.derived import (
+    Check,
+    DerivedKeywords,
+    DerivedVectors,
+    Indexes,
+    Leg,
+    Note,
+    Room,
+)
 from localrag.library.folder.filesystem import (
     in_our_words,
     without_modes,
@@ -641,7 +649,7 @@ class Library:
 
 def _vectors(
     home: Home, leg: Leg[Vector], room: Room, places: Places, check: Check, note: Note
-) -> Derived[Vector]:
+) -> DerivedVectors:
     """The dense leg of a library."""
     if not home.is_folder:
         from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
@@ -649,7 +657,7 @@ def _vectors(
 
         if isinstance(home.catalogue, PostgresCatalogue):
             return VectorsOfDatabase(leg, home.catalogue, places, check, note, room)
-    return Derived(leg, home.catalogue, places, check, note)
+    return DerivedVectors(leg, home.catalogue, places, check, note)
 
 
 def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:

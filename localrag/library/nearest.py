@@ -23,7 +23,7 @@ from localrag.library.catalogue.postgres import dialect, policies
 from localrag.library.catalogue.postgres.catalogue import CREATING, PostgresCatalogue
 from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.catalogue.reads import Snapshot
-from localrag.library.derived import Check, Derived, Leg, Note, Room
+from localrag.library.derived import Check, DerivedVectors, Leg, Note, Room
 from localrag.library.folder.places import Places
 from localrag.library.indexes.base import DerivedIndex, SearchWithin, Vector, are_allowed
 from localrag.library.indexes.faiss import compared
@@ -78,7 +78,7 @@ class _Extension:
         return f"{self.schema}.halfvec({self.dimension})"
 
 
-class VectorsOfDatabase(Derived[Vector]):
+class VectorsOfDatabase(DerivedVectors):
     """The dense leg of a library in a database."""
 
     def __init__(
@@ -201,14 +201,7 @@ class _InDatabase:
             ids = allowed
         else:
             ids = _candidates(sql, self.own, query, k + max(k, _LEAST), total, allowed)
-        rows = sql.execute(
-            "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.number "
-            "WHERE c.id = ANY(?)",
-            (ids.tolist(),),
-        ).fetchall()
-        vectors = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2")
-        found = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-        return compared(found, vectors.reshape(-1, self.own.dimension), query, k)
+        return compared(*self.snapshot.vectors_by_id(ids), query, k)
 
 
 def _candidates(

@@ -8,8 +8,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import pytest
 from fakes import HashEmbedder
 
@@ -18,11 +19,31 @@ from localrag.factory import indexes_of
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.derived import Indexes
 from localrag.library.indexes.base import Storage
+from localrag.library.indexes.faiss import FaissVectors, WithVectors
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.system.seals import own_seal
-from localrag.types import Document, Page
+from localrag.types import Document, Hit, Page
+
+
+class SearchedVectors(FaissVectors):
+    """With the vectors beside it, as a catalogue has them: the last that was given for an id."""
+
+    known: ClassVar[dict[int, Any]] = {}
+
+    def apply(self, removed: Any, added: Any, stamp: Any, at: Any = None) -> None:
+        super().apply(removed, map(self._noted, added), stamp, at)
+
+    def search(self, query: Any, k: int, allowed: Any = None) -> list[Hit]:
+        return WithVectors(self, self._held).search(query, k, allowed)
+
+    def _noted(self, entry: tuple[int, Any]) -> tuple[int, Any]:
+        self.known[entry[0]] = entry[1]
+        return entry
+
+    def _held(self, ids: Any) -> Any:
+        return np.array([self.known[one] for one in ids.tolist()], dtype=np.float16)
 
 
 class Where(Protocol):

@@ -16,7 +16,7 @@ from library_fixtures import EMBEDDER, add, bytes_on_disk, found, open_library
 
 from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.errors import LibraryError, ParsingError
-from localrag.library.indexes.rabitq import one_bit_codes
+from localrag.library.indexes.faiss import Rows
 from localrag.library.library import Library
 from localrag.library.records import FileState, UnreadFile
 from localrag.types import Document, Heading, Page
@@ -49,8 +49,9 @@ def traces(document: Document, tag: str) -> dict[str, bytes]:
         found[f"float16 vector {number}"] = vector.astype("<f2").tobytes()[:32]
         found[f"float32 vector {number}"] = vector.tobytes()[:32]
         found[f"rounded vector {number}"] = rounded.tobytes()[:32]
-        code = one_bit_codes(len(vector)).encode(rounded[None])
-        found[f"one-bit code {number}"] = code.tobytes()
+        held = Rows.of(np.array([0]), rounded[None])
+        found[f"one-bit code {number}"] = held.codes.tobytes()
+        found[f"vector in steps {number}"] = held.levels.tobytes()[:32]
     for chunk in chunks:
         found[f"id of passage {chunk.position}"] = chunk.id.to_bytes(8, "little")
         found[f"id of passage {chunk.position} in SQLite"] = chunk.id.to_bytes(8, "big")
@@ -78,7 +79,7 @@ def test_every_trace_is_there_before_and_none_after(tmp_path: Path) -> None:
         before = left(tmp_path, secret, "SECRET")
         for name in ("body", "正文", "title", "标题", "path", "page", "heading", "author", "id"):
             assert name in before
-        assert {"float16 vector 0", "one-bit code 0"} <= {*before}
+        assert {"float16 vector 0", "one-bit code 0", "vector in steps 0"} <= {*before}
         assert "id of passage 0 in SQLite" in before
         assert library.remove(sources=[secret.source]).purged
         assert left(tmp_path, secret, "SECRET") == []

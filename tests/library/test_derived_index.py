@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_fixtures import Words, add, document, open_library, storage
+from library_fixtures import SearchedVectors, Words, add, document, open_library, storage
 
 from localrag.documents.chunking import passage_text
 from localrag.library.check import check_library
@@ -85,8 +85,8 @@ def terms(number: int) -> list[str]:
 
 
 KINDS = {
-    "faiss": Kind(FaissVectors, VECTORS, vector),
-    "faiss, many segments": Kind(partial(FaissVectors, capacity=4), VECTORS, vector),
+    "faiss": Kind(SearchedVectors, VECTORS, vector),
+    "faiss, many segments": Kind(partial(SearchedVectors, capacity=4), VECTORS, vector),
     "inverted": Kind(InvertedKeywords, KEYWORDS, terms),
     "inverted, many segments": Kind(partial(InvertedKeywords, capacity=4), KEYWORDS, terms),
     "rank-bm25": Kind(RankBm25Keywords, KEYWORDS, terms),

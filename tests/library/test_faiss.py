@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_fixtures import storage
+from library_fixtures import SearchedVectors, storage
 
 from localrag.library.folder.sealing import DamagedIndexError, sealed, unsealed
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import Rows, _margin, _over, compared
+from localrag.library.indexes.rabitq import one_bit_codes
 
 
 def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
@@ -19,8 +20,8 @@ def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
     return vectors.astype(np.float16).astype(np.float32)
 
 
-def filled(count: int = 50) -> tuple[FaissVectors, np.ndarray]:
-    store, vectors = FaissVectors(), unit_vectors(count)
+def filled(count: int = 50) -> tuple[SearchedVectors, np.ndarray]:
+    store, vectors = SearchedVectors(), unit_vectors(count)
     store.apply((), (((1 << 62) + 3 * n, one) for n, one in enumerate(vectors)), ("epoch", 1))
     return store, vectors
 
@@ -38,13 +39,13 @@ def test_more_wanted_than_there_are() -> None:
     store, vectors = filled(3)
     assert len(store.search(vectors[0], 10)) == 3
     assert store.search(vectors[0], 0) == []
-    assert FaissVectors().search(vectors[0], 3) == []
+    assert SearchedVectors().search(vectors[0], 3) == []
 
 
 def test_ties_go_to_the_smaller_id_whatever_the_order_and_k() -> None:
     same = np.repeat(unit_vectors(1), 40, axis=0)
     ids = [int(n) for n in np.random.default_rng(1).permutation(40)]
-    store = FaissVectors()
+    store = SearchedVectors()
     store.apply((), zip(ids, same, strict=True), ("epoch", 1))
     for k in (1, 7, 40):
         assert [hit.chunk_id for hit in store.search(same[0], k)] == list(range(k))
@@ -59,7 +60,7 @@ def test_an_index_without_vectors_is_kept_too(tmp_path: Path) -> None:
     at = storage(tmp_path / "v")
     store, vectors = filled(1)
     store.apply([1 << 62], [], ("epoch", 2), at)
-    again = FaissVectors()
+    again = SearchedVectors()
     again.open(at)
     assert (len(again), again.stamp) == (0, ("epoch", 2))
     again.apply((), [(5, vectors[0])], ("epoch", 3))
@@ -83,20 +84,20 @@ def test_the_dimension_is_bounded(tmp_path: Path, dimension: Any) -> None:
     fields["segments"][0]["shape"][1] = dimension
     (at.path / "index.json").write_bytes(sealed(fields, at.seal))
     with pytest.raises(DamagedIndexError):
-        FaissVectors().open(at)
+        SearchedVectors().open(at)
 
 
 # Many vectors, in many segments
 
 
-def small(rescored: int = 20, capacity: int = 32) -> FaissVectors:
+def small(rescored: int = 20, capacity: int = 32) -> SearchedVectors:
     """One that goes by codes from 41 vectors on."""
-    return FaissVectors(rescored, exact=40, capacity=capacity)
+    return SearchedVectors(rescored, exact=40, capacity=capacity)
 
 
 def test_scores_are_those_of_all_compared(tmp_path: Path) -> None:
     vectors = unit_vectors(2000, 64)
-    coarse, exact = small(200), FaissVectors(0)
+    coarse, exact = small(200), SearchedVectors(0)
     for store in (coarse, exact):
         store.apply((), enumerate(vectors), ("epoch", 1))
     found = 0
@@ -106,6 +107,85 @@ def test_scores_are_those_of_all_compared(tmp_path: Path) -> None:
         assert [hit.score for hit in hits] == [scores[hit.chunk_id] for hit in hits]
         found += len({hit.chunk_id for hit in hits} & {hit.chunk_id for hit in wanted})
     assert 150 < found < 200, "an approximation, and a good one"
+
+
+def test_the_best_by_codes_are_ranked_as_they_are() -> None:
+    """As if the 200 that the codes put first, and what ties with the last, were all there are."""
+    vectors = unit_vectors(2000, 64)
+    store = small(200, 300)
+    store.apply((), enumerate(vectors), ("epoch", 1))
+    coder = one_bit_codes(64)
+    held = coder.encode(vectors)
+    codes = coder.index(held)
+    for query in unit_vectors(20, 64, seed=1):
+        scores, places = codes.search(coder.rotated(query[None]), 2000)
+        first = np.sort(places[0][scores[0] >= scores[0][199]])
+        for k in (1, 10, 100):
+            expected = compared(first, vectors[first].astype(np.float16), query, k)
+            assert store.search(query, k) == expected
+
+
+def odd_vectors(count: int, dimension: int) -> np.ndarray:
+    """Of many kinds: even, spread, with one number that stands out, nearly alike, and alike."""
+    draw = np.random.default_rng(6)
+    vectors = draw.standard_normal((count, dimension)) ** draw.choice([1, 3], (count, 1))
+    vectors[::7] = np.sign(vectors[::7])
+    vectors[::5, 0] = draw.choice([3.0, 30.0, -300.0], len(vectors[::5]))
+    vectors[::3] = vectors[0] + draw.standard_normal((len(vectors[::3]), dimension)) * 1e-3
+    vectors[10:20] = vectors[9]
+    vectors[21] = 0
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    vectors[30:36] *= 40  # nothing says that a catalogue's vectors are of length 1
+    return vectors.astype(np.float16).astype(np.float32)
+
+
+@pytest.mark.parametrize("dimension", [1, 16, 200, 1024])
+def test_all_that_can_be_among_the_best_are_named(dimension: int) -> None:
+    """By the bound alone: found and ranked as if all were compared as they are, to the digit."""
+    vectors = odd_vectors(900, dimension)
+    ids = np.arange(len(vectors)) * 3
+    whole, parts = SearchedVectors(0), SearchedVectors(0, capacity=64)
+    for store in (whole, parts):
+        store.apply((), zip(ids.tolist(), vectors, strict=True), ("epoch", 1))
+    for number, query in enumerate(odd_vectors(60, dimension)):
+        allowed = np.sort(np.random.default_rng(number).choice(ids, 300, replace=False))
+        for k in (1, 10, 300, 2000):
+            expected = compared(ids, vectors.astype(np.float16), query, k)
+            assert whole.search(query, k) == parts.search(query, k) == expected
+            some = compared(allowed, vectors[allowed // 3].astype(np.float16), query, k)
+            assert whole.search(query, k, allowed) == parts.search(query, k, allowed) == some
+
+
+def test_few_more_are_named_than_asked_for() -> None:
+    store = SearchedVectors(0)
+    store.apply((), enumerate(unit_vectors(2000, 512)), ("epoch", 1))
+    named = [len(store.candidates(query, 10)) for query in unit_vectors(20, 512, seed=1)]
+    assert 10 <= np.mean(named) < 200
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 64, 512, 1000])
+def test_the_bound_holds_for_every_score(dimension: int) -> None:
+    vectors = odd_vectors(300, dimension)
+    rows = Rows.of(np.arange(300), vectors)
+    stepped = (rows.levels.astype(np.float64) - 128) * rows.steps[:, None]
+    assert (np.abs(stepped - vectors) <= rows.steps[:, None] / 2).all()
+    assert not (rows.levels == 0).any()
+    index = _over(rows.levels)
+    for query in odd_vectors(40, dimension):
+        true, margin = vectors @ query.astype(np.float64), _margin(query[None])
+        assert (np.abs(stepped @ query.astype(np.float64) - true) <= margin * rows.steps).all()
+        scores, places = index.search(query[None], 300)
+        near = stepped[places[0]] / rows.steps[places[0], None] @ query.astype(np.float64)
+        assert (np.abs(scores[0] - near) <= margin * (dimension + 8) * 2.0**-16 + 1e-9).all()
+
+
+def test_a_vector_has_the_same_bytes_in_any_company() -> None:
+    vectors = odd_vectors(200, 48)
+    together = Rows.of(np.arange(200), vectors)
+    for number in range(0, 200, 9):
+        alone = Rows.of(np.array([number]), vectors[number][None])
+        for part, other in zip(alone, together.at(slice(number, number + 1)), strict=True):
+            assert part.tobytes() == other.tobytes()
 
 
 def test_importing_the_room_imports_no_heavy_library() -> None:

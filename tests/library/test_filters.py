@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_fixtures import EMBEDDER, Where, add, document, open_library
+from library_fixtures import EMBEDDER, SearchedVectors, Where, add, document, open_library
 
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
-from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.library import Library
@@ -46,11 +45,11 @@ def keywords(request: pytest.FixtureRequest) -> InvertedKeywords | RankBm25Keywo
 
 
 @pytest.fixture(scope="module")
-def vectors() -> FaissVectors:
+def vectors() -> SearchedVectors:
     values = np.random.default_rng(3).standard_normal((COUNT, 16)).astype(np.float32)
     values[100:400] = values[100]  # many ties
     values /= np.linalg.norm(values, axis=1, keepdims=True)
-    store = FaissVectors()
+    store = SearchedVectors()
     shuffled = random.Random(1).sample(range(COUNT), COUNT)
     store.apply((), ((chunk_ids()[n], values[n]) for n in shuffled), ("epoch", 1))
     return store
@@ -77,7 +76,7 @@ def test_keyword_search_reads_on_past_what_is_not_allowed(keywords: Any) -> None
 
 @pytest.mark.parametrize("size", SHARES)
 @pytest.mark.parametrize("k", [1, 10, 350])
-def test_dense_search_equals_brute_force(vectors: FaissVectors, size: int, k: int) -> None:
+def test_dense_search_equals_brute_force(vectors: SearchedVectors, size: int, k: int) -> None:
     for seed in range(3):
         allowed = allowed_of(size, seed)
         kept = set(allowed.tolist())
@@ -89,7 +88,7 @@ def test_dense_search_equals_brute_force(vectors: FaissVectors, size: int, k: in
         assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-6)
 
 
-def test_ids_that_are_not_there_are_passed_over(keywords: Any, vectors: FaissVectors) -> None:
+def test_ids_that_are_not_there_are_passed_over(keywords: Any, vectors: SearchedVectors) -> None:
     allowed = np.array([1, 2, 3, *chunk_ids(5)], dtype=np.int64)
     assert {h.chunk_id for h in keywords.search(["word0"], 50, allowed)} <= set(chunk_ids(5))
     query = np.ones(16, dtype=np.float32)

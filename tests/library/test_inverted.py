@@ -253,9 +253,30 @@ def test_words_of_many_letters_and_kinds() -> None:
 
 
 def test_a_term_may_stand_very_often_in_a_passage(tmp_path: Path) -> None:
-    at = storage(tmp_path)
+    at = storage(tmp_path / "often")
     passages = {1: ["again"] * 70_000, 2: ["again"]}
     index = kept(at, *passages.items())
     assert [hit.chunk_id for hit in index.search(["again"], 5)] == [1, 2]
     assert index.verify(passages.items()).differing == 0
     assert index.verify([(2, ["again", "again"])]).differing == 1
+
+
+def test_counts_that_a_byte_does_not_hold(tmp_path: Path) -> None:
+    """They survive the file, joining and removal, beside those that fit."""
+    draw = random.Random(5)
+    often = {n: draw.choice((1, 7, 253, 254, 255, 256, 300, 999)) for n in range(60)}
+    passages = {n: ["one"] * times + ["two"] * (n % 3) + ["three"] for n, times in often.items()}
+    at = storage(tmp_path / "often")
+    index = kept(at, *list(passages.items())[:30])
+    index.apply((), list(passages.items())[30:], ("epoch", 2), at)
+    gone = [n for n in passages if n % 4 == 0]
+    index.apply(gone, (), ("epoch", 3), at)
+    assert index.erase(at, ("epoch", 3))
+    left = {n: terms for n, terms in passages.items() if n not in gone}
+    assert index.verify(left.items()).differing == 0
+    for query in (["one"], ["two", "one"], ["three"]):
+        expected = bm25(query, left)
+        hits = index.search(query, 99)
+        assert {hit.chunk_id for hit in hits} == set(expected)
+        for hit in hits:
+            assert hit.score == pytest.approx(expected[hit.chunk_id], rel=1e-9)

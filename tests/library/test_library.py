@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from localrag.errors import (
 )
 from localrag.library.catalogue.guarded import log_of
 from localrag.library.check import check_library
+from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
@@ -228,6 +230,66 @@ def test_reader_sees_what_a_writer_commits_without_reopening(where: Where) -> No
             assert from_thread == [found(writer, "zebra")]
             writer.remove(sources=["z.txt"])
         assert found(reader, "zebra")[1] == []
+
+
+def test_what_goes_during_a_search_leaves_no_gap(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Candidates are named first and their vectors looked up then."""
+    with filled(where()) as library:
+        asked = EMBEDDER.embed_queries(["green tea"])[0]
+        before = library.vectors.search(asked, 3)
+        best = library.chunks([before[0].chunk_id])[before[0].chunk_id]
+        named = FaissVectors.candidates
+
+        def gone_meanwhile(index: FaissVectors, query: Any, k: int, allowed: Any = None) -> Any:
+            ids = named(index, query, k, allowed)
+            if library.has_document(best.document_id):
+                library.remove(documents=[best.document_id])
+            return ids
+
+        monkeypatch.setattr(FaissVectors, "candidates", gone_meanwhile)
+        hits = library.vectors.search(asked, 3)
+        monkeypatch.undo()
+        assert hits == library.vectors.search(asked, 3)
+        assert len(hits) == 3
+        assert best.id not in {hit.chunk_id for hit in hits}
+
+
+def test_vectors_of_another_model_are_never_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is changed between the index and the catalogue: the ids can be the same."""
+    with filled(tmp_path) as library, opened(tmp_path, create=False, embedding=None) as other:
+        asked = EMBEDDER.embed_queries(["green tea"])[0]
+        library.vectors.current()
+        named = FaissVectors.candidates
+
+        def changed_meanwhile(index: FaissVectors, query: Any, k: int, allowed: Any = None) -> Any:
+            ids = named(index, query, k, allowed)
+            other.begin_rebuild("another")
+            for one in other.documents():
+                chunks = other.document_chunks(one.id)
+                other.stage([(one.id, chunks, np.eye(len(chunks), 96, dtype=np.float32))])
+            other.finish_rebuild(EmbeddingIdentity("wide", "wide", 96), "window")
+            return ids
+
+        monkeypatch.setattr(FaissVectors, "candidates", changed_meanwhile)
+        with pytest.raises(LibraryMismatchError):
+            library.vectors.search(asked, 3)
+
+
+def test_vectors_are_looked_up_by_id(where: Where) -> None:
+    with filled(where()) as library, library._catalogue.read() as snapshot:
+        every = dict(snapshot.embeddings_since(-1))
+        ids = np.array(sorted([*every, 5, (1 << 63) - 1]), dtype=np.int64)
+        found, vectors = snapshot.vectors_by_id(ids)
+        assert found.tolist() == sorted(every)
+        assert vectors.dtype == np.float16
+        for number, vector in zip(found.tolist(), vectors, strict=True):
+            assert np.array_equal(vector, every[number])
+        none, empty = snapshot.vectors_by_id(ids[:0])
+        assert (len(none), empty.shape) == (0, (0, EMBEDDER.dimension))
 
 
 @pytest.mark.parametrize("damage", ["vectors", "keywords", "pointer", "gone"])

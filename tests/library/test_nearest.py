@@ -180,10 +180,10 @@ def test_the_room_counts_what_an_index_takes(tmp_path: Path) -> None:
     with filled(tmp_path / "folder", 12) as library:
         (part, _) = library.status().derived
         count, dimension = library.counts().chunks, EMBEDDER.dimension
-        taken = count * (2 * dimension + dimension // 8 + 32)
+        taken = count * (dimension + dimension // 8 + 32)
         assert taken * 0.8 < part.size < taken * 1.2
-    assert Room(megabytes=1).is_too_small(10_000, 512)
-    assert not Room(megabytes=20).is_too_small(10_000, 512)
+    assert Room(megabytes=6).is_too_small(10_000, 512)
+    assert not Room(megabytes=7).is_too_small(10_000, 512)
 
 
 def test_without_pgvector_the_node_goes_on(

@@ -21,9 +21,11 @@ from localrag.errors import UsageError
 from localrag.library.check import check_library
 from localrag.library.folder import sharing
 from localrag.library.folder.gate import KV_FOLDER
+from localrag.library.folder.sealing import sealed, unsealed
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.system import seals
+from localrag.system.seals import own_seal
 
 HONEST = "the deposit is 500 euros"
 FORGED = "the deposit is 900 euros"
@@ -176,6 +178,18 @@ def test_indexes_of_0_1_are_made_anew_once(library: Path) -> None:
     assert search(library) == (wanted, [])
     assert not (library / "vectors.faiss").exists()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("name", "form"), [("vectors", 4), ("keywords", 4)])
+def test_an_index_of_another_form_is_made_anew_once(library: Path, name: str, form: int) -> None:
+    wanted, _ = search(library)
+    path = library / name / "index.json"
+    fields = unsealed(path.read_bytes(), own_seal())
+    path.write_bytes(sealed(fields | {"format": f"localrag-{name}-{form}"}, own_seal()))
+    assert codes(library) == [f"{name}:foreign"]
+    assert search(library) == (wanted, [name])
+    assert search(library) == (wanted, [])
+    assert codes(library) == []
 
 
 def test_a_read_only_library_of_somebody_else_is_quick_the_second_time(

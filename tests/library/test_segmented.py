@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_fixtures import bytes_on_disk, storage
+from library_fixtures import SearchedVectors, bytes_on_disk, storage
 
 from localrag.library.folder.gate import KEYWORDS, VECTORS
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError, sealed, unsealed
 from localrag.library.indexes.base import Storage
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import Rows
 from localrag.library.indexes.inverted import InvertedKeywords
 
 
@@ -48,10 +48,10 @@ def terms(number: int) -> list[str]:
 
 KINDS = {
     "vectors": Kind(
-        lambda capacity: FaissVectors(20, exact=40, capacity=capacity),
+        lambda capacity: SearchedVectors(20, exact=40, capacity=capacity),
         VECTORS,
         vector,
-        lambda number: vector(number).astype("<f2").tobytes(),
+        lambda number: Rows.of(np.array([0]), vector(number)[None]).levels.tobytes(),
     ),
     "keywords": Kind(
         lambda capacity: InvertedKeywords(whole=100, capacity=capacity),

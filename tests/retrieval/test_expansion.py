@@ -8,7 +8,7 @@ from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import FaissVectors, WithVectors
 from localrag.presentation.steps import decision
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, read_queries
 from localrag.retrieval.fusion import reciprocal_rank_fusion
@@ -115,16 +115,17 @@ def test_the_model_is_asked_in_the_language_of_the_question() -> None:
 
 
 @pytest.fixture
-def vectors() -> tuple[HashEmbedder, FaissVectors]:
+def vectors() -> tuple[HashEmbedder, WithVectors]:
     embedder = HashEmbedder()
-    store = FaissVectors()
     texts = ["notice period long", "three months to the end of a quarter", "garden tea"]
-    store.apply((), enumerate(embedder.embed_documents(texts), 1), ("e", 1))
+    embedded = embedder.embed_documents(texts)
+    store = WithVectors(FaissVectors(), lambda ids: embedded.astype(np.float16)[ids - 1])
+    store.index.apply((), enumerate(embedded, 1), ("e", 1))
     return embedder, store
 
 
 def test_hyde_searches_between_question_and_passage(
-    vectors: tuple[HashEmbedder, FaissVectors],
+    vectors: tuple[HashEmbedder, WithVectors],
 ) -> None:
     embedder, store = vectors
     steps: list[Step] = []
@@ -141,7 +142,7 @@ def test_hyde_searches_between_question_and_passage(
 
 @pytest.mark.parametrize("reply", [" \n", BackendError("The server is away.")])
 def test_hyde_without_a_passage_is_plain_dense_search(
-    vectors: tuple[HashEmbedder, FaissVectors], reply: str | Exception
+    vectors: tuple[HashEmbedder, WithVectors], reply: str | Exception
 ) -> None:
     embedder, store = vectors
     steps: list[Step] = []

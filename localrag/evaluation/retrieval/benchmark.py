@@ -17,6 +17,7 @@ from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.metrics import METRICS, score_rankings
 from localrag.evaluation.statistics import bootstrap_interval
 from localrag.library.derived import Indexes
+from localrag.library.indexes.faiss import WithVectors
 from localrag.library.records import NEVER
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.rerankers.base import Reranking
@@ -92,8 +93,9 @@ class WholePassages:
     def __init__(self, corpus: Mapping[str, str], vectors: Vectors, indexes: Indexes) -> None:
         self.ids = list(corpus)
         self._texts = list(corpus.values())
-        self.vectors, self.keywords = indexes.vectors(), indexes.keywords()
-        self.vectors.apply((), enumerate(vectors), NEVER)
+        self.vectors = WithVectors(indexes.vectors(), vectors.astype(np.float16).__getitem__)
+        self.vectors.index.apply((), enumerate(vectors), NEVER)
+        self.keywords = indexes.keywords()
         self.keywords.apply((), enumerate(map(indexes.tokenize, self._texts)), NEVER)
 
     def texts(self, places: Sequence[int]) -> dict[int, str]:

@@ -611,15 +611,30 @@ class Snapshot:
 
     def embeddings_since(self, generation: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Ids and vectors, shape (dimension,) float32, that came after it."""
-        dimension = self.embedding().dimension
         for ids, vectors in self.packed_embeddings(generation):
-            if any(len(vector) != 2 * dimension for vector in vectors):
-                raise damaged_rows("vector")
-            packed = np.frombuffer(b"".join(vectors), dtype="<f2").reshape(-1, dimension)
-            unpacked = packed.astype(np.float32)
-            if not np.isfinite(unpacked).all():
-                raise damaged_rows("vector")
-            yield from zip(ids, unpacked, strict=True)
+            yield from zip(ids, self._unpacked(vectors).astype(np.float32), strict=True)
+
+    def vectors_by_id(self, ids: ChunkIds) -> tuple[ChunkIds, NDArray[np.float16]]:
+        """Those of the ids that are there, and the vectors as stored, shape (n, dimension)."""
+        rows = list(
+            self.sql.rows(
+                "SELECT c.id, e.vector FROM chunks c JOIN embeddings e ON e.chunk = c.number "
+                "WHERE c.id IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) ORDER BY c.id",
+                json.dumps(ids.tolist()),
+                kinds=(int, bytes),
+            )
+        )
+        found = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        return found, self._unpacked([row[1] for row in rows])
+
+    def _unpacked(self, vectors: Sequence[bytes]) -> NDArray[np.float16]:
+        dimension = self.embedding().dimension
+        if any(len(vector) != 2 * dimension for vector in vectors):
+            raise damaged_rows("vector")
+        packed = np.frombuffer(b"".join(vectors), dtype="<f2").reshape(-1, dimension)
+        if not np.isfinite(packed).all():
+            raise damaged_rows("vector")
+        return packed
 
     def packed_embeddings(self, generation: int = -1) -> Iterator[tuple[list[int], list[bytes]]]:
         """Batches of ids and vectors as they are stored, of chunks that came after it."""

@@ -105,7 +105,8 @@ class DerivedIndex(Protocol[_Asked]):
     """An index over chunks, in memory, or on disk in a place that is given with the call.
 
     A new one is empty. What is added for a chunk is of the kind that is asked for: a vector, or
-    terms. May be used from several threads; a search sees the state before a change or after it.
+    terms. Its kind says how it is asked. May be used from several threads; a search sees the state
+    before a change or after it.
     """
 
     persistent: bool
@@ -141,13 +142,6 @@ class DerivedIndex(Protocol[_Asked]):
         """
         ...
 
-    def search(self, query: _Asked, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """The k best of all, or of those that are `allowed`, best first; ties by id.
-
-        Scores do not change with `allowed`, and are those of an index that never held more.
-        """
-        ...
-
     def chunk_set(self) -> ChunkSet:
         """Which chunks it holds."""
         ...
@@ -164,8 +158,27 @@ class DerivedIndex(Protocol[_Asked]):
         ...
 
 
+class VectorIndex(DerivedIndex[Vector], Protocol):
+    """An index over vectors, which need not hold them: who searches compares them as they are."""
+
+    def candidates(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> ChunkIds:
+        """Which of all, or of those that are `allowed`, can be among the k nearest.
+
+        The k nearest of them, and what ties with the last, follow from the vectors alone, not from
+        the changes by which they came.
+        """
+        ...
+
+
 class KeywordIndex(DerivedIndex[Terms], TermStatistics, Protocol):
     """A lexical index, which also knows how common terms are, and which are spelt alike."""
+
+    def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best of all, or of those that are `allowed`, best first; ties by id.
+
+        Scores do not change with `allowed`, and are those of an index that never held more.
+        """
+        ...
 
     def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """At most k chunks with a term that so few edits (1 or 2) make of this one; or with it.

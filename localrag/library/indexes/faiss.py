@@ -1,22 +1,25 @@
-"""Nearest neighbours with FAISS, in a folder of segments and a sealed list of them.
+"""Which vectors can be nearest, with FAISS, in a folder of segments and a sealed list of them.
 
-Up to `EXACT` vectors all are compared, as they are. Of more, their one-bit codes are: the best of
-all segments, `rescored` of them and whatever ties with the last, are then compared as they are.
-Scores are the same both ways, to the digit, and what is found follows from the vectors alone, not
-from the changes by which they came or the segments in which they lie. Knows nothing about texts
-or models.
+A segment holds no vectors but one byte a dimension of each, in steps that follow from the vector
+alone. By how far a score in steps can be off, all are named that can be among the best: whoever has
+the vectors finds the same as if all were compared as they are (`compared`), to the digit.
+
+Up to `EXACT` vectors, those are the best of all. Of more, one-bit codes are compared first, and it
+is the best of the `rescored` that they put first, and of whatever ties with the last. What is found
+follows from the vectors alone, not from the changes by which they came or the segments in which
+they lie. Knows nothing about texts or models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.indexes.base import Vector
+from localrag.library.indexes.base import Vector, VectorIndex
 from localrag.library.indexes.rabitq import one_bit_codes, viewing
 from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
 from localrag.library.indexes.segments import Segment
@@ -24,30 +27,37 @@ from localrag.library.records import ChunkIds
 from localrag.types import Hit
 
 EXACT = 1 << 16
-"""Up to so many vectors all are compared: 512 dimensions take 3 to 4 ms, the other way 2 to 3."""
+"""Up to so many vectors all are compared: 512 dimensions take 3 to 4 ms, the other way as long."""
 
 RESCORED = 1000
 """Candidates that are compared as they are: of the 100 nearest of 100,000, 98% are among them."""
 
 _BATCH = 2048
-_FORM = "localrag-vectors-4"
+_FORM = "localrag-vectors-5"
 _MOST_DIMENSIONS = 1 << 16
+_MOST_STEPS = 127
+_LEVELS = np.array([-128.5, 255], dtype=np.float32)
+"""To FAISS: level 0 is -128, and 255 is 127."""
+_MORE = 100
+"""So many more than four times what is asked for are looked at first, which is mostly enough."""
 
 
 class Rows(NamedTuple):
-    """Entries of a segment: ids, shape (n,) int64; vectors, (n, dimension) float16; codes.
-
-    The vectors are the same numbers that the catalogue holds.
-    """
+    """Entries of a segment, by id."""
 
     ids: NDArray[np.int64]
-    vectors: NDArray[np.float16]
+    """Shape (n,)."""
+    steps: NDArray[np.float32]
+    """What one step of each is worth: the power of two that takes at most 127; shape (n,)."""
+    levels: NDArray[np.uint8]
+    """How many steps each number is, plus 128; shape (n, dimension)."""
     codes: NDArray[np.uint8]
+    """One bit a dimension, and what it takes to compare by them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the vectors."""
-        return self.vectors.shape
+        return self.levels.shape
 
     @staticmethod
     def layout(*shape: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -56,32 +66,30 @@ class Rows(NamedTuple):
         if not 1 <= dimension <= _MOST_DIMENSIONS:
             raise ValueError(dimension)
         codes = one_bit_codes(dimension).size
-        return [("<i8", (count,)), ("<f2", (count, dimension)), ("u1", (count, codes))]
+        wide = [("<i8", (count,)), ("<f4", (count,))]
+        return [*wide, ("u1", (count, dimension)), ("u1", (count, codes))]
 
     def at(self, places: NDArray[np.bool_] | slice) -> Rows:
         """Those at some places."""
-        return Rows(self.ids[places], self.vectors[places], self.codes[places])
+        return Rows(self.ids[places], self.steps[places], self.levels[places], self.codes[places])
 
     @staticmethod
     def of(ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> Rows:
         """Entries for vectors of shape (n, dimension), as near as float16 has them, by id."""
         order = np.argsort(ids, kind="stable")
-        held = vectors[order].astype("<f2")
-        codes = one_bit_codes(vectors.shape[1]).encode(held.astype(np.float32))
-        return Rows(ids[order], held, codes)
+        held = vectors[order].astype("<f2").astype(np.float32)
+        codes = one_bit_codes(vectors.shape[1]).encode(held)
+        return Rows(ids[order], *_stepped(held), codes)
 
     @staticmethod
     def joined(some: Sequence[Rows]) -> Rows:
         """All of them, by id."""
-        ids = np.concatenate([rows.ids for rows in some])
-        order = np.argsort(ids, kind="stable")
-        vectors = np.concatenate([rows.vectors for rows in some])[order]
-        codes = np.concatenate([rows.codes for rows in some])[order]
-        return Rows(ids[order], vectors, codes)
+        order = np.argsort(np.concatenate([rows.ids for rows in some]), kind="stable")
+        return Rows(*(np.concatenate(parts)[order] for parts in zip(*some, strict=True)))
 
 
 class FaissVectors(SegmentedIndex[Vector, Rows]):
-    """Inner-product search over L2-normalised vectors of one dimension."""
+    """Candidates by inner product of L2-normalised vectors of one dimension."""
 
     def __init__(
         self, rescored: int = RESCORED, *, exact: int = EXACT, capacity: int = CAPACITY
@@ -91,24 +99,22 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
         self._rescored = rescored
         self._exact = exact
 
-    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """The k best by inner product; `query` has shape (dimension,)."""
+    def candidates(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> ChunkIds:
+        """Which can be among the k best by inner product; `query` has shape (dimension,)."""
         found = (_Part.of(segment, allowed) for segment in self._segments)
         parts = [part for part in found if part.size]
         total = sum(part.size for part in parts)
         if k < 1 or not total:
-            return []
+            return np.empty(0, dtype=np.int64)
         row = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-        candidates = max(self._rescored, k)
-        if not self._rescored or total <= max(self._exact, candidates):
-            ids, scores = _nearest(parts, row, k)
-        else:
-            ids, scores = _rescored(parts, row, candidates)
-        return _hits(ids, scores, k)
+        coarse = max(self._rescored, k)
+        if not self._rescored or total <= max(self._exact, coarse):
+            return np.sort(_nearest(parts, row, k))
+        return np.sort(_rescored(parts, row, coarse, k))
 
     def _contents(self, entries: Iterable[tuple[int, Vector]], like: Rows | None) -> Iterator[Rows]:
         """With their codes; raises ValueError for vectors of another dimension."""
-        dimension = None if like is None else like.vectors.shape[1]
+        dimension = None if like is None else like.shape[1]
         for ids, vectors in _batches(entries):
             dimension = vectors.shape[1] if dimension is None else dimension
             if vectors.shape[1] != dimension:
@@ -120,23 +126,22 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
     def _differing(
         self, segments: Sequence[Segment[Rows]], expected: Iterable[tuple[int, Vector]]
     ) -> int:
-        """Bit by bit."""
+        """By their steps. The codes, whose rounding is the processor's, have only a checksum."""
         differing = 0
         for ids, vectors in _batches(expected):
-            wanted = vectors.astype("<f2")
+            steps, levels = _stepped(vectors.astype("<f2").astype(np.float32))
             for segment in segments:
-                places = np.minimum(
-                    np.searchsorted(segment.rows.ids, ids), len(segment.rows.ids) - 1
-                )
-                held = segment.rows.ids[places] == ids
+                rows = segment.rows
+                places = np.minimum(np.searchsorted(rows.ids, ids), len(rows.ids) - 1)
+                held = rows.ids[places] == ids
                 if segment.gone is not None:
                     held &= ~segment.gone[places]
-                found = segment.rows.vectors[places[held]]
-                if found.shape[1] != wanted.shape[1]:
+                if rows.shape[1] != vectors.shape[1]:
                     differing += int(held.sum())
                     continue
-                bits = found.view(np.uint16) != wanted[held].view(np.uint16)
-                differing += int(bits.any(axis=1).sum())
+                other = (rows.levels[places[held]] != levels[held]).any(axis=1)
+                other |= rows.steps[places[held]] != steps[held]
+                differing += int(other.sum())
         return differing
 
 
@@ -145,18 +150,30 @@ def compared(
 ) -> list[Hit]:
     """The k best by inner product of vectors, shape (n, dimension), compared as they are.
 
-    With the scores of an index that holds them.
+    Best first, ties by id. A score is the same in whatever company, to the digit.
     """
-    if not len(ids):
+    if k < 1 or not len(ids):
         return []
     row = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-    order, scores = _best(_over(vectors), row, min(k, len(ids)), len(ids))
-    return _hits(ids[order], scores, k)
+    places, scores = _best(_over(vectors), row, min(k, len(ids)), len(ids))
+    order = np.lexsort((ids[places], -scores))[:k]
+    return [Hit(int(ids[places[one]]), float(scores[one])) for one in order]
 
 
-def _hits(ids: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
-    order = np.lexsort((ids, -scores))[:k]
-    return [Hit(int(ids[place]), float(scores[place])) for place in order]
+class WithVectors:
+    """A search with an index and the vectors beside it, where there is no catalogue."""
+
+    def __init__(
+        self, index: VectorIndex, vectors: Callable[[ChunkIds], NDArray[np.float16]]
+    ) -> None:
+        """`vectors` gives those of some ids, shape (n, dimension)."""
+        self.index = index
+        self._vectors = vectors
+
+    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best by inner product, best first; ties by id."""
+        ids = self.index.candidates(query, k, allowed)
+        return compared(ids, self._vectors(ids), query, k)
 
 
 class _Part(NamedTuple):
@@ -164,63 +181,135 @@ class _Part(NamedTuple):
 
     segment: Segment[Rows]
     size: int
-    choice: Any
-    """Parameters that leave only those, None for all."""
+    mask: NDArray[np.bool_] | None
+    """Those that can, shape (n,); None for all."""
 
     @staticmethod
     def of(segment: Segment[Rows], allowed: ChunkIds | None) -> _Part:
         """What of it is left, and is allowed."""
         mask = segment.among(allowed)
-        if mask is None:
-            return _Part(segment, segment.live, None)
-        count = int(mask.sum())
-        return _Part(segment, count, _only(mask) if count else None)
+        return _Part(segment, segment.live if mask is None else int(mask.sum()), mask)
 
 
-def _nearest(
-    parts: Sequence[_Part], row: NDArray[np.float32], k: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Ids and scores of the k best of each segment."""
-    found = [(part, *_best(_exact(part.segment), row, k, *part[1:])) for part in parts]
-    ids = [part.segment.rows.ids[places] for part, places, _ in found]
-    return np.concatenate(ids), np.concatenate([scores for *_, scores in found])
+class _Group(NamedTuple):
+    """Entries with the same step, whose scores in steps so compare."""
+
+    ids: NDArray[np.int64]
+    places: NDArray[np.int64]
+    step: float
+    levels: NDArray[np.uint8]
+    index: Any
+    """Over the levels, which it does not hold."""
+
+
+def _stepped(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """The step and the levels of each vector; shape (n,) and that of the vectors.
+
+    No number is farther from its level than half a step: a power of two divides without rounding.
+    """
+    _, exponents = np.frexp(np.abs(vectors).max(axis=1) / np.float32(_MOST_STEPS))
+    steps = np.ldexp(np.float32(1), exponents).astype(np.float32)
+    return steps, (np.rint(vectors / steps[:, None]) + 128).astype(np.uint8)
+
+
+def _margin(row: NDArray[np.float32]) -> float:
+    """By how many steps a score in steps can differ from that of the vector itself.
+
+    Half a step for each number of the query; and what both scores may lose to rounding, which is
+    up to n times 2**-24 of n products of at most 128 steps and such a number, and some for levels.
+    """
+    return float(np.abs(row, dtype=np.float64).sum()) * (0.5 + (row.size + 8) * 2.0**-16)
+
+
+def _surest(
+    ids: NDArray[np.int64], scores: NDArray[np.float64], margins: NDArray[np.float64], k: int
+) -> tuple[NDArray[np.int64], float]:
+    """Those that can be among the k best, and the score that each of the k best has at least."""
+    least = -np.inf
+    if len(ids) >= k:
+        least = float(np.partition(scores - margins, len(ids) - k)[len(ids) - k])
+    return ids[scores + margins >= least], least
+
+
+def _nearest(parts: Sequence[_Part], row: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Ids of those that can be among the k best of all."""
+    groups = [
+        (group, *_chosen(part, group))
+        for part in parts
+        for group in part.segment.view("steps", _grouped)
+    ]
+    margin, wanted = _margin(row), 4 * k + _MORE
+    while True:
+        ids, scores, margins, unseen = [], [], [], -np.inf
+        for group, count, choice in groups:
+            if not count:
+                continue
+            places, found = _best(group.index, row, min(wanted, count), count, choice)
+            ids.append(group.ids[places])
+            scores.append(found.astype(np.float64) * group.step)
+            margins.append(np.full(len(found), margin * group.step))
+            if len(found) < count:
+                unseen = max(unseen, float(scores[-1][-1]) + margin * group.step)
+        together = map(np.concatenate, (ids, scores, margins))
+        sure, least = _surest(next(together), next(together), next(together), k)
+        if unseen < least or unseen == -np.inf:
+            return sure
+        wanted *= 4
+
+
+def _grouped(rows: Rows) -> list[_Group]:
+    groups = []
+    for step in np.unique(rows.steps):
+        places = np.flatnonzero(rows.steps == step)
+        levels = rows.levels if len(places) == len(rows.ids) else rows.levels[places]
+        groups.append(_Group(rows.ids[places], places, float(step), levels, _over(levels)))
+    return groups
+
+
+def _chosen(part: _Part, group: _Group) -> tuple[int, Any]:
+    """How many of a group can be found, and what leaves only those."""
+    if part.mask is None:
+        return len(group.ids), None
+    mask = part.mask[group.places]
+    count = int(mask.sum())
+    return count, _only(mask) if count else None
 
 
 def _rescored(
-    parts: Sequence[_Part], row: NDArray[np.float32], candidates: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Ids and scores of the best by their codes, over all segments together."""
+    parts: Sequence[_Part], row: NDArray[np.float32], coarse: int, k: int
+) -> NDArray[np.int64]:
+    """Ids of those that can be among the k best of the best by their codes, over all segments."""
     rotated = one_bit_codes(row.shape[1]).rotated(row)
-    found = [
-        (part, *_best(_coarse(part.segment), rotated, candidates, *part[1:])) for part in parts
-    ]
-    last = np.sort(np.concatenate([scores for *_, scores in found]))[-candidates]
+    found = []
+    for part in parts:
+        choice = None if part.mask is None else _only(part.mask)
+        found.append((part, *_best(_coarse(part.segment), rotated, coarse, part.size, choice)))
+    last = np.sort(np.concatenate([scores for *_, scores in found]))[-coarse]
     # All that ties with the last too: which segment something lies in shall make no difference.
-    chosen = [(part, np.sort(places[scores >= last])) for part, places, scores in found]
-    ids = np.concatenate([part.segment.rows.ids[places] for part, places in chosen])
-    vectors = np.concatenate([part.segment.rows.vectors[places] for part, places in chosen])
-    order, scores = _best(_over(vectors), row, len(ids), len(ids))
-    return ids[order], scores
-
-
-def _exact(segment: Segment[Rows]) -> Any:
-    return segment.view("exact", lambda rows: _over(rows.vectors))
+    chosen = [(one.segment.rows, np.sort(places[scores >= last])) for one, places, scores in found]
+    ids, steps, levels = (
+        np.concatenate([rows[part][places] for rows, places in chosen]) for part in range(3)
+    )
+    order, scores = _best(_over(levels), row, len(ids), len(ids))
+    steps = steps[order].astype(np.float64)
+    return _surest(ids[order], scores * steps, _margin(row) * steps, k)[0]
 
 
 def _coarse(segment: Segment[Rows]) -> Any:
-    def made(rows: Rows) -> Any:
-        return one_bit_codes(rows.vectors.shape[1]).index(rows.codes)
-
-    return segment.view("coarse", made)
+    return segment.view("coarse", lambda rows: one_bit_codes(rows.shape[1]).index(rows.codes))
 
 
-def _over(vectors: NDArray[np.float16]) -> Any:
-    """A FAISS index over vectors of shape (n, dimension), by inner product."""
+def _over(vectors: NDArray[np.float16] | NDArray[np.uint8]) -> Any:
+    """A FAISS index by inner product over vectors or levels of shape (n, dimension)."""
     import faiss
 
-    made = faiss.IndexScalarQuantizer(
-        vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-    )
+    # Not "direct": that rounds queries to whole numbers where the dimension suits the processor.
+    kinds = faiss.ScalarQuantizer
+    kind = kinds.QT_fp16 if vectors.dtype == np.float16 else kinds.QT_8bit_uniform
+    made = faiss.IndexScalarQuantizer(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+    if kind == kinds.QT_8bit_uniform:
+        faiss.copy_array_to_vector(_LEVELS, made.sq.trained)
+        made.is_trained = True
     return viewing(made, vectors.view(np.uint8))
 
 

@@ -40,7 +40,7 @@ B = 0.75
 WHOLE = 1 << 16
 """Up to so many passages all that share a term with the query are found."""
 
-_FORM = "localrag-keywords-4"
+_FORM = "localrag-keywords-5"
 _TERMS = 1 << 20
 """So many terms at a time become postings: 100 MB of memory for a moment."""
 
@@ -252,14 +252,14 @@ def _scored(
                 least, asked = max(least, _last_of(_of(scores, among), best.k)), True
             if left < least:
                 among = only(_of(scores, among) >= (least - left) * _SLACK)
-        held, counts = rows.places[span], rows.counts[span]
+        held = rows.places[span]
         if among is not None and len(among) * _APART < size:
             at = np.minimum(np.searchsorted(held, among.astype(np.uint16)), size - 1)
             found = held[at] == among
-            places, counts = among[found], counts[at[found]]
+            places, pairs = among[found], span.start + at[found]
         else:
-            places = held.astype(np.int64)
-        times = counts.astype(np.float64)
+            places, pairs = held.astype(np.int64), span
+        times = rows.counts(pairs).astype(np.float64)
         scores[places] += weight * times / (times + norms[places])
     if among is None:
         among = np.flatnonzero(scores >= least if least else scores > 0)

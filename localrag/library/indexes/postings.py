@@ -24,9 +24,15 @@ MOST = 1 << 16
 
 _MOST_COUNTED = (1 << 16) - 1
 
+_MANY = (1 << 8) - 1
+"""A count that a byte does not hold."""
+
 
 class Postings(NamedTuple):
-    """`n` passages with `t` terms in `p` pairs of a term and a passage, and `b` bytes of terms."""
+    """`n` passages with `t` terms in `p` pairs of a term and a passage, and `b` bytes of terms.
+
+    Of the pairs, `m` have a count of 255 or more.
+    """
 
     ids: NDArray[np.int64]
     """Shape (n,), sorted."""
@@ -36,26 +42,32 @@ class Postings(NamedTuple):
     """Where the pairs of each term begin, and the last ones end; shape (t + 1,)."""
     letters: NDArray[np.uint32]
     """Where the bytes of each term begin, and the last ones end; shape (t + 1,)."""
+    many: NDArray[np.uint32]
+    """Which pairs have a count of 255 or more, rising; shape (m,)."""
     places: NDArray[np.uint16]
     """Which passage, by its place among `ids`, rising within a term; shape (p,)."""
-    counts: NDArray[np.uint16]
-    """How often it holds the term, up to 65,535; shape (p,)."""
+    larger: NDArray[np.uint16]
+    """What that count is, up to 65,535; shape (m,)."""
+    small: NDArray[np.uint8]
+    """How often a passage holds the term, 255 for `larger`; shape (p,)."""
     text: NDArray[np.uint8]
     """The terms, one after another; shape (b,)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """`n`, `t`, `p` and `b`."""
-        return len(self.ids), len(self.starts) - 1, len(self.places), len(self.text)
+        """`n`, `t`, `p`, `b` and `m`."""
+        shape = len(self.ids), len(self.starts) - 1, len(self.places), len(self.text)
+        return *shape, len(self.many)
 
     @staticmethod
     def layout(*shape: int) -> list[tuple[str, tuple[int, ...]]]:
-        """From `n`, `t`, `p` and `b`."""
-        n, t, p, b = shape
+        """From `n`, `t`, `p`, `b` and `m`."""
+        n, t, p, b, m = shape
         if n > MOST:
             raise ValueError(n)
-        numbers = [("<i8", n), ("<u4", n), ("<u4", t + 1), ("<u4", t + 1)]
-        return [(form, (count,)) for form, count in (*numbers, ("<u2", p), ("<u2", p), ("u1", b))]
+        wide = [("<i8", n), ("<u4", n), ("<u4", t + 1), ("<u4", t + 1), ("<u4", m)]
+        narrow = [("<u2", p), ("<u2", m), ("u1", p), ("u1", b)]
+        return [(form, (count,)) for form, count in (*wide, *narrow)]
 
     @staticmethod
     def of(entries: Sequence[tuple[int, Terms]]) -> Postings:
@@ -93,7 +105,7 @@ class Postings(NamedTuple):
             known = np.fromiter(map(number.__getitem__, own), np.int64, len(own))
             held = np.repeat(known, np.diff(one.starts)) << 32
             held |= places[begin : begin + len(one.ids)][one.places] << 16
-            packed.append(held | one.counts)
+            packed.append(held | one.counts(slice(0, len(one.places))))
             begin += len(one.ids)
         pairs = np.concatenate(packed)
         pairs.sort(kind="stable")
@@ -105,17 +117,19 @@ class Postings(NamedTuple):
         kept = np.zeros(len(self.ids), dtype=np.bool_)
         kept[places] = True
         held = kept[self.places]
-        counts = np.add.reduceat(held, self.starts[:-1], dtype=np.int64)
-        left = counts > 0
+        numbers = np.add.reduceat(held, self.starts[:-1], dtype=np.int64)
+        left = numbers > 0
         widths = np.diff(self.letters)
         renumbered = (np.cumsum(kept) - 1).astype(np.uint16)
         return Postings(
             self.ids[kept],
             self.lengths[kept],
-            _begins(counts[left]),
+            _begins(numbers[left]),
             _begins(widths[left]),
+            (np.cumsum(held) - 1)[self.many[held[self.many]]].astype(np.uint32),
             renumbered[self.places[held]],
-            self.counts[held],
+            self.larger[held[self.many]],
+            self.small[held],
             self.text[np.repeat(left, widths)],
         )
 
@@ -123,6 +137,14 @@ class Postings(NamedTuple):
         """In their order."""
         text = self.text.tobytes()
         return (text[begin:end] for begin, end in pairwise(self.letters.tolist()))
+
+    def counts(self, pairs: NDArray[np.int64] | slice) -> NDArray[np.uint16]:
+        """How often a passage holds a term, up to 65,535, of some pairs."""
+        found = self.small[pairs].astype(np.uint16)
+        if len(self.many) and len(at := np.flatnonzero(found == _MANY)):
+            places = at + pairs.start if isinstance(pairs, slice) else pairs[at]
+            found[at] = self.larger[np.searchsorted(self.many, places)]
+        return found
 
     def find(self, term: bytes) -> slice:
         """Where the pairs of a term lie; empty for one that no passage holds."""
@@ -178,7 +200,11 @@ class Postings(NamedTuple):
             b"".join(hashlib.blake2b(term, digest_size=8).digest() for term in self.terms()), "<u8"
         )
         found = np.zeros(len(self.ids), dtype=np.uint64)
-        np.add.at(found, self.places, np.repeat(hashes, np.diff(self.starts)) * self.counts)
+        np.add.at(
+            found,
+            self.places,
+            np.repeat(hashes, np.diff(self.starts)) * self.counts(slice(0, len(self.places))),
+        )
         return found
 
 
@@ -190,13 +216,17 @@ def _assembled(
 ) -> Postings:
     """From pairs that are sorted: the number of the term, then 16 bits of place and of count."""
     counted = np.bincount(pairs >> 32, minlength=len(names))
+    counts = (pairs & 0xFFFF).astype(np.uint16)
+    many = np.flatnonzero(counts >= _MANY)
     return Postings(
         ids,
         lengths,
         _begins(counted),
         _begins(np.fromiter(map(len, names), np.int64, len(names))),
+        many.astype(np.uint32),
         (pairs >> 16 & 0xFFFF).astype(np.uint16),
-        (pairs & 0xFFFF).astype(np.uint16),
+        counts[many],
+        np.minimum(counts, _MANY).astype(np.uint8),
         np.frombuffer(b"".join(names), np.uint8),
     )
 

@@ -38,7 +38,7 @@ from localrag.library.records import ID_SUMS, NEVER, ChunkSet, Stamp
 from localrag.system.files import make_folder, open_plain, replace_content
 
 CAPACITY = 1 << 16
-"""Entries of a full segment: 70 MB of vectors of 512 dimensions, 25 MB of words."""
+"""Entries of a full segment: 40 MB of vectors of 512 dimensions, 20 MB of words."""
 
 _SMALL = 1 << 12
 """Segments of up to so many are written anew with whatever is changed."""
