@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from msgspec.structs import replace
 
@@ -41,13 +40,12 @@ from localrag.library.catalogue.postgres.queue import LEASE, Declined, Job, Jobs
 from localrag.library.catalogue.postgres.users import Users
 from localrag.library.library import Library
 from localrag.server.libraries import Libraries
+from localrag.server.looking import Looking, going_on
 
 LOOK = 1.0
 """Seconds between two looks for a job."""
 _BEATS = 4
 """How often a lease is taken anew in its time."""
-_FAREWELL = 5.0
-"""Seconds that a job has to let go when its node ends; else its lease runs out."""
 
 _FOR_GOOD = (UsageError, ConfigError, ForbiddenError, LibraryMismatchError, ModelNotFoundError)
 """What another attempt on this or another node would come to, too."""
@@ -55,34 +53,23 @@ _FOR_GOOD = (UsageError, ConfigError, ForbiddenError, LibraryMismatchError, Mode
 _log = logging.getLogger(__name__)
 
 
-class Node:
+class Node(Looking):
     """Does jobs of `libraries` in a `with` block; adds what lies below the folders `add_from`."""
 
     lease = LEASE
 
     def __init__(self, libraries: Libraries, add_from: Sequence[Path] = ()) -> None:
+        super().__init__("jobs", LOOK)
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
         self._libraries = libraries
         self._folders = [os.path.realpath(path) for path in add_from]
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(_FAREWELL)
-
-    def _run(self) -> None:
-        while not self._ended.wait(LOOK):
-            for engine in self._libraries.opened().values():
-                try:
-                    while not self._ended.is_set() and self.look(engine):
-                        pass
-                except LocalragError:  # the database is away, say: the next look finds out
-                    _log.debug("jobs could not be looked at", exc_info=True)
+    def look_around(self) -> None:
+        """Do all jobs of all libraries that are for this node."""
+        for engine in self._libraries.opened().values():
+            with going_on():
+                while not self.ended.is_set() and self.look(engine):
+                    pass
 
     def look(self, engine: Engine) -> bool:
         """Do the next job of a library; False where there is none for this node."""
@@ -93,7 +80,7 @@ class Node:
         if (why := self._declines(job)) is not None:
             jobs.decline(job, why)
             return True
-        with _Held(jobs, job, self.lease, self._ended) as held:
+        with _Held(jobs, job, self.lease, self.ended) as held:
             self._do(engine, held)
         return True
 
@@ -142,31 +129,22 @@ def _is_there(path: str, prune: bool) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - likewise
 
 
-class _Held:
+class _Held(Looking):
     """A job in hand: takes its lease anew until the block ends, or until it is lost."""
 
-    def __init__(self, jobs: Jobs, job: Job, lease: float, ended: threading.Event) -> None:
+    def __init__(self, jobs: Jobs, job: Job, lease: float, stop: threading.Event) -> None:
+        super().__init__("lease", lease / _BEATS)
         self.jobs, self.job = jobs, job
         self.progress = Progress()
         self._lease = lease
         self._renewed = time.monotonic()
-        self._ended = ended
+        self._stop = stop
         self._lost = False
-        self._left = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._left.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._lost and not self._left.wait(self._lease / _BEATS):
-            with suppress(LocalragError):  # the database is away: the lease may outlast that
-                self._renew()
+    def look_around(self) -> None:
+        """Take the lease anew; it may outlast that the database is away."""
+        if not self._lost:
+            self._renew()
 
     def expect(self) -> None:
         """Raise StoppedError where it is this node's no more, or the node ends.
@@ -174,7 +152,7 @@ class _Held:
         Also where it was stopped itself for so long that another may have taken the job.
         """
         lapsed = time.monotonic() - self._renewed >= self._lease
-        if self._lost or lapsed or self._ended.is_set():
+        if self._lost or lapsed or self._stop.is_set():
             raise StoppedError("The job was taken from this node.")
 
     @contextmanager

@@ -271,7 +271,7 @@ def test_a_node_that_was_stopped_for_long_lets_go(
     add_job(engine, folder)
     with monkeypatch.context() as stopped:
         stopped.setattr(Node, "lease", 0.2)
-        stopped.setattr(node._Held, "_beat", lambda _: None)
+        stopped.setattr(node._Held, "look_around", lambda _: None)
         stopped.setattr(node._Held, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
         assert node_of(engine, folder).look(engine)
     assert engine.library.counts().documents == 0
