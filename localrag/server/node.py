@@ -20,7 +20,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from localrag import factory
-from localrag.documents.files import is_in
+from localrag.documents.files import is_in, read_bytes
+from localrag.documents.formats.table import shown_name
 from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import (
@@ -35,6 +36,7 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.indexing import events
+from localrag.indexing.paths import holds_something
 from localrag.library.acting import acting_as
 from localrag.library.catalogue.postgres.queue import LEASE, Declined, Job, Jobs, Progress
 from localrag.library.catalogue.postgres.users import Users
@@ -66,9 +68,10 @@ class Node(Looking):
 
     def look_around(self) -> None:
         """Do all jobs of all libraries that are for this node."""
-        for engine in self._libraries.opened().values():
+        for name in self._libraries.of_nodes:
             with going_on():
-                while not self.ended.is_set() and self.look(engine):
+                engine = self._libraries.engine_if_there(name)
+                while engine is not None and not self.ended.is_set() and self.look(engine):
                     pass
 
     def look(self, engine: Engine) -> bool:
@@ -89,7 +92,7 @@ class Node(Looking):
         try:
             _record(engine.library, job)
             with acting_as(job.asked_by) if job.asked_by else nullcontext():
-                _work(engine, held)
+                _work(engine, held, self._folders)
         except StoppedError:
             jobs.give_back(job)  # to no avail where it is another node's by now
         except LocalragError as error:
@@ -123,9 +126,7 @@ def _is_there(path: str, prune: bool) -> bool:
     it out of the library would take out everything.
     """
     if prune and os.path.isdir(path):  # noqa: PTH112 - a text of elsewhere
-        with suppress(OSError), os.scandir(path) as entries:
-            return any(entries)
-        return False
+        return holds_something(path)
     return os.path.exists(path)  # noqa: PTH110 - likewise
 
 
@@ -207,21 +208,22 @@ def _record(library: Library, job: Job) -> None:
         return
     with Users(library.location) as users:
         if users.are_used():
-            words = ", ".join(job.arguments.paths) or None
+            words = ", ".join(map(shown_name, job.arguments.paths)) or None
             users.record(job.asked_by, library.location.library, job.kind, words)
 
 
-def _work(engine: Engine, held: _Held) -> None:
-    """Do it, or go on with it.
+def _work(engine: Engine, held: _Held, folders: Sequence[str]) -> None:
+    """Do it, or go on with it, reading what lies below `folders`, real paths.
 
-    A folder may take hours to add: others may write in between.
+    A folder may take hours to add: others may write in between, also to that folder.
     """
     asked, library = held.job.arguments, engine.library
     indexer = factory.make_indexer(engine.settings, library, engine.embedder)
+    indexer.read = partial(read_bytes, below=folders)
     if held.job.kind == "add":
         paths = [*map(Path, asked.paths)]
         hold = partial(held.writing, library)
-        indexer.add(paths, held.hear, prune=asked.prune, hold=hold)
+        indexer.add(paths, held.hear, prune=asked.prune, spare_empty=True, hold=hold)
     else:
         with held.writing(library):
             indexer.rebuild(held.hear)
