@@ -28,7 +28,7 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Location) -> None:
     from localrag.config.settings import load_settings
     from localrag.engine import open_engine
     from localrag.library.location import location_of
-    from localrag.server.following import following
+    from localrag.server.following import Follower
     from localrag.server.libraries import Libraries
     from localrag.server.mcp import Protocol, serve_on_pipes
     from localrag.server.pages import Pages
@@ -46,6 +46,6 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Location) -> None:
             libraries.engine(name)  # a folder that is no library is said now
         pages = Pages()
         stack.callback(pages.forget)
-        stack.enter_context(following(libraries, pages.forget))
+        stack.enter_context(Follower(libraries, pages.forget))
         tools = Tools(libraries, ModelQueue(), pages, allow_add=allow_add)
         serve_on_pipes(Protocol(tools).server)

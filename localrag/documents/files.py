@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -123,14 +124,21 @@ def _misnamed(document: Document, suffix: str, content: str) -> Document:
     return replace(document, pages=(replace(first, notes=(*first.notes, note)), *others))
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file; a ParsingError if it cannot be read or has more than `SIZE_LIMIT`."""
+def read_bytes(path: Path, *, below: Sequence[str] | None = None) -> bytes:
+    """The bytes of a file; a ParsingError if it cannot be read or has more than `SIZE_LIMIT`.
+
+    Also, with `below`, if it lies in none of these folders, given by their real paths.
+    """
     try:
         # Not blocking: what was a file when it was found may be a pipe by now.
         with open(path, "rb", opener=_without_waiting) as file:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 raise _no_file(path)
+            if below is not None:
+                real = _real_path(path, file.fileno())
+                if not any(is_in(real, folder) for folder in below):
+                    raise _leads_out(str(path), real)
             size = state.st_size
             data = b"" if size > SIZE_LIMIT else file.read(size + 1)
             if len(data) > size:  # it grows meanwhile
@@ -147,6 +155,14 @@ def read_bytes(path: Path) -> bytes:
             return data
     except OSError as error:
         raise (_no_file(path) if path.is_dir() else unreadable(path, error)) from error
+
+
+def _real_path(path: Path, opened: int) -> str:
+    """Where an open file lies, whatever its path leads to by now; "" if that cannot be told."""
+    if sys.platform == "linux":
+        return os.readlink(f"/proc/self/fd/{opened}")  # noqa: PTH115 - not a path by itself
+    real = os.path.realpath(path)
+    return real if os.path.samestat(os.stat(real), os.fstat(opened)) else ""  # noqa: PTH116
 
 
 def storable_path(path: Path) -> str:

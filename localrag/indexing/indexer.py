@@ -54,7 +54,14 @@ from localrag.indexing.events import (
 )
 from localrag.indexing.inside import DEEPEST, Room, inside_of, too_many
 from localrag.indexing.passages import BATCH, Passages
-from localrag.indexing.paths import gone_from, is_as_read, origins, state_of, storable_ns
+from localrag.indexing.paths import (
+    gone_from,
+    is_as_read,
+    lay_in_empty,
+    origins,
+    state_of,
+    storable_ns,
+)
 from localrag.indexing.rebuilding import Rebuilding
 from localrag.indexing.run import Hold, Run
 from localrag.library.folder.locking import PATIENCE, OnWait
@@ -143,6 +150,7 @@ class Indexer:
         progress: Progress = _ignore,
         *,
         prune: bool = False,
+        spare_empty: bool = False,
         timeout: float = PATIENCE,
         on_wait: OnWait | None = None,
         hold: Hold | None = None,
@@ -152,7 +160,8 @@ class Indexer:
         The SHA-256 of the bytes decides what has changed. A file whose size and modification
         time are those of its last reading is not read again, unless it was changed less than two
         seconds before that reading. Files that cannot be read are reported and do not stop the
-        rest. Files of an added folder that are gone are reported, and with `prune` removed.
+        rest. Files of an added folder that are gone are reported, and with `prune` removed; with
+        `spare_empty` not those whose folder is there and empty: its drive may not be mounted.
         The library is held for writing all the time; with `hold`, which does that, only while
         something is stored, so that others may write in between.
 
@@ -176,13 +185,13 @@ class Indexer:
             run.failures.skip(run.skipped)
             self._remember(run, forgotten=run.failures.obsolete(run.told, paths))
             self._sync(run)
-            vanished = run.sources(Vanished) if prune else ()
             with run.hold():
-                if vanished:
-                    library.remove(sources=vanished)
+                gone = self._still_gone(paths, run, spare_empty=spare_empty) if prune else []
+                if gone:
+                    library.remove(sources=gone)
                 else:
                     library.purge_if_due()
-            for source in vanished:
+            for source in gone:
                 run.tell(Removed(source))
         return run.report()
 
@@ -277,6 +286,13 @@ class Indexer:
             self.chunker, self.chunking, self.embedder, self.embedding, self.detect_language
         )
 
+    def _still_gone(self, paths: Sequence[Path], run: Run, *, spare_empty: bool) -> list[str]:
+        """What is to be removed: others may have removed it meanwhile, or brought it back."""
+        with self.library.one_state():
+            held = [*filter(self.library.source, run.sources(Vanished))]
+        gone = gone_from(paths, held)
+        return [one for one in gone if not (spare_empty and lay_in_empty(one))]
+
     def _look_up(self, paths: Sequence[Path], run: Run) -> None:
         """What the library holds at and below some paths; all of it where these are many."""
         below = map(storable_path, paths) if len(paths) <= FEW else None
@@ -368,6 +384,16 @@ class Indexer:
         document = self.parse(path, data, page_done=page_done, attach=attached.append)
         return document, attached, time.perf_counter() - began
 
+    def _document(self, met: _Met, run: Run) -> tuple[Document, list[Attachment]]:
+        """What a file is, and what is inside it: as soon as it is parsed, if that has begun."""
+        if met.parsing:
+            parsed = met.parsing.result(run.tell_pages)
+        else:
+            parsed = self._parsed((met.path, met.data, run.page_done(met.state.path)))
+        document, attached, seconds = parsed
+        run.seconds["parse"] += seconds
+        return document, attached
+
     def _take(self, met: _Met | Unchanged, run: Run) -> None:
         """Do what is to be done with a file, all but embedding and storing it."""
         if isinstance(met, Unchanged):
@@ -422,26 +448,25 @@ class Indexer:
         document, attached = None, list[Attachment]()
         here = library.has_document(digest) or digest in run.pending
         if met.parsing or not here or attaches(path):
-            if met.parsing:
-                parsed = met.parsing.result(run.tell_pages)
-            else:
-                parsed = self._parsed((path, met.data, run.page_done(source)))
-            document, attached, seconds = parsed
-            run.seconds["parse"] += seconds
+            document, attached = self._document(met, run)
         if attaches(path):
             self._hold_inside(path, attached, state, run, room, depth)
-        if document is not None and not here:
-            document = replace(storable(document), source=source)
-            run.pending[digest] = self._passages.cut(document, [state], len(met.data), run)
-        elif digest in run.pending:
-            waiting = run.pending[digest]
-            run.pending[digest] = replace(waiting, states=[*waiting.states, state])
-        else:
+        if here and digest not in run.pending:
             if attached or run.gone:
                 self._flush(run)
             with run.hold():
-                library.set_sources([(state, digest)])
-            run.tell(Unchanged(source) if same else Linked(source, digest))
+                linked = library.set_sources([(state, digest)])
+            if linked:
+                run.tell(Unchanged(source) if same else Linked(source, digest))
+                return
+            # Somebody else has removed it meanwhile.
+        if digest in run.pending:
+            waiting = run.pending[digest]
+            run.pending[digest] = replace(waiting, states=[*waiting.states, state])
+        else:
+            document = document or self._document(met, run)[0]
+            document = replace(storable(document), source=source)
+            run.pending[digest] = self._passages.cut(document, [state], len(met.data), run)
 
     def _hold_inside(
         self,

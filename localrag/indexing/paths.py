@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from localrag.documents.files import storable_name, storable_path, whereabouts
@@ -73,6 +74,22 @@ class Origins:
         if self._straight[folder] and not link:
             return (storable_name(absolute),)
         return origins(Path(absolute))
+
+
+def holds_something(folder: str | Path) -> bool:
+    """Whether a folder is there with anything in it, as far as the system says."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return any(entries)
+    return False
+
+
+def lay_in_empty(source: str) -> bool:
+    """Whether nothing is left in the nearest folder of a path that is there.
+
+    That is what a drive leaves behind which is not mounted.
+    """
+    folder = next((one for one in Path(source).parents if os.path.isdir(one)), None)  # noqa: PTH112
+    return folder is not None and not holds_something(folder)
 
 
 def gone_from(paths: Sequence[Path], missing: Iterable[str]) -> list[str]:

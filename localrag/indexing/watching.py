@@ -37,7 +37,7 @@ from localrag.indexing.events import (
 )
 from localrag.indexing.hints import ONE_BY_ONE, TICK, Hints, NoHintsError, system_hints
 from localrag.indexing.indexer import Indexer
-from localrag.indexing.paths import gone_from, is_as_read, storable_ns
+from localrag.indexing.paths import gone_from, holds_something, is_as_read, storable_ns
 from localrag.indexing.unread import Failures
 from localrag.library.folder.filesystem import network_drive
 from localrag.library.folder.locking import Holder
@@ -485,7 +485,7 @@ class Watch:
         while attaches(path.parent) and not path.parent.is_dir():
             path = path.parent  # it lay in that file
         if device is None:
-            return not (self._prune or _holds_something(path.parent))
+            return not (self._prune or holds_something(path.parent))
         for folder in path.parents:
             if (place := _place(folder)) != (0, 0):
                 return place[0] != device
@@ -524,15 +524,6 @@ def _place(folder: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return state.st_dev, state.st_ino
-
-
-def _holds_something(folder: Path) -> bool:
-    """Whether a folder is there with anything in it."""
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is not None
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _unreachable(root: Path) -> tuple[Literal["missing", "unreadable"], str] | None:

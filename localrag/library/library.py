@@ -367,11 +367,14 @@ class Library:
             for document in documents:
                 transaction.replace_document(document)
 
-    def set_sources(self, held: Iterable[tuple[FileState, str]]) -> None:
-        """Say that files hold documents, by id, that are in the library already."""
+    def set_sources(self, held: Iterable[tuple[FileState, str]]) -> bool:
+        """Say that files hold documents, by id, that are in the library already.
+
+        False where one of these is not; of its file nothing is said then.
+        """
         with self.writing(), self._catalogue.write() as transaction:
-            for state, document_id in held:
-                transaction.set_source(state, document_id)
+            said = [transaction.set_source(state, one) for state, one in held]
+        return all(said)
 
     def set_unread(self, files: Iterable[UnreadFile], *, forgotten: Iterable[str] = ()) -> None:
         """Remember files that could not be read, and forget others, by path."""

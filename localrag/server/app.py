@@ -35,7 +35,7 @@ from localrag.server.comparing import Comparing
 from localrag.server.configuration import Configuration
 from localrag.server.documents import Documents
 from localrag.server.evaluating import Evaluating, Reports
-from localrag.server.following import following
+from localrag.server.following import Follower
 from localrag.server.history import History
 from localrag.server.libraries import Libraries
 from localrag.server.mcp import PATH, Endpoint, Protocol
@@ -100,7 +100,7 @@ def _gated(
         threads = ThreadPoolExecutor(queue.width + _OTHER_THREADS, "work")
         asyncio.get_running_loop().set_default_executor(threads)
         try:
-            with following(libraries, forget), node or nullcontext():
+            with Follower(libraries, forget), node or nullcontext():
                 async with assistants.running():
                     yield
         finally:

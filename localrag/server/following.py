@@ -6,18 +6,15 @@ each library is asked every second how far its removals are, and nothing is held
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from localrag.engine import Engine
-from localrag.errors import LocalragError
 from localrag.library.acting import acting_as_server
 from localrag.library.records import Removals
 from localrag.server.libraries import Libraries
+from localrag.server.looking import Looking, going_on
 
 LOOK = 1.0
 """Seconds between two looks."""
@@ -25,8 +22,6 @@ GRACE = 5.0
 """Seconds that an answer has which has read what was removed."""
 PATIENCE = 3.0
 """Seconds after which a purge that makes no progress is finished here."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -40,24 +35,25 @@ class _Followed:
     cut_off: bool = False
 
 
-class _Follower:
+class Follower(Looking):
     """Looks after libraries; `forget` drops what is kept of one beside its engine."""
 
-    def __init__(self, libraries: Libraries, forget: Callable[[str], None]) -> None:
+    def __init__(
+        self, libraries: Libraries, forget: Callable[[str], None] = lambda _: None
+    ) -> None:
+        super().__init__("following", LOOK)
         self._libraries = libraries
         self._forget = forget
         self._followed: dict[str, _Followed] = {}
 
-    def look(self) -> None:
+    def look_around(self) -> None:
         """See what has changed, and do what is due."""
         for name, engine in self._libraries.opened().items():
-            try:
+            with going_on(), acting_as_server():
                 if engine.library.is_there:
                     self._look_at(name, engine)
                 else:
                     self._let_go(name, engine)
-            except LocalragError:  # damaged, say: whoever asks it something is told
-                _log.debug("a library could not be looked at", exc_info=True)
 
     def _look_at(self, name: str, engine: Engine) -> None:
         library, now = engine.library, time.monotonic()
@@ -91,24 +87,3 @@ class _Follower:
         self._libraries.forget(name)
         self._libraries.drop(name)
         engine.library.leave_cache()
-
-
-@contextmanager
-def following(
-    libraries: Libraries, forget: Callable[[str], None] = lambda _: None
-) -> Iterator[None]:
-    """Look after them in a thread of its own until the block ends."""
-    follower, ended = _Follower(libraries, forget), threading.Event()
-
-    def follow() -> None:
-        with acting_as_server():
-            while not ended.wait(LOOK):
-                follower.look()
-
-    thread = threading.Thread(target=follow, name="following", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(5.0)

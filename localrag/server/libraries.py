@@ -12,6 +12,7 @@ from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import ForbiddenError, LibraryNotFoundError, UsageError
 from localrag.library.acting import Role, acting_as_server
+from localrag.library.home import is_there
 from localrag.library.location import Location, name_of
 from localrag.server.asker import asker, own_name, recorded
 from localrag.server.naming import Naming
@@ -75,7 +76,12 @@ class Libraries:
     @property
     def have_nodes(self) -> bool:
         """Whether one of them is in a database, where other servers may serve it, too."""
-        return any(isinstance(place, Database) for place in self._places.values())
+        return bool(self.of_nodes)
+
+    @property
+    def of_nodes(self) -> list[str]:
+        """The names of those in a database."""
+        return [name for name, place in self._places.items() if isinstance(place, Database)]
 
     def engine(self, name: str) -> Engine:
         """The engine over a library, which names files as all do here; "" is the default.
@@ -118,6 +124,18 @@ class Libraries:
             return [
                 name for name in reversed(self._places) if self._engine(name).library.is_empty()
             ]
+
+    def engine_if_there(self, name: str) -> Engine | None:
+        """The engine over a library, for the server itself; None where it was deleted.
+
+        One that was made again is opened, also where nobody asks for it yet.
+        """
+        found = self.opened().get(name)
+        if found is not None:
+            return found
+        with self._by_itself():  # asked without the lock: a database that is away takes its time
+            there = is_there(self._places[name])
+        return self._engine(name) if there else None
 
     @property
     def answers_nobody(self) -> bool:

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from msgspec.structs import replace
 
 from localrag import factory
-from localrag.documents.files import is_in
+from localrag.documents.files import is_in, read_bytes
+from localrag.documents.formats.table import shown_name
 from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import (
@@ -36,18 +36,18 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.indexing import events
+from localrag.indexing.paths import holds_something
 from localrag.library.acting import acting_as
 from localrag.library.catalogue.postgres.queue import LEASE, Declined, Job, Jobs, Progress
 from localrag.library.catalogue.postgres.users import Users
 from localrag.library.library import Library
 from localrag.server.libraries import Libraries
+from localrag.server.looking import Looking, going_on
 
 LOOK = 1.0
 """Seconds between two looks for a job."""
 _BEATS = 4
 """How often a lease is taken anew in its time."""
-_FAREWELL = 5.0
-"""Seconds that a job has to let go when its node ends; else its lease runs out."""
 
 _FOR_GOOD = (UsageError, ConfigError, ForbiddenError, LibraryMismatchError, ModelNotFoundError)
 """What another attempt on this or another node would come to, too."""
@@ -55,34 +55,24 @@ _FOR_GOOD = (UsageError, ConfigError, ForbiddenError, LibraryMismatchError, Mode
 _log = logging.getLogger(__name__)
 
 
-class Node:
+class Node(Looking):
     """Does jobs of `libraries` in a `with` block; adds what lies below the folders `add_from`."""
 
     lease = LEASE
 
     def __init__(self, libraries: Libraries, add_from: Sequence[Path] = ()) -> None:
+        super().__init__("jobs", LOOK)
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
         self._libraries = libraries
         self._folders = [os.path.realpath(path) for path in add_from]
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join(_FAREWELL)
-
-    def _run(self) -> None:
-        while not self._ended.wait(LOOK):
-            for engine in self._libraries.opened().values():
-                try:
-                    while not self._ended.is_set() and self.look(engine):
-                        pass
-                except LocalragError:  # the database is away, say: the next look finds out
-                    _log.debug("jobs could not be looked at", exc_info=True)
+    def look_around(self) -> None:
+        """Do all jobs of all libraries that are for this node."""
+        for name in self._libraries.of_nodes:
+            with going_on():
+                engine = self._libraries.engine_if_there(name)
+                while engine is not None and not self.ended.is_set() and self.look(engine):
+                    pass
 
     def look(self, engine: Engine) -> bool:
         """Do the next job of a library; False where there is none for this node."""
@@ -93,7 +83,7 @@ class Node:
         if (why := self._declines(job)) is not None:
             jobs.decline(job, why)
             return True
-        with _Held(jobs, job, self.lease, self._ended) as held:
+        with _Held(jobs, job, self.lease, self.ended) as held:
             self._do(engine, held)
         return True
 
@@ -102,7 +92,7 @@ class Node:
         try:
             _record(engine.library, job)
             with acting_as(job.asked_by) if job.asked_by else nullcontext():
-                _work(engine, held)
+                _work(engine, held, self._folders)
         except StoppedError:
             jobs.give_back(job)  # to no avail where it is another node's by now
         except LocalragError as error:
@@ -136,37 +126,26 @@ def _is_there(path: str, prune: bool) -> bool:
     it out of the library would take out everything.
     """
     if prune and os.path.isdir(path):  # noqa: PTH112 - a text of elsewhere
-        with suppress(OSError), os.scandir(path) as entries:
-            return any(entries)
-        return False
+        return holds_something(path)
     return os.path.exists(path)  # noqa: PTH110 - likewise
 
 
-class _Held:
+class _Held(Looking):
     """A job in hand: takes its lease anew until the block ends, or until it is lost."""
 
-    def __init__(self, jobs: Jobs, job: Job, lease: float, ended: threading.Event) -> None:
+    def __init__(self, jobs: Jobs, job: Job, lease: float, stop: threading.Event) -> None:
+        super().__init__("lease", lease / _BEATS)
         self.jobs, self.job = jobs, job
         self.progress = Progress()
         self._lease = lease
         self._renewed = time.monotonic()
-        self._ended = ended
+        self._stop = stop
         self._lost = False
-        self._left = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._left.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._lost and not self._left.wait(self._lease / _BEATS):
-            with suppress(LocalragError):  # the database is away: the lease may outlast that
-                self._renew()
+    def look_around(self) -> None:
+        """Take the lease anew; it may outlast that the database is away."""
+        if not self._lost:
+            self._renew()
 
     def expect(self) -> None:
         """Raise StoppedError where it is this node's no more, or the node ends.
@@ -174,7 +153,7 @@ class _Held:
         Also where it was stopped itself for so long that another may have taken the job.
         """
         lapsed = time.monotonic() - self._renewed >= self._lease
-        if self._lost or lapsed or self._ended.is_set():
+        if self._lost or lapsed or self._stop.is_set():
             raise StoppedError("The job was taken from this server.")
 
     @contextmanager
@@ -229,21 +208,22 @@ def _record(library: Library, job: Job) -> None:
         return
     with Users(library.location) as users:
         if users.are_used():
-            words = ", ".join(job.arguments.paths) or None
+            words = ", ".join(map(shown_name, job.arguments.paths)) or None
             users.record(job.asked_by, library.location.library, job.kind, words)
 
 
-def _work(engine: Engine, held: _Held) -> None:
-    """Do it, or go on with it.
+def _work(engine: Engine, held: _Held, folders: Sequence[str]) -> None:
+    """Do it, or go on with it, reading what lies below `folders`, real paths.
 
-    A folder may take hours to add: others may write in between.
+    A folder may take hours to add: others may write in between, also to that folder.
     """
     asked, library = held.job.arguments, engine.library
     indexer = factory.make_indexer(engine.settings, library, engine.embedder)
+    indexer.read = partial(read_bytes, below=folders)
     if held.job.kind == "add":
         paths = [*map(Path, asked.paths)]
         hold = partial(held.writing, library)
-        indexer.add(paths, held.hear, prune=asked.prune, hold=hold)
+        indexer.add(paths, held.hear, prune=asked.prune, spare_empty=True, hold=hold)
     else:
         with held.writing(library):
             indexer.rebuild(held.hear)

@@ -161,6 +161,40 @@ def test_whereabouts(tmp_path: Path) -> None:
     assert whereabouts(unknown) == unknown  # the system does not say
 
 
+@pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
+@pytest.mark.parametrize("system", [sys.platform, "another"])
+def test_reading_only_what_lies_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    private, folder = write(tmp_path / "private.txt"), tmp_path / "docs"
+    inside = write(folder / "deep" / "a.txt")
+    (folder / "link.txt").symlink_to(private)
+    (folder / "way").symlink_to(tmp_path)
+    (folder / "b.txt").symlink_to(inside)
+    below = [os.path.realpath(folder)]
+    for path in (inside, folder / "b.txt", folder / "way" / "docs" / "deep" / "a.txt"):
+        assert read_bytes(path, below=below) == inside.read_bytes()
+    outside = (folder / "link.txt", folder / "way" / "private.txt", private)
+    for path in outside:
+        with pytest.raises(ParsingError, match="outside"):
+            read_bytes(path, below=below)
+    with pytest.raises(ParsingError, match="outside"):
+        read_bytes(inside, below=[])
+
+    # A link that leads back in once the file is open.
+    true = os.fstat
+
+    def swap(opened: int) -> os.stat_result:
+        (folder / "link.txt").unlink(missing_ok=True)
+        (folder / "link.txt").write_text("harmless")
+        return true(opened)
+
+    monkeypatch.setattr(os, "fstat", swap)
+    with pytest.raises(ParsingError, match="outside"):
+        read_bytes(folder / "link.txt", below=below)
+
+
 def test_walk_follows_links_once(tmp_path: Path) -> None:
     write(tmp_path / "real" / "a.txt")
     (tmp_path / "real" / "loop").symlink_to(tmp_path)

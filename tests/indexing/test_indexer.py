@@ -4,7 +4,8 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,25 @@ def test_vanished_files_are_reported_and_pruned_on_request(room: Room) -> None:
         Removed,
     ]
     assert room.finds("bananas") == []
+
+
+def test_what_another_process_removes_meanwhile_is_added_anew(tmp_path: Path, room: Room) -> None:
+    room.write("a.txt", "apples")
+    (document,) = room.add().committed
+    copy = room.write("b.txt", "apples")
+    other, left = Room(tmp_path), [document.document_id]
+
+    @contextmanager
+    def hold() -> Iterator[None]:
+        if left:  # what it is a copy of was there when it was met
+            other.library.remove(documents=[left.pop()])
+        with room.library.writing():
+            yield
+
+    report = room.indexer().add([copy], room.events.append, hold=hold)
+    assert report.linked == ()
+    assert [one.source for one in report.committed] == [str(copy)]
+    assert room.finds("apples") == ["b.txt"]
 
 
 def test_commit_is_reported_only_when_others_see_it(tmp_path: Path, room: Room) -> None:

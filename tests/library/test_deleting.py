@@ -21,7 +21,7 @@ from localrag.library.deleting import delete_library
 from localrag.library.home import is_there
 from localrag.library.library import Library
 from localrag.library.location import Location
-from localrag.server.following import _Follower
+from localrag.server.following import Follower
 from localrag.server.libraries import Libraries
 
 
@@ -162,13 +162,13 @@ def test_a_server_lets_go_of_it(where: Where) -> None:
     libraries = Libraries([place], opened)
     (name,) = libraries.names
     folder = libraries.engine(name).library.directory
-    follower = _Follower(libraries, lambda _: None)
-    follower.look()
+    follower = Follower(libraries, lambda _: None)
+    follower.look_around()
     delete_library(place)
     if isinstance(place, Database):  # an index that was written while it went
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "left").write_text("green tea")
-    follower.look()
+    follower.look_around()
     assert libraries.opened() == {}
     assert not folder.exists()
     with pytest.raises(LibraryNotFoundError):  # 404

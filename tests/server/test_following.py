@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -9,6 +10,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from library.library_fixtures import EMBEDDER, add, document, open_library
@@ -108,6 +111,54 @@ def test_a_model_forgets_once_something_is_removed(
         other.remove(sources=["garden.txt"])
         time.sleep(0.5)
         assert forgotten
+
+
+def test_a_look_that_fails_is_not_the_last(
+    quick: None, served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process may write to the folder of the states while they are deleted, say."""
+    sources(served, QUESTION)
+    failed, forgotten, forget = threading.Event(), threading.Event(), served.engine.library.forget
+
+    def failing() -> None:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", "kv")
+        forget()
+
+    monkeypatch.setattr(served.engine.library, "forget", failing)
+    monkeypatch.setattr(served.engine, "forget", forgotten.set)
+    with of_another_process(served) as other:
+        other.remove(sources=["garden.txt"])
+    assert failed.wait(10)
+    assert forgotten.wait(10)
+    assert "Directory not empty" in caplog.text
+
+
+def test_a_library_that_cannot_be_looked_at_keeps_no_other_waiting() -> None:
+    class Broken:
+        @property
+        def is_there(self) -> bool:
+            raise OSError("no such device")
+
+    class Two:
+        dropped: ClassVar[list[str]] = []
+
+        def opened(self) -> dict[str, object]:
+            gone = SimpleNamespace(is_there=False, leave_cache=lambda: True)
+            return {
+                "broken": SimpleNamespace(library=Broken()),
+                "gone": SimpleNamespace(library=gone),
+            }
+
+        def forget(self, name: str) -> None:
+            pass
+
+        def drop(self, name: str) -> None:
+            self.dropped.append(name)
+
+    following.Follower(Two()).look_around()  # type: ignore[arg-type]
+    assert Two.dropped == ["gone"]
 
 
 def test_a_purge_that_was_cut_off_is_finished(

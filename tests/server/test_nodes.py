@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +30,11 @@ from localrag.engine import Engine
 from localrag.errors import LibraryError, UsageError
 from localrag.indexing import events
 from localrag.library.catalogue.postgres.queue import Arguments, Job, Jobs
+from localrag.library.deleting import delete_library
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.transfer import export_library, import_library, migrate_library
-from localrag.server import node
+from localrag.server import following, node
 from localrag.server.libraries import Libraries
 from localrag.server.node import Node
 from localrag.types import Hit
@@ -220,6 +222,54 @@ def test_a_node_adds_only_what_it_was_told_to(engine: Engine, tmp_path: Path) ->
     assert jobs_of(engine).all()[-1].declined == {here: "not allowed"}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: links need no rights")
+def test_what_becomes_a_link_once_it_was_listed_is_not_read(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write to a share does not read a node's files through it."""
+    folder, private = files_in(tmp_path / "docs", 2), tmp_path / "pgpass"
+    private.write_text("the password of the database")
+    deeper = folder / "sub"
+    deeper.mkdir()
+    (deeper / "pgpass").write_text("nothing")
+
+    def swap() -> None:
+        (folder / "000.txt").unlink()
+        (folder / "000.txt").symlink_to(private)
+        (deeper / "pgpass").unlink()
+        deeper.rmdir()
+        deeper.symlink_to(tmp_path)
+
+    monkeypatch.setattr(node._Held, "hear", at(events.Found, swap))
+    add_job(engine, folder)
+    assert node_of(engine, folder).look(engine)
+    (job,) = jobs_of(engine).all()
+    assert (job.state, job.progress.done, job.progress.unread) == ("done", 3, 2)
+    assert [one.sources for one in engine.library.documents()] == [(str(folder / "001.txt"),)]
+    assert {one.source for one in engine.library.problems()} == {
+        str(folder / "000.txt"),
+        str(deeper / "pgpass"),
+    }
+
+
+def test_a_rebuild_reads_only_what_a_node_was_told_to(engine: Engine, tmp_path: Path) -> None:
+    folder, other = files_in(tmp_path / "docs", 1), tmp_path / "private"
+    other.mkdir()
+    (other / "secret.txt").write_text("something else")
+    both = node_of(engine, folder, other)
+    add_job(engine, folder, other)
+    assert both.look(engine)
+    with engine.library._catalogue.write() as transaction:
+        transaction.sql.execute("UPDATE documents SET reader = 0")
+    jobs_of(engine).put("rebuild", Arguments())
+    assert node_of(engine, folder).look(engine)
+    assert jobs_of(engine).all()[-1].state == "done"
+    outdated = engine.library.outdated()
+    assert [one.sources for one in engine.library.documents() if one.id in outdated] == [
+        (str(other / "secret.txt"),)
+    ]
+
+
 def test_a_folder_that_is_not_mounted_takes_nothing_out(engine: Engine, tmp_path: Path) -> None:
     """Its place is there on such a node, and empty."""
     folder = files_in(tmp_path / "docs", 2)
@@ -238,6 +288,109 @@ def test_a_folder_that_is_not_mounted_takes_nothing_out(engine: Engine, tmp_path
     while mine.look(engine):
         pass
     assert engine.library.counts().documents == 1
+
+
+def prune(engine: Engine, folder: Path) -> Job:
+    """The folder added once more, and what is gone from it removed."""
+    jobs_of(engine).put("add", Arguments((str(folder),), prune=True))
+    assert node_of(engine, folder).look(engine)
+    return jobs_of(engine).all()[-1]
+
+
+def left(engine: Engine) -> set[str]:
+    return {Path(one.state.path).name for one in engine.library.sources()}
+
+
+def test_one_mount_of_several_that_is_missing_takes_nothing_out(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files_in(tmp_path / "docs", 2)
+    for name in ("mounted", "deleted"):
+        (folder / name / "deep").mkdir(parents=True)
+        (folder / name / "deep" / f"{name}.txt").write_text(f"what was {name}")
+    assert prune(engine, folder).progress.done == 4
+    shutil.rmtree(folder / "mounted" / "deep")  # its place is left, and empty
+    shutil.rmtree(folder / "deleted")
+    assert prune(engine, folder).state == "done"
+    assert left(engine) == {"000.txt", "001.txt", "mounted.txt"}
+    (folder / "mounted" / "other.txt").write_text("it is there")
+    prune(engine, folder)
+    assert left(engine) == {"000.txt", "001.txt", "other.txt"}
+
+    # Nor does one that goes after it was looked for.
+    def unmount() -> None:
+        for path in folder.rglob("*.txt"):
+            path.unlink()
+        shutil.rmtree(folder / "mounted")
+
+    monkeypatch.setattr(node._Held, "hear", at(events.Found, unmount))
+    assert prune(engine, folder).state == "done"
+    assert left(engine) == {"000.txt", "001.txt", "other.txt"}
+
+
+def test_others_may_remove_what_a_job_is_about_to(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files_in(tmp_path / "docs", 4)
+    prune(engine, folder)
+    gone = [folder / "000.txt", folder / "001.txt", folder / "002.txt"]
+    for path in gone:
+        path.unlink()
+
+    def meanwhile() -> None:
+        engine.library.remove(sources=[str(gone[0])])
+        gone[2].write_text("somebody has brought it back")
+
+    monkeypatch.setattr(node._Held, "hear", at(events.Vanished, meanwhile))
+    job = prune(engine, folder)
+    assert (job.state, job.fault) == ("done", None)
+    assert left(engine) == {"002.txt", "003.txt"}
+
+
+def test_a_node_goes_on_after_whatever_has_failed(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, fails = Node.look, [OSError("no space"), LibraryError("away"), ValueError("a bug")]
+
+    def failing(self: Node, one: Engine) -> bool:
+        if fails:
+            raise fails.pop()
+        return look(self, one)
+
+    monkeypatch.setattr(node, "LOOK", 0.05)
+    monkeypatch.setattr(Node, "look", failing)
+    folder = files_in(tmp_path / "docs", 1)
+    add_job(engine, folder)
+    with node_of(engine, folder):
+        until(lambda: jobs_of(engine).all()[0].state == "done")
+
+
+def test_jobs_of_a_library_that_was_made_again_wait_for_no_request(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(location: Location) -> Engine:
+        library = open_library(
+            location,
+            create=False,
+            tokenize=factory.make_tokenizer(Settings()),
+            embedding=factory.identity_of(EMBEDDER, Settings()),
+        )
+        return Engine(library, Settings(), embedder=EMBEDDER)
+
+    monkeypatch.setattr(node, "LOOK", 0.05)
+    monkeypatch.setattr(following, "LOOK", 0.05)
+    with closing_engine(place):
+        libraries = Libraries([place], opened)
+        libraries.begin()
+    folder = files_in(tmp_path / "docs", 1)
+    with closing(libraries), following.Follower(libraries), Node(libraries, [folder]):
+        delete_library(place)
+        until(lambda: not libraries.opened())
+        time.sleep(0.3)
+        assert not libraries.opened()  # and none is made
+        with closing_engine(place) as again:
+            add_job(again, folder)
+            until(lambda: jobs_of(again).all()[0].state == "done", 20)
 
 
 def at(kind: type[events.Event], act: Callable[[], None]) -> Callable[[object, events.Event], None]:
@@ -273,7 +426,7 @@ def test_a_node_that_was_stopped_for_long_lets_go(
     add_job(engine, folder)
     with monkeypatch.context() as stopped:
         stopped.setattr(Node, "lease", 0.2)
-        stopped.setattr(node._Held, "_beat", lambda _: None)
+        stopped.setattr(node._Held, "look_around", lambda _: None)
         stopped.setattr(node._Held, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
         assert node_of(engine, folder).look(engine)
     assert engine.library.counts().documents == 0

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from httpx_sse import connect_sse
+from library.library_fixtures import open_library
 from server.conftest import GARDEN
 from server.live_server import Machine
 from server.sharing import TEXTS, Node, fill, shared
@@ -27,9 +28,12 @@ from localrag.egress.databases import Database, read_url
 from localrag.errors import UsageError
 from localrag.library.catalogue.postgres import policies
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.catalogue.postgres.queue import Arguments
 from localrag.library.catalogue.postgres.users import Users
 from localrag.library.location import Location
 from localrag.server import people
+from localrag.server.libraries import Libraries
+from localrag.server.node import Node as Worker
 from localrag.server.people import users_of
 from localrag.server.roles import LEAST
 
@@ -120,6 +124,24 @@ def test_a_log_that_the_server_cannot_read_is_read_elsewhere(
             assert text in refused.json()["error"]["message"]
             assert "localrag audit" in refused.text
             assert team.place.name not in refused.text
+
+
+def test_the_log_names_no_path_of_a_job(team: Team, tmp_path: Path) -> None:
+    folder = tmp_path / "private" / "reports"
+    folder.mkdir(parents=True)
+    (folder / "a.txt").write_text("A report.")
+    team.users.keeps_words("garden", on=True)
+    with (
+        shared(team.places, team.users) as served,
+        served.client(team.tokens["ada"]) as http,
+    ):
+        engine = served.engines["garden"]
+        with open_library(team.place, embedding=None) as library:  # as the command line does
+            assert library.jobs is not None
+            library.jobs.put("add", Arguments((str(folder), str(folder / "a.txt"))), "ada")
+        assert Worker(Libraries([team.place], lambda _: engine), [folder]).look(engine)
+        (added,) = http.get("/api/audit?library=garden").json()["asked"]
+        assert (added["what"], added["words"]) == ("add", "reports, a.txt")
 
 
 def test_a_conversation_is_of_who_asked(team: Team) -> None:

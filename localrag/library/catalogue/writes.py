@@ -242,11 +242,14 @@ class Transaction(Snapshot):
         self._counted((chunk.id for chunk in new.chunks), 1)
         store_checksums(self.sql, number)
 
-    def set_source(self, state: FileState, document_id: str) -> None:
-        """Say that this file holds that document; a document it held before may go."""
+    def set_source(self, state: FileState, document_id: str) -> bool:
+        """Say that this file holds that document; a document it held before may go.
+
+        False, and nothing is changed, where that document is not there.
+        """
         before, number = self.source(state.path), self._number(document_id)
         if number is None:
-            return
+            return False
         times = state.size, state.mtime_ns, state.checked_ns
         if before is None:
             self.sql.execute(
@@ -268,6 +271,7 @@ class Transaction(Snapshot):
         self._store_sources_checksum(document_id)
         if before is not None and before.document_id != document_id:
             self._drop_unless_held(before.document_id)
+        return True
 
     def remove_source(self, path: str) -> bool:
         """Forget a path, and its document where no other path holds it: then True."""
