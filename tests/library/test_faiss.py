@@ -195,3 +195,30 @@ def test_importing_the_room_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+SEARCHED = """
+import sys
+import numpy as np
+{imports}
+from localrag.library.indexes.faiss import FaissVectors
+vectors = np.random.default_rng(5).standard_normal((300, 64)).astype(np.float32)
+for store in (FaissVectors(20, exact=40, capacity=128), FaissVectors(0)):
+    store.apply((), enumerate(vectors), ("epoch", 1))
+    print(store.candidates(vectors[7], 3).tolist())
+"""
+
+
+def test_who_reads_pdfs_first_searches_no_worse() -> None:
+    """FAISS and PyMuPDF are made with SWIG, which hands out the classes of who was there first."""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", SEARCHED.format(imports=imports)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for imports in ("", "import pymupdf, faiss", "import faiss, pymupdf")
+    }
+    assert len(said) == 1
+    assert all("7" in line for line in said.pop().splitlines())

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.library.indexes.base import Vector, VectorIndex
-from localrag.library.indexes.rabitq import one_bit_codes, viewing
+from localrag.library.indexes.rabitq import floats, one_bit_codes, viewing
 from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
 from localrag.library.indexes.segments import Segment
 from localrag.library.records import ChunkIds
@@ -308,7 +308,7 @@ def _over(vectors: NDArray[np.float16] | NDArray[np.uint8]) -> Any:
     kind = kinds.QT_fp16 if vectors.dtype == np.float16 else kinds.QT_8bit_uniform
     made = faiss.IndexScalarQuantizer(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     if kind == kinds.QT_8bit_uniform:
-        faiss.copy_array_to_vector(_LEVELS, made.sq.trained)
+        made.sq.trained = floats(_LEVELS)
         made.is_trained = True
     return viewing(made, vectors.view(np.uint8))
 

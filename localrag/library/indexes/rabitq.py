@@ -72,9 +72,22 @@ class OneBitCodes:
         import faiss
 
         made: Any = faiss.IndexRaBitQ(self._width, faiss.METRIC_INNER_PRODUCT)
-        faiss.copy_array_to_vector(np.zeros(self._width, dtype=np.float32), made.center)
+        made.center = floats(np.zeros(self._width, dtype=np.float32))
         made.is_trained, made.qb = True, _QUERY_BITS
         return made
+
+
+def floats(values: NDArray[np.float32]) -> Any:
+    """Values of shape (n,) as FAISS takes them for what an index has learnt.
+
+    To be assigned: where PyMuPDF was loaded first, a vector that is read from an index is of its
+    class, as both are made with SWIG, and FAISS does not fill that.
+    """
+    import faiss
+
+    made = faiss.Float32Vector()
+    faiss.copy_array_to_vector(values, made)
+    return made
 
 
 def viewing(index: Any, codes: NDArray[np.uint8]) -> Any:
