@@ -223,6 +223,35 @@ def test_the_environment_says_nothing_of_where_to_go(
     assert os.environ["PGHOST"] == "127.0.0.1"  # it is the environment of others, too
 
 
+def test_nobody_waits_while_another_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As to a server that is silent, for which ten seconds are waited."""
+    place, names = read_url("postgresql:///d?host=/run/pg#x"), ("PGHOST", "PGPORT")
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.delenv("PGPORT", raising=False)
+    inside, leave = threading.Event(), threading.Event()
+    seen: list[set[str]] = []
+
+    def connect() -> None:
+        with door(place):
+            inside.set()
+            leave.wait(10)
+            seen.append(os.environ.keys() & names)
+
+    first = threading.Thread(target=connect)
+    first.start()
+    assert inside.wait(10)
+    inside.clear()
+    monkeypatch.setenv("PGPORT", "7")  # by whoever else is in this process
+    second = threading.Thread(target=connect)
+    second.start()
+    assert inside.wait(5)
+    leave.set()
+    first.join()
+    second.join()
+    assert seen == [set(), set()]
+    assert {name: os.environ[name] for name in names} == {"PGHOST": "127.0.0.1", "PGPORT": "7"}
+
+
 def test_libpq_is_not_even_called(monkeypatch: pytest.MonkeyPatch) -> None:
     psycopg = pytest.importorskip("psycopg", reason="only where psycopg is installed")
     from localrag.library.home import home_of

@@ -35,7 +35,7 @@ _MAY_STAY = frozenset({"PGPASSWORD", "PGPASSFILE"})
 
 _OPTIONS = frozenset({"host", "port", "user", "sslrootcert"})
 _PATIENCE = 10
-"""Seconds that connecting may take."""
+"""Seconds that connecting may take, and any answer of the server's machine."""
 
 _URL = re.compile(r"\s*(?:[a-z][a-z0-9+.-]+://|postgres(?:ql)?:)", re.IGNORECASE)
 """Also of a scheme that is refused: as a path it could be a folder named after a password."""
@@ -45,6 +45,9 @@ _UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 _LIBRARY = re.compile(r"[^\x00-\x1f\x7f/#?]{1,60}")
 _hiding = threading.Lock()
+_connecting = 0
+_hidden: dict[str, str] = {}
+"""What is hidden from libpq while so many connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,12 @@ def door(database: Database) -> Iterator[dict[str, str]]:
         "port": str(database.port),
         "connect_timeout": str(_PATIENCE),
         "client_encoding": "UTF8",
-        # The right to write is a connection that says nothing for long.
+        # A server whose machine has died says nothing: that is noticed after `_PATIENCE` where
+        # something was sent, and within a minute where nothing is, as with the right to write.
         "keepalives_idle": "30",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+        "tcp_user_timeout": str(1000 * _PATIENCE),
         # Kerberos and OAuth would go to servers of their own.
         "gssencmode": "disable",
     }
@@ -256,16 +263,21 @@ def _ask(family: int, peer: object) -> None:
 
 @contextmanager
 def _without_environment() -> Iterator[None]:
-    """Hide libpq's variables, as it takes from them what it is not told."""
+    """Hide libpq's variables, as it takes from them what it is not told.
+
+    The last one to leave brings them back: nobody waits while another waits for a silent server.
+    """
+    global _connecting
     with _hiding:
-        hidden = {
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith("PG") and name not in _MAY_STAY
-        }
-        for name in hidden:
-            del os.environ[name]
-        try:
-            yield
-        finally:
-            os.environ.update(hidden)
+        _connecting += 1
+        for name in [*os.environ]:
+            if name.startswith("PG") and name not in _MAY_STAY:
+                _hidden[name] = os.environ.pop(name)
+    try:
+        yield
+    finally:
+        with _hiding:
+            _connecting -= 1
+            if not _connecting:
+                os.environ.update(_hidden)
+                _hidden.clear()

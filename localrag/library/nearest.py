@@ -297,6 +297,7 @@ def _build_on(inner: psycopg.Connection[Row], number: int, dimension: int, size:
     )
     table = f"{home}.{_TABLE}"
     for statement in (
+        *dialect.without_nearest(number),
         f"CREATE TABLE {table}(chunk bigint, library integer, vector {own.type} NOT NULL, "
         "PRIMARY KEY (chunk, library), FOREIGN KEY (chunk, library) "
         f"REFERENCES {home}.embeddings(chunk, library) ON DELETE CASCADE)",
@@ -304,8 +305,10 @@ def _build_on(inner: psycopg.Connection[Row], number: int, dimension: int, size:
         f"CREATE INDEX {_index_of(dimension)} ON {table} USING hnsw "
         f"(vector {own.schema}.halfvec_ip_ops)",
         f"CREATE FUNCTION {home}.keep_{_TABLE}() RETURNS trigger LANGUAGE plpgsql "
-        f"SET search_path = '' AS $$ BEGIN INSERT INTO {table} "
-        f"VALUES (NEW.chunk, NEW.library, {_HALF}(NEW.vector)); RETURN NULL; END $$",
+        # Not those of another model, brought by an account that may not take this table away.
+        f"SET search_path = '' AS $$ BEGIN IF length(NEW.vector) = {2 * dimension} THEN "
+        f"INSERT INTO {table} VALUES (NEW.chunk, NEW.library, {_HALF}(NEW.vector)); "
+        "END IF; RETURN NULL; END $$",
         f"CREATE TRIGGER keep_{_TABLE} AFTER INSERT ON {home}.embeddings "
         f"FOR EACH ROW EXECUTE FUNCTION {home}.keep_{_TABLE}()",
         f"ANALYZE {table}",

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -70,11 +70,21 @@ def on_socket(path: Path) -> Iterator[socket.socket]:
         listening = _listening(path)
     except OSError as error:
         raise _not_there(path, error.strerror or error) from error
+    own = _mark(path)
     try:
         yield listening
     finally:
         listening.close()
-        path.unlink(missing_ok=True)
+        # Which may have been closed before, so that the next server has made its own there by now.
+        with suppress(FileNotFoundError):
+            if _mark(path) == own:
+                path.unlink()
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    """What tells one socket from another at the same path; a number alone may come again."""
+    found = path.lstat()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _listening(path: Path) -> socket.socket:

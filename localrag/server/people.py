@@ -14,6 +14,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ SECRET_HEADER: Final = "x-localrag-secret"  # noqa: S105 - the name of one
 REMEMBERED = 2.0
 """Seconds for which what the database said of a token counts: one that is revoked, and a right
 that is taken away, lasts so long for a new request."""
+PATIENCE = 10.0
+"""Seconds after which a database that has not said who asks cannot be asked."""
 LOOK = 5.0
 """Seconds between two looks whether a request that is still being answered may go on."""
 SECRET_VARIABLE: Final = "LOCALRAG_SIGN_ON_SECRET"  # noqa: S105 - the name of one
@@ -74,7 +77,8 @@ class People:
         self.users = users
         self._sign_on = sign_on
         self._known: dict[bytes, tuple[float, User]] = {}
-        self._looking = anyio.CapacityLimiter(8)
+        # Threads of its own: those that a silent database holds up are never more.
+        self._looking = ThreadPoolExecutor(8, "who asks")
 
     async def asker(self, scope: Scope, secrets: Sequence[str]) -> Asker | None:
         """Who sends a request with the one of these secrets; None for nobody that is known.
@@ -125,9 +129,11 @@ class People:
         if time.monotonic() < until:
             return known
         try:
-            user = await anyio.to_thread.run_sync(find, given, limiter=self._looking)
-        except LocalragError as error:
-            _log.warning("Who asks could not be looked up: %s", error)
+            with anyio.fail_after(PATIENCE):
+                loop = asyncio.get_running_loop()
+                user = await loop.run_in_executor(self._looking, find, given)
+        except (LocalragError, TimeoutError) as error:
+            _log.warning("Who asks could not be looked up: %s", str(error) or "no answer in time")
             raise RefusedError(
                 503,
                 LibraryUnreachableError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from localrag.library.records import EmbeddingIdentity
 from localrag.library.transfer import migrate_library
 from localrag.types import Hit
 
+WIDE = EmbeddingIdentity("wide", "wide", 96)
 QUESTIONS = ("old harbour and 7 ships", "tea of the spring", "told for the time 11")
 
 
@@ -208,21 +210,30 @@ def test_without_pgvector_the_node_goes_on(
             session.execute(f"DROP DATABASE {alone.name} WITH (FORCE)")
 
 
+@contextmanager
+def editing(library: Library) -> Iterator[Database]:
+    """The place of a library for an account that may change its rows, and no tables."""
+    catalogue = catalogue_of(library)
+    home, name = dialect.home(catalogue.number), f"editor_{os.getpid()}"
+    with catalogue.session() as session:
+        session.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        session.execute(f"CREATE ROLE {name} LOGIN")
+        session.execute(f"GRANT USAGE ON SCHEMA {dialect.SCHEMA}, {home} TO {name}")
+        session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {dialect.SCHEMA} TO {name}")
+        session.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {home} TO {name}")
+        try:
+            yield replace(catalogue.database, user=name)
+        finally:
+            session.execute(f"DROP OWNED BY {name}")
+            session.execute(f"DROP ROLE {name}")
+
+
 def test_an_account_that_may_not_create_tables(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It adds all the same, and what the server searches by follows where it is there."""
-    with filled(place, 5, where="auto") as library:
-        catalogue = catalogue_of(library)
-        home, name = dialect.home(catalogue.number), f"editor_{os.getpid()}"
-        with catalogue.session() as session:
-            session.execute("CREATE EXTENSION IF NOT EXISTS vector")
-            session.execute(f"CREATE ROLE {name} LOGIN")
-            session.execute(f"GRANT USAGE ON SCHEMA {dialect.SCHEMA}, {home} TO {name}")
-            session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {dialect.SCHEMA} TO {name}")
-            session.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {home} TO {name}")
+    with filled(place, 5, where="auto") as library, editing(library) as editor:
         monkeypatch.setattr(Room, "is_too_small", lambda *_: True)
-        editor = replace(place, user=name)
         with opened(editor, "auto", create=False) as theirs:
             add(theirs, document("a windmill on the hill", source="mill.txt"))
             theirs.sync()
@@ -233,25 +244,48 @@ def test_an_account_that_may_not_create_tables(
             theirs.rebuild_indexes()
             assert served(theirs) == ("database", "")
         assert rows(library) == library.counts().chunks
-        with catalogue.session() as session:
-            session.execute(f"DROP OWNED BY {name}")
-            session.execute(f"DROP ROLE {name}")
+
+
+def rebuilt(library: Library) -> np.ndarray:
+    """With vectors of another model, which have 96 numbers; one of them."""
+    documents = library.documents()
+    plan = library.begin_rebuild("wider")
+    assert len(plan) == len(documents)
+    for number, one in enumerate(documents):
+        text = library.document(one.id)
+        assert text is not None
+        chunks = WindowChunker(20, 0).chunk(text)
+        vectors = np.random.default_rng(number).standard_normal((len(chunks), 96))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        library.stage([(one.id, chunks, vectors.astype(np.float32))])
+    library.finish_rebuild(WIDE, "window 20")
+    found: np.ndarray = vectors[0].astype(np.float32)
+    return found
+
+
+def test_an_account_that_may_not_drop_tables_brings_another_model(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a node does in a queued rebuild: until the owner comes, nodes search by themselves."""
+    monkeypatch.setattr(Room, "is_too_small", lambda *_: True)
+    with filled(place, 6, where="auto") as library, editing(library) as editor:
+        assert served(library) == ("database", "")
+        with opened(editor, "auto", create=False) as theirs:
+            asked = rebuilt(theirs)
+            theirs.sync()
+            assert served(theirs) == ("node", "index")
+            hits = theirs.vectors.search(asked, 3)
+            assert hits[0].score == pytest.approx(1.0, abs=1e-3)
+    with opened(place, "auto", create=False, embedding=WIDE) as owner:
+        owner.sync()
+        assert served(owner) == ("database", "")
+        assert rows(owner) == owner.counts().chunks
+        assert owner.vectors.search(asked, 3) == hits
 
 
 def test_another_model_has_other_dimensions(place: Database) -> None:
     with filled(place, 6) as library:
-        documents = library.documents()
-        plan = library.begin_rebuild("wider")
-        assert len(plan) == 6
-        for number, one in enumerate(documents):
-            text = library.document(one.id)
-            assert text is not None
-            chunks = WindowChunker(20, 0).chunk(text)
-            vectors = np.random.default_rng(number).standard_normal((len(chunks), 96))
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-            library.stage([(one.id, chunks, vectors.astype(np.float32))])
-        asked = vectors[0].astype(np.float32)
-        library.finish_rebuild(EmbeddingIdentity("wide", "wide", 96), "window 20")
+        asked = rebuilt(library)
         assert served(library) == ("database", "")
         assert rows(library) == library.counts().chunks
         hits = library.vectors.search(asked, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from library_fixtures import (
@@ -42,6 +44,7 @@ from localrag.library.catalogue.postgres import dialect
 from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatalogue
 from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.check import check_library
+from localrag.library.folder.locking import Holder, WriteLock
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import FileState, UnreadFile
@@ -265,6 +268,99 @@ def test_only_a_library_that_nobody_uses_is_dropped(
         other.drop()
         with pytest.raises(LibraryNotFoundError):
             other.expect()
+
+
+def test_a_drop_stops_no_other_library(place: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an empty one, while tables are copied: all writing would wait behind the drop."""
+    monkeypatch.setattr("localrag.library.catalogue.postgres.catalogue._DROP_PATIENCE", "300ms")
+    other = replace(place, library=f"{place.library} other")
+    with (
+        filled(other, 0) as library,
+        filled(place, 0) as left,
+        closing(PostgresCatalogue(place)) as catalogue,
+        catalogue.session() as copying,
+        copying.transaction(),
+    ):
+        copying.execute(f"LOCK TABLE {dialect.SCHEMA}.documents IN ACCESS SHARE MODE")
+        dropping = threading.Thread(target=catalogue.drop)
+        dropping.start()
+        dropping.join(5)
+        gave_up = not dropping.is_alive()
+        if not gave_up:
+            copying.execute("ROLLBACK")
+        dropping.join()
+        assert gave_up
+        add(library, document("in time", source="next.txt"))
+        assert left.counts().documents == 0
+
+
+def test_a_node_out_of_reach_holds_nothing_for_long(place: Database) -> None:
+    if "TEST_BEHIND_POOLER" in os.environ:
+        pytest.skip("only without a pooler, which has settings of its own")
+    sockets, place = place, replace(place, host="127.0.0.1")
+
+    def told(inner: Any) -> list[str]:
+        names = ("keepalives_idle", "keepalives_interval", "keepalives_count", "user_timeout")
+        return [inner.execute(f"SHOW tcp_{name}").fetchone()[0] for name in names]
+
+    with filled(place, 0) as library:
+        catalogue = library._catalogue
+        assert isinstance(catalogue, PostgresCatalogue)
+        expected = ["10", "5", "3", "25000"] if sys.platform == "linux" else ["10", "5"]
+        with library.writing():
+            assert told(catalogue._used.right)[: len(expected)] == expected
+            with catalogue.write() as transaction:
+                assert isinstance(transaction.sql, PostgresConnection)
+                assert told(transaction.sql.inner)[: len(expected)] == expected
+        with catalogue.chore() as chore:
+            assert told(chore)[: len(expected)] == expected
+        with catalogue.session() as session:  # of others, behind a pooler
+            assert told(session)[:2] != expected[:2]
+        if sys.platform == "linux":
+            with (
+                catalogue.session() as session,
+                socket.socket(fileno=os.dup(session.fileno())) as own,
+            ):
+                held = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                told_here = [own.getsockopt(socket.IPPROTO_TCP, name) for name in held]
+                assert told_here == [30, 5, 3]
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+    with open_library(sockets) as library, library.writing():
+        add(library, document("over a socket", source="next.txt"))
+
+
+def test_who_waits_for_the_folder_of_a_node_holds_up_no_other(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the indexes of a new node are made, which takes minutes."""
+    one, two = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
+    two()
+    other = filled(place, 0)
+    one()
+    told: list[Holder] = []
+    busy = threading.Event()
+
+    def upload() -> None:
+        with library.writing(on_wait=lambda holder: (told.append(holder), busy.set())):
+            add(library, document("here", source="here.txt"))
+
+    with filled(place, 0) as library, other:
+        uploading = threading.Thread(target=upload)
+        with WriteLock(library.directory).hold(0):  # as by another process
+            uploading.start()
+            assert busy.wait(5)
+            with other.writing(timeout=2):
+                add(other, document("there", source="there.txt"))
+            assert library.counts().documents == 1
+            assert [holder.pid for holder in told] == [os.getpid()]
+            with (
+                pytest.raises(LibraryLockedError, match=f"process {os.getpid()} on"),
+                closing(open_library(place)) as again,
+                again.writing(timeout=0.3),
+            ):
+                pass
+        uploading.join()
+        assert library.counts().documents == 2
 
 
 HOLD = """

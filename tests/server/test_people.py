@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -26,6 +27,7 @@ from localrag.messages import InterfaceLanguage
 from localrag.server import jobs, libraries, people
 from localrag.server.access import Access
 from localrag.server.app import make_app, routes_of
+from localrag.server.endpoint import Endpoint
 from localrag.server.libraries import Libraries
 from localrag.server.listening import in_thread, on_socket
 from localrag.server.people import SECRET_HEADER, People, SignOn, sign_on_of
@@ -487,6 +489,38 @@ def test_where_the_users_cannot_be_asked_it_is_said(node: Node) -> None:
         assert http.get("/healthz").status_code == 200
 
 
+def test_a_silent_database_holds_up_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "PATIENCE", 0.5)
+    token = tokens(node)["ada"]
+    speaks, users, ask = threading.Event(), kept(node), kept(node).by_token
+
+    def by_token(secret: str) -> object:
+        speaks.wait(30)
+        return ask(secret)
+
+    monkeypatch.setattr(users, "by_token", by_token)
+    said: list[int] = []
+
+    def look() -> None:
+        with node.client(token) as http:
+            said.append(http.get("/api/status").status_code)
+
+    begun = time.monotonic()
+    waiting = [threading.Thread(target=look) for _ in range(20)]
+    for one in waiting:
+        one.start()
+    for one in waiting:
+        one.join()
+    took = time.monotonic() - begun
+    held = [one for one in threading.enumerate() if one.name.startswith("who asks")]
+    speaks.set()
+    assert said == [503] * 20
+    assert took < 5
+    assert len(held) <= 8
+    look()
+    assert said[-1] == 200
+
+
 def test_what_cannot_be_written_down_is_not_told(node: Node) -> None:
     token = tokens(node)["ada"]
     with node.client(token) as http:
@@ -640,6 +674,18 @@ def test_over_a_socket_the_proxy_is_believed(tmp_path: Path) -> None:
             assert http.get("/api/status").status_code == 401
         with pytest.raises(UsageError, match="socket"), on_socket(path):
             pass
+    assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+def test_a_server_that_ends_leaves_the_socket_of_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with ExitStack() as ending:
+        ending.enter_context(on_socket(path)).close()  # as uvicorn does before the last answers
+        time.sleep(0.05)
+        with on_socket(path):
+            ending.close()
+            Endpoint(path).connect(1).close()
     assert not path.exists()
 
 

@@ -64,8 +64,15 @@ _DROP_PATIENCE = "5s"
 _NAMED = 12
 """Libraries that are named where another was meant."""
 
+HEARD = (
+    "SET LOCAL tcp_keepalives_idle = 10; SET LOCAL tcp_keepalives_interval = 5; "
+    "SET LOCAL tcp_keepalives_count = 3; SET LOCAL tcp_user_timeout = 25000"
+)
+"""Within half a minute the server ends a transaction whose node it hears no more, as when that has
+lost its power; else what it holds back from others would stay held for hours."""
+
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED; {HEARD}"
 
 _CREATE = (
     f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
@@ -244,7 +251,7 @@ class PostgresCatalogue:
         inner.execute("SELECT pg_advisory_xact_lock(%s, 0)", [CREATING])
 
     def drop(self) -> None:
-        """Take the library away, unless somebody writes to it or has by now."""
+        """Take the library away, unless somebody uses it or has put something into it by now."""
         from psycopg.errors import LockNotAvailable
 
         with self.translated(), self.session() as inner, suppress(LockNotAvailable):
@@ -254,7 +261,6 @@ class PostgresCatalogue:
                 rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread"
                 if inner.execute(f"{rows} LIMIT 1").fetchone():
                     return
-                inner.execute("SET LOCAL lock_timeout = 0")
                 self._take_away(inner)
             self._number = None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from localrag.errors import LibraryLockedError
 from localrag.library.catalogue.base import Row
-from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatalogue
-from localrag.library.folder.locking import GRACE, PATIENCE, UNKNOWN, Holder, OnWait, WriteLock
+from localrag.library.catalogue.postgres.catalogue import HEARD, WRITING, PostgresCatalogue
+from localrag.library.folder.locking import GRACE, UNKNOWN, Holder, OnWait, WriteLock
 
 if TYPE_CHECKING:
     import psycopg
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _LOOK = 0.1
 """Seconds between two tries."""
 
-
-_BEGIN = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = 0")
+_BEGIN = ("BEGIN", "SET LOCAL idle_in_transaction_session_timeout = 0", HEARD)
 
 
 class PostgresLock:
     """The right to write to a library in a database, and to this user's folder that follows it.
 
     An advisory lock of a transaction that stays open meanwhile: it holds behind a pooler, keeps no
-    row version alive, and the server frees it when the process ends, however it ends.
+    row version alive, and the server frees it when the process ends, however it ends, and within
+    half a minute when its machine does.
     """
 
     def __init__(self, catalogue: PostgresCatalogue, files: WriteLock) -> None:
@@ -47,8 +47,11 @@ class PostgresLock:
                 yield
             return
         with self._catalogue.translated(), self._catalogue.session(*_BEGIN) as inner:
-            self._wait(inner, timeout, on_wait)
-            with self._here.hold(PATIENCE), self._catalogue.right(inner), self._deeper():
+            with (
+                self._wait(inner, timeout, on_wait),
+                self._catalogue.right(inner),
+                self._deeper(),
+            ):
                 yield
             inner.execute("COMMIT")
 
@@ -65,6 +68,7 @@ class PostgresLock:
                 return
             with self._here.try_hold() as mine:
                 if not mine:
+                    inner.execute("ROLLBACK")
                     yield False
                     return
                 with self._catalogue.right(inner), self._deeper():
@@ -102,9 +106,24 @@ class PostgresLock:
         query = "SELECT pg_try_advisory_xact_lock(%s, %s)"
         return inner.execute(query, [WRITING, self._catalogue.number]).fetchone() == (True,)
 
-    def _wait(self, inner: psycopg.Connection[Row], timeout: float, on_wait: OnWait | None) -> None:
+    def _wait(
+        self, inner: psycopg.Connection[Row], timeout: float, on_wait: OnWait | None
+    ) -> ExitStack:
+        """Wait for the right, and for the folder, which is then held until the stack ends."""
         began, told = time.monotonic(), False
-        while not self._try(inner):
+        held = ExitStack()
+        while True:
+            holder = self.current_holder
+            if self._try(inner):
+                try:
+                    held.enter_context(self._here.hold(0))
+                except LibraryLockedError:
+                    holder = self._here.holder
+                else:
+                    return held
+            # Who waits in a transaction keeps a connection of a pooler from who has the right; and
+            # who waits for the folder, in which an index may be made for minutes, all other nodes.
+            inner.execute("ROLLBACK")
             waited = time.monotonic() - began
             if 0 <= timeout <= waited:
                 raise LibraryLockedError(
@@ -112,12 +131,10 @@ class PostgresLock:
                     "{host}, {command}, since {since}.",
                     hint="Wait until it finishes, or stop it; you can still search meanwhile.",
                     directory=str(self._catalogue.database),
-                    **asdict(self.current_holder() or UNKNOWN),
+                    **asdict(holder() or UNKNOWN),
                 )
             if waited >= GRACE and not told and on_wait is not None:
-                on_wait(self.current_holder() or UNKNOWN)
+                on_wait(holder() or UNKNOWN)
                 told = True
-            # Who waits in a transaction keeps a connection of a pooler from who has the right.
-            inner.execute("ROLLBACK")
             time.sleep(_LOOK)
             inner.execute("; ".join(_BEGIN))
