@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from localrag.library.acting import Role, User, acting_as
+from localrag.library.acting import Deed, Role, User, acting_as
 
 
 class Users(Protocol):
@@ -36,7 +36,7 @@ class Users(Protocol):
         """End it."""
         ...
 
-    def record(self, user: str, library: str, what: str, words: str | None) -> None:
+    def record(self, user: str, library: str, what: Deed, words: str | None) -> None:
         """Write down who does what in which library."""
         ...
 
@@ -81,7 +81,7 @@ def asked_by(one: Asker) -> Iterator[None]:
         _asker.reset(token)
 
 
-async def recorded(library: str, what: str, words: str | None = None) -> None:
+async def recorded(library: str, what: Deed, words: str | None = None) -> None:
     """Write down what is done in a library, before anything of it is told.
 
     `words` are what was asked for, of which the database keeps what the library's owner wants.
