@@ -13,7 +13,8 @@ asked twice, so that a run can be stopped at any moment and another version pays
 that are new; `--seconds` stops it. To measure an older version, set PYTHONPATH.
 
 `summary` compares runs on the documents that all of them have. `held` says for which documents
-sentences are held for suspicious: with their own question, and with that of another document.
+sentences are held for suspicious: with their own question, and with that of another document;
+and for which something is left out where another's model reads them (MCP), which may ask nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from localrag.presentation.steps import decision
 from localrag.rag.base import Pipeline
 from localrag.rag.citations import without_markers
 from localrag.rag.refusals import refuses
-from localrag.rag.untrusted import UntrustedPassages
+from localrag.rag.untrusted import Screen, UntrustedPassages
 from localrag.text.normalize import clean
 from localrag.types import Answer, Chunk, Message, Place, ScoredChunk
 
@@ -330,6 +331,13 @@ def held(corpora: Sequence[Path]) -> None:
         passages.retrieve(question, 9)
         return passages.suspicious
 
+    def withheld(item: dict[str, Any], number: int, question: str) -> bool:
+        screen = Screen(question, terms)
+        for found in given(item, number):
+            screen.shown(found.chunk.text)
+            screen.shown(found.chunk.heading)
+        return screen.left_out > 0
+
     for what in ("attacks", "honest"):
         chosen = list(enumerate(items(what)))
         own = sum(suspicious(item, number, item["question"]) for number, item in chosen)
@@ -338,6 +346,11 @@ def held(corpora: Sequence[Path]) -> None:
             for number, item in chosen
         )
         print(f"{what}: {own} with their own question, {foreign} with another, of {len(chosen)}")
+        served = [
+            sum(withheld(item, number, asked(item)) for number, item in chosen)
+            for asked in (lambda item: item["question"], lambda _: "")
+        ]
+        print("  left out for another's model: {} with that question, {} with none".format(*served))
     for corpus in corpora:
         passages = rows(corpus)
         caught = sum(bool(may_steer(clean(row["text"]))) for row in passages)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from localrag.config.faults import explain
 from localrag.config.settings import (
+    RESERVED_VARIABLES,
     LlamaCppSettings,
     OpenAISettings,
     Settings,
@@ -340,3 +343,42 @@ def test_wrong_settings_about_hosted_models(file: Path, text: str, said: str) ->
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert said in str(caught.value)
+
+
+ROOT = Path(__file__).parents[1]
+NAMED = re.compile(r"(?<![A-Za-z_])LOCALRAG_[A-Z][A-Z_]*")
+OF_CHILDREN = {"LOCALRAG_DRIVE"}
+"""Given to a program of somebody else's, in its own environment, and read by that alone."""
+
+
+def named_in(folder: str, *endings: str) -> set[str]:
+    """The variables that files of the project name."""
+    files = [path for ending in endings for path in (ROOT / folder).glob(f"**/*{ending}")]
+    assert files
+    return {name for path in files for name in NAMED.findall(path.read_text("utf-8"))}
+
+
+def settings_of(kind: Any, prefix: str = "") -> set[str]:
+    """The variables of all settings, of whatever kind a section is."""
+    match kind:
+        case msgspec.inspect.UnionType():
+            return {name for each in kind.types for name in settings_of(each, prefix)}
+        case msgspec.inspect.StructType():
+            own = {f"{prefix}_{kind.tag_field}".upper()} if kind.tag_field else set()
+            return own.union(
+                *(settings_of(each.type, f"{prefix}_{each.name}") for each in kind.fields)
+            )
+    return {prefix.upper()}
+
+
+def test_every_variable_that_is_named_anywhere_is_a_setting_or_set_apart(file: Path) -> None:
+    """Else whoever sets one as the guide says could start nothing."""
+    in_code = named_in("localrag", ".py", ".toml")
+    told = named_in("docs", ".md", ".yaml", ".service", "Dockerfile")
+    told |= {name for path in ROOT.glob("*.md") for name in NAMED.findall(path.read_text("utf-8"))}
+    known = settings_of(msgspec.inspect.type_info(Settings), "localrag")
+    assert {"LOCALRAG_LLM_KEY_FILE", "LOCALRAG_LLM_BACKEND", "LOCALRAG_ALLOW_NETWORK"} <= known
+    assert (in_code | told) - OF_CHILDREN - known == RESERVED_VARIABLES
+    given = dict.fromkeys(RESERVED_VARIABLES - {"LOCALRAG_CONFIG"}, "1")
+    assert load(file, **given) == Settings()
+    assert given_settings({"LOCALRAG_CONFIG": str(file)} | given) == {}

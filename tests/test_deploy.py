@@ -120,6 +120,25 @@ def test_both_languages_show_the_same() -> None:
     assert bare(PAGES[0]) == bare(PAGES[1])
 
 
+def test_torch_comes_without_what_a_gpu_needs_and_before_all_else() -> None:
+    """As `scripts/environment.py` chooses it: by itself pip brings what a GPU needs, on Linux."""
+    text = (DEPLOY.parents[1] / "scripts" / "environment.py").read_text("utf-8")
+    torch, index = (
+        re.search(rf'^{name} = "(.*)"', text, re.M) for name in ("TORCH", "TORCH_CPU_INDEX")
+    )
+    assert torch
+    assert index
+    for name in ("Dockerfile", *PAGES):
+        whole = re.sub(r"\\\n\s*", "", (DEPLOY / name).read_text("utf-8"))
+        steps = re.findall(r"\bpip (?:install|wheel) .*?(?=&&|$)", whole, re.M)
+        steps = [one for one in steps if "--no-deps" not in one or "torch" in one]
+        first, second, *others = steps
+        assert f"--index-url {index[1]} {torch[1]}" in first, name
+        assert f" {torch[1]} " in second, name  # which is met by the one that is there
+        assert "[postgres]" in second, name
+        assert all("--no-index" in one for one in others), name
+
+
 # -- the compose file -----------------------------------------------------------------
 
 SERVICE_KEYS = {

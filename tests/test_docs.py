@@ -50,6 +50,14 @@ def test_files_that_are_named_are_there(page: str) -> None:
             assert f"def {test}(" in path.read_text("utf-8"), f"{page} names {file}::{test}"
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_nothing_is_left_to_be_filled_in(page: str) -> None:
+    """Such as MORE_A, as a cell of a table or in place of a row."""
+    text = re.sub(r"^ *```.*?^ *```$", "", (ROOT / page).read_text("utf-8"), flags=re.S | re.M)
+    cells = (cell.strip() for line in text.splitlines() for cell in line.split("|"))
+    assert not [cell for cell in cells if re.fullmatch(r"[A-Z]+(?:_[A-Z]+)+|TODO|TBD", cell)]
+
+
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_names_that_are_said_to_stand_in_a_file_stand_there(page: str) -> None:
     """A cell of names, and beside it the cell of the file: each is defined in it."""

@@ -46,7 +46,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help=tr("Read all passages at once, or grade each one and check the answer (Self-RAG)."),
+    help=tr("Read until a passage holds the answer, or grade each and check it all (Self-RAG)."),
 )
 @click.option(
     "--strict",

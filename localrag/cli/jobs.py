@@ -143,11 +143,11 @@ def _expect_editor(rag: LocalRAG, user: str) -> None:
             "{name} is {role} of {library}, and this takes editor."
             if role
             else "{name} may not use {library}, and this takes editor.",
-            hint="Grant it with `localrag grant {command} editor`, or name another with --as.",
+            hint="Grant it with `{command}`, or name another with --as.",
             name=user,
             role=role or "",
             library=place.library,
-            command=shlex.quote(user),
+            command=shlex.join(["localrag", "grant", user, "editor", "--library", str(place)]),
         )
 
 

@@ -95,7 +95,9 @@ def list_models(as_json: bool) -> None:
 
 
 @models.command(
-    help=tr("Download models or presets (starter, recommended), or use copies that you bring.")
+    help=tr(
+        "Download models or presets (starter, recommended, english), or use copies that you bring."
+    )
 )
 @click.argument("names", nargs=-1, required=True, metavar=tr("MODEL..."))
 @click.option("--accept-licence", is_flag=True, help=tr("Accept a non-commercial licence."))

@@ -147,9 +147,8 @@ def add(name: str, library: Location, as_json: bool) -> None:
         )
     note(
         tr(
-            "This user may not use any library yet: localrag grant {name} reader --library {url}",
-            name=shlex.quote(name),
-            url=shlex.quote(str(database)),
+            "This user may not use any library yet: {command}",
+            command=shlex.join(["localrag", "grant", name, "reader", "--library", str(database)]),
         )
     )
 
@@ -301,17 +300,17 @@ def _expect_known(users: Users, name: str) -> None:
 
 
 def _actions() -> dict[str, str]:
-    """What the log has, in words."""
+    """What the log has, in words: each of `acting.Deed`."""
     return {
         "ask": tr("asked"),
         "search": tr("searched"),
         "page": tr("read"),
         "list": tr("listed"),
+        "conversations": tr("switched the history on or off"),
         "add": tr("added"),
         "remove": tr("removed"),
         "rebuild": tr("rebuilt"),
+        "cancel": tr("cancelled a job"),
         "evaluate": tr("evaluated"),
         "export": tr("exported"),
-        "conversations": tr("changed whether conversations are kept"),
-        "cancel": tr("cancelled a job"),
     }

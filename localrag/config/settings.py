@@ -287,6 +287,7 @@ RESERVED_VARIABLES = frozenset(
     {
         *("LOCALRAG_LIBRARY", "LOCALRAG_MODELS", "LOCALRAG_CONFIG", "LOCALRAG_LANG"),
         *("LOCALRAG_DEBUG", "LOCALRAG_KEYS", "LOCALRAG_WATCHED", "LOCALRAG_TOKEN"),
+        "LOCALRAG_SIGN_ON_SECRET",
     }
 )
 """Variables that say where things are or how to talk, and are no settings."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from localrag.egress import network
 from localrag.egress.addresses import ANY_UNIX_SOCKET, LOCALHOST, address, is_loopback, normalise
@@ -78,14 +78,20 @@ class Database:
         return self.host.startswith(("/", "@"))
 
     def __str__(self) -> str:
-        """Its URL, which holds no secret."""
-        user = f"{self.user}@" if self.user else ""
+        """Its URL, as `read_url` reads it again; it holds no secret."""
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
+        host, port = "", "" if self.port == PORT else f":{self.port}"
+        options = []
         if self._socket:
-            port = "" if self.port == PORT else f"&port={self.port}"
-            return f"postgresql://{user}/{self.name}?host={self.host}{port}#{self.library}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == PORT else f":{self.port}"
-        return f"postgresql://{user}{host}{port}/{self.name}#{self.library}"
+            options = [f"host={_written(self.host)}", *([f"port={self.port}"] if port else [])]
+            port = ""
+        else:
+            host = f"[{_written(self.host)}]" if ":" in self.host else _written(self.host)
+        if self.certificates:
+            options.append(f"sslrootcert={_written(self.certificates)}")
+        query = f"?{'&'.join(options)}" if options else ""
+        name, library = _written(self.name), _written(self.library)
+        return f"postgresql://{user}{host}{port}/{name}{query}#{library}"
 
     def allowed(self, hosts: Iterable[str], audit: AuditLog | None) -> Database:
         """The same, with leave to reach these hosts on other machines."""
@@ -148,6 +154,11 @@ def read_url(url: str) -> Database:
     if "," in host:
         raise _wrong(LibraryError("it does not name one host"))
     return Database(host, int(port), name, library, user, options.get("sslrootcert", ""))
+
+
+def _written(text: str) -> str:
+    """A part of a URL, encoded where it would mean something else; letters stay letters."""
+    return re.sub(r"[%?#&+;]", lambda found: quote(found[0]), text)
 
 
 def _wrong(reason: LibraryError) -> UsageError:

@@ -18,6 +18,21 @@ from localrag.errors import UsersBeganError
 Role = Literal["reader", "editor", "owner"]
 """What a user may do in a library, each more than the one before."""
 
+Deed = Literal[
+    "ask",
+    "search",
+    "page",
+    "list",
+    "conversations",
+    "add",
+    "remove",
+    "rebuild",
+    "cancel",
+    "evaluate",
+    "export",
+]
+"""What the log can say that a user did with a library."""
+
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 

@@ -89,6 +89,7 @@ def test_no_english_in_the_chinese_help(arguments: tuple[str, ...]) -> None:
     result = localrag(*arguments, "--help", LOCALRAG_LANG="zh")
     assert result.out.startswith("用法：localrag")
     assert english_left(result.out) == []
+    assert "..." not in result.out
 
 
 @pytest.mark.parametrize(

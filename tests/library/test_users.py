@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, product
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner
@@ -29,7 +30,7 @@ from localrag.errors import (
     UsageError,
     UsersBeganError,
 )
-from localrag.library.acting import acting_as, acting_as_server
+from localrag.library.acting import Deed, acting_as, acting_as_server
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.postgres import policies
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
@@ -809,6 +810,12 @@ def test_the_commands(place: Database, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert f"localrag grant ann reader --library '{url}'" in err  # `#` begins a comment in a shell
     err = run("users", "add", "dee $x", "--library", url)[2]
     assert f"localrag grant 'dee $x' reader --library '{url}'" in err
+    more = url.replace("#", ("&" if "?" in url else "?") + "sslrootcert=/the%20ca.crt#")
+    err = run("users", "add", "eve", "--library", more)[2]
+    (pasted,) = re.findall("localrag (grant .*)", err)
+    assert run(*shlex.split(pasted))[1] == "eve is now reader of alpha.\n"
+    assert run("users", "remove", "eve", "--library", more)[0] == 0
+    assert more in pasted.replace("the ca", "the%20ca")
     assert run("users", "remove", "dee $x", "--library", url)[0] == 0
     told = json.loads(run("users", "add", "bob", "--library", url, "--json")[1])
     assert told["user"] == "bob"
@@ -843,8 +850,14 @@ def test_the_commands(place: Database, monkeypatch: pytest.MonkeyPatch, tmp_path
         assert "seconds" not in entry
         with pytest.raises(UsageError, match="no user anne"):
             run("audit", "--user", "anne")
+        for deed in get_args(Deed):
+            users.record("ann", "alpha", deed)
+        plain = re.compile(rf"\b({'|'.join(get_args(Deed))})\b")
+        assert not plain.search(run("audit", "--user", "ann")[1])
         with spoken_to("zh"):
-            assert " 检索 " in run("audit", "--user", "ann")[1]
+            shown = run("audit", "--user", "ann")[1]
+            assert " 检索 " in shown
+            assert not plain.search(shown)
         assert not json.loads(run("audit", "--since", "2999-01-01", "--json")[1])["list"]
         assert "7 days, without" in run("audit", "--texts", "off", "--keep", "7")[2]
         assert "harbour" not in run("audit")[1]
@@ -870,10 +883,10 @@ def test_work_is_queued_for_an_editor(team: Team, monkeypatch: pytest.MonkeyPatc
     assert "There is no user bbo." in refused("--queue", "--as", "bbo")
     told = refused("--queue", "--as", "ann")
     assert "ann is reader of beta, and this takes editor." in told
-    assert "`localrag grant ann editor`" in told
+    assert f"`localrag grant ann editor --library '{beta}'`" in told
     told = refused("--queue", "--as", "d d")
     assert "d d may not use beta" in told
-    assert "`localrag grant 'd d' editor`" in told
+    assert f"`localrag grant 'd d' editor --library '{beta}'`" in told
     for command in (("rebuild",), ("add", ".")):
         with pytest.raises(UsageError, match="no server is asked"):
             run(*command, "--as", "bob", "--library", beta)
