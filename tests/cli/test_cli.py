@@ -67,7 +67,7 @@ def english_left(text: str) -> list[str]:
 
     Commands, options and variables to type are English in any language.
     """
-    names = "JSONL?|CSV|TLS|PEM|URL|GGUF|USB|PDF|PNG|MCP|Self-RAG|Model Context Protocol"
+    names = "JSONL?|CSV|MRR|TLS|PEM|URL|GGUF|USB|PDF|PNG|MCP|Self-RAG|Model Context Protocol"
     typed = rf"localrag(?: [a-z]+)*|--?[a-z-]+|LOCALRAG_\w+|\b(?:{names})\b"
     rest = re.sub(typed, "", text)
     return re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}|\b[A-Z]{3,}\b", rest)
