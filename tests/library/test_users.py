@@ -933,7 +933,7 @@ def test_a_node_has_the_rights_of_who_asked(team: Team, monkeypatch: pytest.Monk
     """Those that they have when it is done."""
     texts = iter(("first words", "second words"))
 
-    def work(engine: Any, _: object) -> None:
+    def work(engine: Any, *_: object) -> None:
         text = next(texts)
         add(engine.library, document(text, source=f"{text}.txt"))
 
