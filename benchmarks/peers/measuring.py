@@ -114,8 +114,10 @@ class Worker:
     def _look(self) -> None:
         try:
             process = psutil.Process(self._process.pid)
-            while not self._ended.wait(INTERVAL):
+            while True:
                 self.peak_mb = max(self.peak_mb, _resident(process) / 1e6)
+                if self._ended.wait(INTERVAL):
+                    return
         except psutil.NoSuchProcess:
             return
 

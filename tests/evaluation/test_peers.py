@@ -143,7 +143,7 @@ def test_rounds_are_measured_and_gone_on_with(
     assert "no such model" in first[1]["error"]
     good = first[0]
     assert good["ingest"]["passages"] == 2
-    assert good["ingest"]["peak_mb"] > 1
+    assert good["ingest"]["peak_mb"] > 0
     assert good["network"] == ["models.invalid"]
     assert good["versions"].keys() == {"psutil"}
     assert good["search"]["hits"] == [True, True, False]
