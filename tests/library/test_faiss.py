@@ -163,6 +163,29 @@ def test_few_more_are_named_than_asked_for() -> None:
     assert 10 <= np.mean(named) < 200
 
 
+@pytest.mark.parametrize("kind", ["one large number", "alike"])
+@pytest.mark.parametrize("rescored", [0, 1000])
+def test_no_more_are_named_than_can_be_looked_up(kind: str, rescored: int) -> None:
+    """Where the bound leaves more possible, and in whatever segments they lie."""
+    vectors = unit_vectors(9000, 64)
+    if kind == "alike":
+        vectors[:] = vectors[0]
+    else:
+        vectors[:, 0] = 30
+    whole = SearchedVectors(rescored, exact=2000)
+    parts = SearchedVectors(rescored, exact=2000, capacity=700)
+    for store in (whole, parts):
+        store.apply((), enumerate(vectors), ("epoch", 1))
+    ids = np.arange(len(vectors))
+    for query in vectors[:5]:
+        assert 4000 >= len(whole.candidates(query, 10)) >= (1000 if rescored else 4000)
+        assert len(parts.candidates(query, 1100)) <= 4400
+        assert whole.candidates(query, 10).tolist() == parts.candidates(query, 10).tolist()
+        if not rescored:
+            expected = compared(ids, vectors.astype(np.float16), query, 10)
+            assert whole.search(query, 10) == expected
+
+
 @pytest.mark.parametrize("dimension", [1, 3, 64, 512, 1000])
 def test_the_bound_holds_for_every_score(dimension: int) -> None:
     vectors = odd_vectors(300, dimension)
