@@ -425,7 +425,10 @@ class Engine:
                 library.expect(factory.identity_of(ready, settings))
                 legs = library.legs_at_hand()
                 if legs is not None:
-                    return found(ready, legs)
+                    hits = found(ready, legs)
+                    # Unless another search has brought an index to a later state meanwhile.
+                    if library.legs_at_hand() is not None:
+                        return hits
         # A model is to be loaded, an index to be brought up, or a language model writes first:
         # no transaction is to last for so long.
         embedder = self.embedder

@@ -130,7 +130,7 @@ class Derived(ABC, Generic[Query]):
         """What searches that state, if it need not be brought up to it, nor is just now."""
 
     def _at_hand(self, snapshot: Snapshot) -> DerivedIndex[Query] | None:
-        """The index itself."""
+        """The index itself, which another search may bring to a later state at any time."""
         if not self._guard.acquire(timeout=SOON):
             return None
         try:

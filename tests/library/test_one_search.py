@@ -119,6 +119,36 @@ def test_a_search_finds_what_another_node_has_added(where: Where) -> None:
         assert all(one.source != "mill.txt" for one in engine.search("windmill on the hill"))
 
 
+def test_an_index_that_another_search_brings_up_meanwhile_hides_nothing(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(where()) as library, opened(where()) as other:
+        engine = engine_of(library)
+        engine.search(QUESTION)
+        embed, begun = EMBEDDER.embed_queries, []
+
+        def embed_while_others_write(texts: Any) -> Any:
+            if not begun:
+                begun.append(threading.Thread(target=replace_all))
+                begun[0].start()
+                begun[0].join()
+            return embed(texts)
+
+        def replace_all() -> None:
+            for number in range(12):
+                other.remove(sources=[f"{number}.txt"])
+                text = f"the old harbour holds {number} ships again"
+                add(other, document(text, source=f"{number}.txt"))
+            library.vectors.current()
+            library.keywords.current()
+
+        monkeypatch.setattr(EMBEDDER, "embed_queries", embed_while_others_write)
+        found = engine.search(QUESTION)
+        assert begun
+        assert len(found) == SETTINGS.retrieval.k
+        assert all("again" in one.chunk.text for one in found)
+
+
 @pytest.mark.parametrize("kind", ["hyde", "multi-query"])
 def test_no_transaction_lasts_while_a_language_model_writes(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
