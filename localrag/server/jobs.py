@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 import anyio
@@ -22,7 +22,7 @@ Send = Callable[[ServerSentEvent], Awaitable[object]]
 async def streamed(
     produce: Callable[[Send], Awaitable[None]],
     fail: Callable[[Exception], Iterable[ServerSentEvent]],
-) -> AsyncIterator[ServerSentEvent]:
+) -> AsyncGenerator[ServerSentEvent, None]:
     """What `produce` sends; where it fails, what `fail` makes of the error comes last.
 
     So it does where who asks loses a right meanwhile, and nothing more is produced.
@@ -39,8 +39,11 @@ async def streamed(
 
     async with receive, anyio.create_task_group() as group:
         group.start_soon(work)
-        async for one in receive:
-            yield one
+        try:
+            async for one in receive:
+                yield one
+        except GeneratorExit:  # who asked is gone, and it ends once the work has
+            group.cancel_scope.cancel()
 
 
 def as_event(language: InterfaceLanguage) -> Callable[[Exception], list[ServerSentEvent]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,9 +63,11 @@ class Uploads:
                 async for one in told:
                     await send(one)
 
+        # The file stays until nobody reads it any more, also where the client goes in between.
         with held:
-            async for one in streamed(work, as_event(language)):
-                yield one
+            async with aclosing(streamed(work, as_event(language))) as told:
+                async for one in told:
+                    yield one
 
 
 @dataclass

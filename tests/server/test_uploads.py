@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -10,14 +11,19 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx
 import pytest
 from httpx_sse import connect_sse
 from library.library_fixtures import indexes
 from server.conftest import Served
+from sse_starlette import ServerSentEvent
 
 from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.folder.gate import UPLOADS, enter_library
@@ -266,3 +272,33 @@ def test_a_kill_loses_nothing_that_was_reported(tmp_path: Path, after: float) ->
         assert reported <= held.keys()
         files = {one.name: one.read_bytes() for one in (directory / UPLOADS).iterdir()}
         assert {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} == held
+
+
+def test_the_file_stays_until_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its client goes between two events."""
+    happened: list[str] = []
+
+    @asynccontextmanager
+    async def working(_: object) -> AsyncIterator[AsyncIterator[ServerSentEvent]]:
+        async def told() -> AsyncIterator[ServerSentEvent]:
+            for number in range(50):
+                yield ServerSentEvent(str(number))
+                await anyio.sleep(0.01)
+
+        try:
+            yield told()
+        finally:
+            happened.append("the work has ended")
+
+    async def leave() -> None:
+        held = ExitStack()
+        held.callback(happened.append, "the file is gone")
+        nothing: Any = None
+        stream = uploads.Uploads()._added(nothing, Path("upload"), "a.txt", "en", held)
+        assert await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+        await anyio.sleep(0.05)
+
+    monkeypatch.setattr(uploads, "working", working)
+    asyncio.run(leave())
+    assert happened == ["the work has ended", "the file is gone"]
