@@ -273,9 +273,14 @@ def _build(database: PostgresCatalogue, dimension: int, size: int) -> Lacking:
         if lacking != "index":
             return "" if isinstance(lacking, _Extension) else lacking
         try:
+            # On its own: it keeps everybody from the vectors while it lasts.
+            with inner.transaction():
+                inner.execute("SELECT set_config('lock_timeout', '5s', true)")
+                for statement in dialect.without_nearest(database.number):
+                    inner.execute(statement)
             with inner.transaction():
                 _build_on(inner, database.number, dimension, size)
-        except errors.InsufficientPrivilege:
+        except (errors.InsufficientPrivilege, errors.LockNotAvailable):
             return "index"
     return ""
 
@@ -297,7 +302,6 @@ def _build_on(inner: psycopg.Connection[Row], number: int, dimension: int, size:
     )
     table = f"{home}.{_TABLE}"
     for statement in (
-        *dialect.without_nearest(number),
         f"CREATE TABLE {table}(chunk bigint, library integer, vector {own.type} NOT NULL, "
         "PRIMARY KEY (chunk, library), FOREIGN KEY (chunk, library) "
         f"REFERENCES {home}.embeddings(chunk, library) ON DELETE CASCADE)",

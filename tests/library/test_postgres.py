@@ -324,7 +324,7 @@ def test_a_node_out_of_reach_holds_nothing_for_long(place: Database) -> None:
                 held = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
                 told_here = [own.getsockopt(socket.IPPROTO_TCP, name) for name in held]
                 assert told_here == [30, 5, 3]
-                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
     with open_library(sockets) as library, library.writing():
         add(library, document("over a socket", source="next.txt"))
 
