@@ -110,6 +110,7 @@ _WHERE = re.compile(
     rf"{_WH}(?: many| much)?(?: that)? (?P<place>(?P<in>{_PREPOSITION})(?!.*\b{_AUXILIARY}\b).+)",
     re.IGNORECASE,
 )
+_BARE = re.compile(rf"{_PREPOSITION}{_WH}(?: \w+)?", re.IGNORECASE)
 _ONE = re.compile(rf"{_WH} (the \w+) ones?", re.IGNORECASE)
 
 _CAPITAL = r"[A-Z0-9][\w\-'’&]*(?:\.\d+)?"
@@ -195,6 +196,9 @@ def _en_clauses(text: str) -> Parts:
     # "the man who built it and who ...": what follows is no question.
     whole = all(_ASKS.match(each) and len(each.split()) > 2 for each in clauses)
     if len(clauses) < 2 or not whole or _RELATIVE.search(clauses[0]) or _BACK.search(clauses[-1]):
+        return ()
+    # "who repaired A, and for how much": of the same thing, which only the whole says.
+    if any(_BARE.fullmatch(each) for each in clauses):
         return ()
     # "how many does B have": of what the first one counts.
     counted = re.match(rf"how (?:many|much) (.+?) {_AUXILIARY}\b", clauses[0], re.IGNORECASE)

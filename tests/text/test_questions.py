@@ -190,6 +190,9 @@ def test_parts_stand_alone(question: str, parts: tuple[str, ...]) -> None:
         "How long is the warranty and who pays for it?",
         "Who built the Mill and when did the Crown sell it?",
         "When was the mill built? Who are its owners?",
+        # nor what it asks of
+        "Who repaired the tank, and for how much?",
+        "Who wrote ELIZA, and in which year?",
         "How many guests come and what do they pay?",
         "押金是多少，什么时候退？",
         "合同总价是多少，它包括税吗？",
