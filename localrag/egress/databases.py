@@ -35,7 +35,7 @@ _MAY_STAY = frozenset({"PGPASSWORD", "PGPASSFILE"})
 
 _OPTIONS = frozenset({"host", "port", "user", "sslrootcert"})
 _PATIENCE = 10
-"""Seconds that connecting may take, and any answer of the server's machine."""
+"""Seconds that connecting may take."""
 
 _URL = re.compile(r"\s*(?:[a-z][a-z0-9+.-]+://|postgres(?:ql)?:)", re.IGNORECASE)
 """Also of a scheme that is refused: as a path it could be a folder named after a password."""
