@@ -300,7 +300,7 @@ def _expect_known(users: Users, name: str) -> None:
 
 
 def _actions() -> dict[str, str]:
-    """What the log has, in words: each of `acting.Deed`."""
+    """What the log has, in words: each of `acting.Action`."""
     return {
         "ask": tr("asked"),
         "search": tr("searched"),

@@ -18,7 +18,7 @@ from localrag.errors import UsersBeganError
 Role = Literal["reader", "editor", "owner"]
 """What a user may do in a library, each more than the one before."""
 
-Deed = Literal[
+Action = Literal[
     "ask",
     "search",
     "page",

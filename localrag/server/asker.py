@@ -17,7 +17,7 @@ import anyio
 from starlette.requests import HTTPConnection
 
 from localrag.errors import ForbiddenError
-from localrag.library.acting import Deed, Role, User, acting_as
+from localrag.library.acting import Action, Role, User, acting_as
 from localrag.messages import InterfaceLanguage
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Users(Protocol):
         """End it."""
         ...
 
-    def record(self, user: str, library: str, what: Deed, words: str | None) -> None:
+    def record(self, user: str, library: str, what: Action, words: str | None) -> None:
         """Write down who does what in which library."""
         ...
 
@@ -118,7 +118,7 @@ def preferred(request: HTTPConnection) -> InterfaceLanguage:
     return "zh" if chinese >= 0 and (english < 0 or chinese < english) else "en"
 
 
-async def recorded(library: str, what: Deed, words: str | None = None) -> None:
+async def recorded(library: str, what: Action, words: str | None = None) -> None:
     """Write down what is done in a library, before anything of it is told.
 
     `words` are what was asked for, of which the database keeps what the library's owner wants.

@@ -29,7 +29,7 @@ from localrag.egress.redaction import Redactor
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.indexing.viewing import occurrences
-from localrag.library.acting import Deed
+from localrag.library.acting import Action
 from localrag.library.catalogue.filters import Filter
 from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
@@ -369,7 +369,7 @@ class Tools:
 
         return await anyio.to_thread.run_sync(listed)
 
-    async def _recorded(self, name: str, what: Deed, words: str) -> str:
+    async def _recorded(self, name: str, what: Action, words: str) -> str:
         """The library of that name, once it is written down what is done there."""
         name = self._libraries.named(name)
         await anyio.to_thread.run_sync(self._libraries.engine, name)

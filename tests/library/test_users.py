@@ -30,7 +30,7 @@ from localrag.errors import (
     UsageError,
     UsersBeganError,
 )
-from localrag.library.acting import Deed, acting_as, acting_as_server
+from localrag.library.acting import Action, acting_as, acting_as_server
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.postgres import policies
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
@@ -850,9 +850,9 @@ def test_the_commands(place: Database, monkeypatch: pytest.MonkeyPatch, tmp_path
         assert "seconds" not in entry
         with pytest.raises(UsageError, match="no user anne"):
             run("audit", "--user", "anne")
-        for deed in get_args(Deed):
-            users.record("ann", "alpha", deed)
-        plain = re.compile(rf"\b({'|'.join(get_args(Deed))})\b")
+        for action in get_args(Action):
+            users.record("ann", "alpha", action)
+        plain = re.compile(rf"\b({'|'.join(get_args(Action))})\b")
         assert not plain.search(run("audit", "--user", "ann")[1])
         with spoken_to("zh"):
             shown = run("audit", "--user", "ann")[1]

@@ -20,7 +20,7 @@ from server.sharing import TEXTS, Kept, Node, fill, shared
 from starlette.routing import Mount, Route
 
 from localrag.errors import ConfigError, UsageError
-from localrag.library.acting import Deed, Role, acting
+from localrag.library.acting import Action, Role, acting
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.location import Location
 from localrag.messages import InterfaceLanguage
@@ -540,7 +540,7 @@ def test_what_is_done_is_written_down(node: Node) -> None:
     assert {(user, library) for user, library, _, _ in kept(node).log} == {("ada", "garden")}
     assert {("search", QUESTION), ("ask", QUESTION), ("page", DOCUMENT)} <= done
     assert {("add", "x.txt"), ("remove", "none")} <= done
-    assert {what for what, _ in done} <= set(get_args(Deed))
+    assert {what for what, _ in done} <= set(get_args(Action))
     with node.client(token) as http:
         asked = http.get("/api/audit?library=garden").json()["asked"]
     assert asked == [list(one) for one in reversed(kept(node).log)]

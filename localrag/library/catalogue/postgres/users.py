@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from localrag.egress.databases import Database
 from localrag.errors import ForbiddenError, LibraryError, UsageError
-from localrag.library.acting import Deed, Role, User
+from localrag.library.acting import Action, Role, User
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.postgres import policies
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue, no_library
@@ -251,7 +251,7 @@ class Users:
         """From now on it is nobody's; an unknown one is fine."""
         self._served(f"SELECT {SCHEMA}.end_session(%s)", _kept(secret))
 
-    def record(self, user: str, library: str, what: Deed, words: str | None = None) -> None:
+    def record(self, user: str, library: str, what: Action, words: str | None = None) -> None:
         """Log that a user did something with a library.
 
         The words are kept only where the library's owner has said so.
