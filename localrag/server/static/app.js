@@ -1,4 +1,4 @@
-import { html, render, useCallback, useEffect, useRef, useState } from "./preact.js";
+import { html, render, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { filesOf } from "./adding.js";
 import { begin, call, speak } from "./api.js";
 import { Ask } from "./ask.js";
@@ -85,7 +85,7 @@ function App() {
     setView(place);
   };
   const close = () => setView(null);
-  useEffect(() => {
+  useLayoutEffect(() => {  // before the next key, which is not the opener's
     if (view) return;
     opener.current?.focus();
     opener.current = null;

@@ -1,4 +1,4 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 import { asMarkdown, asPage, download } from "./exporting.js";
 import { History } from "./history.js";
@@ -94,7 +94,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
   // To the question, below which its answer grows; not after it, so that it can be read meanwhile.
   useEffect(() => { latest.current?.lastElementChild?.scrollIntoView({ block: "start" }); }, [turns.length]);
   // The button that had the focus is gone once the answer is there.
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!busy && turns.length && document.activeElement === document.body) field.current.focus({ preventScroll: true });
   }, [busy]);
 

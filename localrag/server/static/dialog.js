@@ -1,9 +1,9 @@
-import { html, useEffect, useRef } from "./preact.js";
+import { html, useLayoutEffect, useRef } from "./preact.js";
 
 // The browser keeps the focus inside, gives it back, and closes on Escape.
 export function Dialog({ say, title, close, children }) {
   const box = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const opened = box.current;
     opened.showModal();
     return () => opened.close();

@@ -1,4 +1,4 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { useAdding } from "./adding.js";
 import { Reader } from "./reader.js";
@@ -44,7 +44,7 @@ export function Documents({ say, language, library, refresh, dropped, total, may
     return () => clearTimeout(timer);
   }, [library, language, words, shows]);
   useEffect(() => { if (dropped.length) { setReading(null); adding.add(dropped); } }, [dropped]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (reading || !opener.current) return;
     document.getElementById(opener.current)?.focus();
     opener.current = "";

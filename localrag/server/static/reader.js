@@ -1,4 +1,4 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 
 // What was read of a document, page by page, beside its image. `at` is {number} or {offset}.
@@ -12,7 +12,7 @@ export function Reader({ say, language, library, document: about, at: first, clo
   const text = useRef(null);
   const top = useRef(null);
 
-  useEffect(() => { heading.current.focus({ preventScroll: true }); scrollTo(0, 0); }, []);
+  useLayoutEffect(() => { heading.current.focus({ preventScroll: true }); scrollTo(0, 0); }, []);
   useEffect(() => {
     let shown = true;
     call(`/api/page?${new URLSearchParams({ library, document: about.id, ...at })}`).then(

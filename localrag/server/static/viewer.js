@@ -1,4 +1,4 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 
 // `view` is a span of a document, with the key to it where a link brought one; `alone`: it covers
@@ -23,7 +23,7 @@ export function Viewer({ say, language, view, close, alone, unknown }) {
     );
     return () => { shown = false; };
   }, [library, id, start, end, key, language]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!page) return;
     if (close && entered.current !== view) heading.current?.focus({ preventScroll: true });
     entered.current = view;
