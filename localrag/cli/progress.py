@@ -68,7 +68,7 @@ class View:
         if self._bars is None:
             return False
         if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task("", beside="")
+            self._tasks[name] = self._bars.add_task("", total=None, beside="")
         told: dict[str, Any] = {} if beside is None else {"beside": as_name(beside)}
         self._bars.update(
             self._tasks[name],

@@ -83,6 +83,9 @@ SYNC_SECONDS = 20.0
 SYNC_SHARE = 10
 """An add spends at most one part in so many on letting the indexes follow."""
 
+SLOW = 1.0
+"""Seconds that a file may be read before what came before it is embedded and committed."""
+
 FEW = 500
 """Paths up to which each is looked up, and not all read."""
 
@@ -387,12 +390,23 @@ class Indexer:
     def _document(self, met: _Met, run: Run) -> tuple[Document, list[Attachment]]:
         """What a file is, and what is inside it: as soon as it is parsed, if that has begun."""
         if met.parsing:
-            parsed = met.parsing.result(run.tell_pages)
+            parsed = met.parsing.result(self._meanwhile(run))
         else:
             parsed = self._parsed((met.path, met.data, run.page_done(met.state.path)))
         document, attached, seconds = parsed
         run.seconds["parse"] += seconds
         return document, attached
+
+    def _meanwhile(self, run: Run) -> Callable[[], None]:
+        """What is done while a file is read: what came before it does not wait for a long one."""
+        since = time.monotonic()
+
+        def now_and_then() -> None:
+            run.tell_pages()
+            if run.pending and time.monotonic() - since > SLOW:
+                self._flush(run)
+
+        return now_and_then
 
     def _take(self, met: _Met | Unchanged, run: Run) -> None:
         """Do what is to be done with a file, all but embedding and storing it."""

@@ -8,6 +8,20 @@ from localrag.cli import progress
 from localrag.indexing.events import Found, PageRead
 
 
+def test_a_total_that_is_not_known_yet_is_not_a_hundred(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.Bars() as bars:
+        bars.tell(Found(2))
+        bars.tell(PageRead("/folder/talk.pptx", 1, 3))
+    said = capsys.readouterr().err
+    assert "0/2" in said
+    assert "0/?" in said
+    assert "100" not in said
+
+
 @pytest.mark.parametrize(
     ("page", "pages", "said"),
     [(3, 10, "talk.pptx: page 3 of 10"), (3, 0, "talk.pptx: picture 3")],

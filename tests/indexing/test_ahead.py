@@ -13,6 +13,7 @@ from localrag.documents.files import parse_file
 from localrag.documents.formats.table import Attach, leave_out
 from localrag.documents.worker import ParsingProcess, ParsingProcesses
 from localrag.indexing import ahead
+from localrag.indexing import indexer as indexer_of
 from localrag.indexing.ahead import Ahead
 from localrag.indexing.events import Committed, Event, Linked, Parsed
 from localrag.types import Document
@@ -114,6 +115,33 @@ def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
     done = [Path(e.source).name for e in events if isinstance(e, Committed | Linked)]
     assert done == [f"{number:02}.txt" for number in range(40)]
     assert len(report.committed) == len(report.linked) == 20
+
+
+def test_what_is_ready_does_not_wait_for_a_file_that_is_read_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer_of, "SLOW", 0.0)
+    world = World(tmp_path)
+    world.write("0.txt", "text")
+    world.write("1.txt", "a scan")
+    committed = threading.Event()
+
+    def parse(path: Path, data: bytes, *, attach: Attach = leave_out, **_: object) -> Document:
+        if path.name == "1.txt":
+            assert committed.wait(30)
+        return parse_file(path, data, attach=attach)
+
+    indexer = world.indexer()
+    indexer.parse, indexer.parsers = parse, 2
+    names: list[str] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Committed):
+            names.append(Path(event.source).name)
+            committed.set()
+
+    indexer.add([world.files], tell)
+    assert names == ["0.txt", "1.txt"]
 
 
 def test_each_thread_has_a_process_of_its_own() -> None:
