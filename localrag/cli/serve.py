@@ -221,7 +221,7 @@ def serve(
     with listening as port_or_socket, ExitStack() as held:
         # Commands of this account would be asked by nobody in particular.
         way = None if people is not None else held.enter_context(endpoint.listening(place.parent))
-        commands = (command_app(libraries, queue, way[0], token), way[1]) if way else None
+        commands = (command_app(libraries, queue, way[0], token, note), way[1]) if way else None
         node = Node(libraries, add_from) if does_jobs else None
         app = make_app(libraries, access, queue, note, node)
         run(app, port_or_socket, ready, commands, reached.tls)

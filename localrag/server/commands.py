@@ -20,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localrag import __version__
 from localrag.config.settings import LLMReranking
@@ -50,6 +50,7 @@ from localrag.server.endpoint import Endpoint
 from localrag.server.libraries import Libraries
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import ON_ERROR, reply
+from localrag.server.requests import RequestLog
 from localrag.server.running import asking, working
 from localrag.types import Answer, Step
 
@@ -61,14 +62,23 @@ Tell = Callable[[Event], Any]
 """Awaited with each event."""
 
 
-def command_app(libraries: Libraries, queue: ModelQueue, endpoint: Endpoint, token: str) -> Gate:
-    """The ASGI application that listens at `endpoint`, beside that of `make_app`."""
+def command_app(
+    libraries: Libraries,
+    queue: ModelQueue,
+    endpoint: Endpoint,
+    token: str,
+    tell: Callable[[str], object] = lambda _: None,
+) -> ASGIApp:
+    """The ASGI application that listens at `endpoint`, beside that of `make_app`.
+
+    `tell` gets a line for each request.
+    """
     commands = Commands(libraries, queue, endpoint, token)
     app = Starlette(
         routes=[Route(HELLO, commands.hello), Route(CALL, commands.call, methods=["POST"])],
         exception_handlers=ON_ERROR,
     )
-    return Gate(app, CommandAccess(token, 0))
+    return RequestLog(Gate(app, CommandAccess(token, 0)), app.routes, tell)
 
 
 class CommandAccess(Access):

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-QUIET = frozenset({"/", "/static", "/healthz", "/metrics", "/api/status"})
+from localrag.server.calls import HELLO
+
+QUIET = frozenset({"/", "/static", "/healthz", "/metrics", "/api/status", HELLO})
 """Routes that pages and monitors ask all the time: told only where they fail."""
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

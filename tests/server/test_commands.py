@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -49,6 +49,7 @@ class Home:
     library: Path
     opened: list[Path]
     served: Served
+    log: list[str] = field(default_factory=list)
 
     @property
     def setup(self) -> Setup:
@@ -82,7 +83,7 @@ def start(home: Home) -> Iterator[Callable[..., Endpoint]]:
             made = stack.enter_context(endpoint.listening(home.folder, kind))
             assert made is not None
             libraries = Libraries([home.library], lambda _: home.served.engine)
-            app = command_app(libraries, ModelQueue(), made[0], TOKEN)
+            app = command_app(libraries, ModelQueue(), made[0], TOKEN, home.log.append)
             ready, public = threading.Event(), bind("127.0.0.1", 0)
             server = Server(configured(app), ready.set, (app, made[1]))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [public]})
@@ -145,6 +146,16 @@ def test_results_are_the_same(
     without = run(*words, "--json", "--no-server")
     assert home.opened == [home.library]
     assert timeless(with_server) == timeless(without)
+
+
+def test_each_call_is_a_line_of_the_log_without_its_text(
+    home: Home, start: Callable[..., Endpoint], run: Callable[..., str]
+) -> None:
+    start()
+    run("search", QUESTION)
+    run("ask", QUESTION)
+    assert len(home.log) >= 2
+    assert all(re.fullmatch(r"\S+ \S+ POST /call 200 \d+\.\d\d s", line) for line in home.log)
 
 
 @pytest.mark.parametrize("kind", [".sock", ".port"])
