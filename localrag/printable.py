@@ -44,7 +44,10 @@ def as_name(value: object) -> str:
 
 
 def filled(template: str, values: Mapping[str, object]) -> str:
-    """`template.format(**values)`, each value as a name."""
+    """`template.format(**values)`, each value as a name.
+
+    `{count:page|pages}` is the word for that many, which has no place in Chinese.
+    """
     return _NAMES.vformat(template, (), values)
 
 
@@ -69,6 +72,9 @@ def _escaped(found: re.Match[str]) -> str:
 
 class _Names(Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
+        one, several, many = format_spec.partition("|")
+        if several:
+            return one if value == 1 else many
         return as_name(super().format_field(value, format_spec))
 
 

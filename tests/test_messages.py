@@ -136,7 +136,11 @@ def collect() -> tuple[dict[str, str], list[str]]:
 def placeholders(template: str) -> set[tuple[str, str | None, str | None]]:
     """Names with format and conversion: {seconds:.1f} must not become {seconds}."""
     parts = string.Formatter().parse(template)
-    return {(name, spec, conversion) for _, name, spec, conversion in parts if name is not None}
+    return {
+        (name, spec, conversion)
+        for _, name, spec, conversion in parts
+        if name is not None and "|" not in (spec or "")  # {count:page|pages}, the word alone
+    }
 
 
 def commands(template: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -98,6 +99,7 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
     from localrag.presentation.steps import note_text
     from localrag.types import Answer, Note
 
+    began = time.monotonic()
     answer: Answer | None = None
     held = ""
     left_out: list[LeftOut] = []
@@ -124,7 +126,7 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
     say_text()
     assert answer is not None, "a stream ends with its answer"  # noqa: S101
     console = stdout_console()
-    print_evidence(console, answer)
+    print_evidence(console, answer, time.monotonic() - began)
     for step in answer.trace:
         if step.kind == "private":
             note(note_text(Note("private left out", step.values)))

@@ -86,8 +86,8 @@ def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
         console.print(Text(more, style="yellow"))
 
 
-def print_evidence(console: Console, answer: Answer) -> None:
-    """Under an answer: its citations, or what there is instead."""
+def print_evidence(console: Console, answer: Answer, waited: float = 0.0) -> None:
+    """Under an answer: its citations, or what there is instead; `waited` in seconds for all."""
     from rich.text import Text
 
     console.print()
@@ -119,7 +119,14 @@ def print_evidence(console: Console, answer: Answer) -> None:
             "the document."
         )
         console.print(Text(warning, style="yellow"))
-    console.print(Text(tr("{seconds:.1f} s", seconds=answer.seconds), style="dim"))
+    took = tr("{seconds:.1f} s", seconds=answer.seconds)
+    if waited > answer.seconds + 1:
+        took = tr(
+            "{seconds:.1f} s ({waited:.1f} s with loading the model and waiting for it)",
+            seconds=answer.seconds,
+            waited=waited,
+        )
+    console.print(Text(took, style="dim"))
 
 
 def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
@@ -143,7 +150,7 @@ def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
         console.print(Text(tr("You could ask instead:")))
     for one in found.suggestions:
         line = Text(f"  {as_name(one.question)}", style="bold")
-        console.print(Item(line.append(f"  ({as_name(suggestion_text(one))})", style="dim")))
+        console.print(Item(line.append(tr("  ({text})", text=suggestion_text(one)), style="dim")))
 
 
 def _print_unsupported(console: Console, answer: Answer) -> None:

@@ -153,7 +153,7 @@ def recognised_text(
         parts.append(say("pages read in part by OCR: {count}", count=counts["mixed"]))
     if counts["confidence"] is not None:
         parts.append(say("{percent}% sure on average", percent=_percent(counts["confidence"])))
-    return say(", ").join(parts)
+    return say("; ").join(parts)
 
 
 def pages_read(pages: int, readings: Sequence[PageReading]) -> dict[str, Any]:

@@ -28,20 +28,20 @@ _NOTES = {
 }
 
 _DECISIONS = {
-    "retrieve": "{passages} passages",
+    "retrieve": "{passages} {passages:passage|passages}",
     "filter": "{allowed} of {total} passages",
-    "private": "{left_out} passages left out",
+    "private": "{left_out} {left_out:passage|passages} left out",
     "rerank": "{reranker}: {kept} of {read} passages",
-    "check citations": "{cited} cited, {removed} markers removed, {added} added",
+    "check citations": "{cited} cited, {removed} {removed:marker|markers} removed, {added} added",
     "utility": "useful, 1 to 5",
     "choose": "answer {answer}",
-    "instructions": "{left_out} sentences left out",
+    "instructions": "{left_out} {left_out:sentence|sentences} left out",
 }
 
 _SKIPPED = {
-    "passages": "{count} passages were not read",
-    "answers": "{count} more answers were not tried",
-    "sentences": "{count} sentences were not checked",
+    "passages": "{count} {count:passage was|passages were} not read",
+    "answers": "{count} more {count:answer was|answers were} not tried",
+    "sentences": "{count} {count:sentence was|sentences were} not checked",
     "utility": "usefulness was not graded",
     "answer": "no time was left to write an answer",
 }
@@ -200,8 +200,8 @@ def _expansion(step: Step, say: Say) -> str:
 
 def _checked(step: Step, say: Say) -> str:
     text = say(
-        "{checked} sentences checked, {unsupported} without support; the model was asked about "
-        "{asked}",
+        "{checked} {checked:sentence|sentences} checked, {unsupported} without support; the model "
+        "was asked about {asked}",
         **step.values,
     )
     if not step.values["unchecked"]:
@@ -223,5 +223,5 @@ def _written(step: Step, say: Say) -> str:
         case 0, cut_short:
             return say("without the documents, cut short" if cut_short else "without the documents")
         case _, True:
-            return say("from {passages} passages, cut short", **values)
-    return say("from {passages} passages", **values)
+            return say("from {passages} {passages:passage|passages}, cut short", **values)
+    return say("from {passages} {passages:passage|passages}", **values)

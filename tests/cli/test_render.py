@@ -94,7 +94,7 @@ def shown(printed: Console) -> str:
         (
             "check citations",
             {"cited": 2, "removed": 1, "added": 0},
-            "2 cited, 1 markers removed, 0 added",
+            "2 cited, 1 marker removed, 0 added",
             "核对引用|引用 2 处，删除标记 1 个，补充 0 个",
         ),
         (
@@ -360,7 +360,7 @@ def test_a_step_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert step_line(Step("relevance", {"passage": 1, "relevant": True}, 0.456, 1.0)) == (
         "relevance: passage 1 relevant 0.46"
     )
-    assert step_line(Step("write", {"passages": 1}, None, 1.0)) == "write: from 1 passages"
+    assert step_line(Step("write", {"passages": 1}, None, 1.0)) == "write: from 1 passage"
 
 
 LEFT_OUT = replace(

@@ -89,6 +89,6 @@ def test_pages_by_how_they_were_read() -> None:
     ]
     assert pages_read(10, readings) == {"text": 8, "ocr": 1, "mixed": 1, "confidence": 0.85}
     assert recognised_text(readings, "en") == (
-        "pages read by OCR: 1, pages read in part by OCR: 1, 85% sure on average"
+        "pages read by OCR: 1; pages read in part by OCR: 1; 85% sure on average"
     )
     assert recognised_text([], "en") == ""

@@ -61,7 +61,7 @@ def test_an_answer() -> None:
     assert shown["trace"] == [
         {
             "name": "retrieve",
-            "decision": "1 passages",
+            "decision": "1 passage",
             "values": {"passages": 1},
             "score": None,
             "seconds": 0.123,

@@ -240,7 +240,7 @@ def test_the_best_passage_answers_alone_and_a_good_answer_ends_the_run() -> None
         "relevance: passage 1 relevant (not calibrated)",
         "relevance: passage 2 relevant (not calibrated)",
         "relevance: passage 3 irrelevant (not calibrated)",
-        "write: from 1 passages",
+        "write: from 1 passage",
         "support of a sentence: fully supported",
         "support: fully supported",
         "utility: useful, 1 to 5",
@@ -723,7 +723,7 @@ def test_what_is_not_checked_is_counted_without_bare_markers(
     llm.last = 9.0
     answer, _ = timed_run(llm, monkeypatch, 11.0, k=1)
     assert answer.text == "Many exotic flowers. [1]"
-    assert "budget: 1 sentences were not checked" in trace(answer)
+    assert "budget: 1 sentence was not checked" in trace(answer)
     assert answer.metrics is not None
     assert answer.metrics.response_support_ratings == ("partially supported",)
 
@@ -734,7 +734,7 @@ def test_writing_is_cut_at_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     llm.piece = 0.2
     llm.grade = 0.5
     answer, seconds = timed_run(llm, monkeypatch, 12.0, k=1)
-    assert "write: from 1 passages, cut short" in trace(answer)
+    assert "write: from 1 passage, cut short" in trace(answer)
     assert answer.text == f"{SAID_OPENED[:-1]} [1]. It is very large."
     assert len(answer.support) == 2
     assert seconds <= 12.0
@@ -744,7 +744,7 @@ def test_an_answer_cut_before_its_first_sentence_is_none(monkeypatch: pytest.Mon
     llm = Slow(["The glass house was, " * 40, "Perhaps."], [NEEDED, yes(0.9)])
     llm.first = 9.0
     answer, seconds = timed_run(llm, monkeypatch, 10.0, k=1)
-    assert "write: from 1 passages, cut short" in trace(answer)
+    assert "write: from 1 passage, cut short" in trace(answer)
     assert not answer.grounded
     assert len(llm.replies) == 1, "no time is left for another answer"
     assert seconds == 11.0
