@@ -1,1 +1,1 @@
-"""Files into Documents: PDF, Markdown, HTML and plain text in any usual encoding."""
+"""Files into Documents: PDF, Office, mail, tables, pictures and text, each by its own reader."""

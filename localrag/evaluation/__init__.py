@@ -1,1 +1,1 @@
-"""Measuring: retrieval metrics, retrieval sets, and how long things take."""
+"""Measuring: retrieval, grades, answers by a judge, and one setup against another."""

@@ -1,4 +1,4 @@
-"""What a judge finds, as values; `presentation.evaluation` says it in words."""
+"""What a judge finds, as values; `presentation.reports` says it in words."""
 
 from __future__ import annotations
 

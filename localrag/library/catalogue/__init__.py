@@ -1,1 +1,1 @@
-"""The truth: one SQLite file."""
+"""The truth: one SQLite file, or the tables of a PostgreSQL database."""

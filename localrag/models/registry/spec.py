@@ -74,7 +74,6 @@ class FolderSource(_Record, tag="folder", tag_field="kind", frozen=True):
 
 
 Source = PackageSource | HuggingFaceSource | ModelScopeSource | FolderSource
-SOURCE_NAMES = ("package", "huggingface", "modelscope", "folder")
 
 
 def source_name(source: Source) -> str:
