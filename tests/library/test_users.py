@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -365,6 +365,25 @@ def test_a_warm_search_is_one_transaction_of_its_user(team: Team) -> None:
             team.users.grant("ann", "alpha", None)
             with acting_as("ann"), pytest.raises(LibraryNotFoundError):
                 engine.search("the secret of alpha")
+
+
+def test_who_loses_a_library_while_they_read_it_gets_nothing_of_it(team: Team) -> None:
+    def read(taken_away: Callable[[], None]) -> int:
+        with library.one_state():
+            taken_away()
+            return library.counts().documents
+
+    with team.serve("alpha") as library, acting_as("ann"):
+        assert read(lambda: None) == 2
+        with pytest.raises(LibraryNotFoundError):
+            read(lambda: team.users.grant("ann", "alpha", None))
+        team.users.grant("ann", "alpha", "reader")
+        with pytest.raises(LibraryNotFoundError):
+            read(lambda: team.users.remove("ann"))
+        catalogue = library._catalogue
+        assert isinstance(catalogue, PostgresCatalogue)
+        (connection,) = catalogue._idle  # a refusal costs none
+        assert not connection.inner.closed
 
 
 def test_one_transaction_leaves_nothing_to_the_next(team: Team) -> None:
