@@ -532,6 +532,13 @@ def test_secrets_and_what_they_are_worth(team: Team, root: Any) -> None:
         assert not serving.by_token(again).roles  # type: ignore[union-attr]
 
 
+def test_who_changes_users_out_of_reach_holds_nothing_for_long(team: Team) -> None:
+    if "TEST_BEHIND_POOLER" in os.environ:
+        pytest.skip("only without a pooler, which has settings of its own")
+    with Users(replace(team.place, host="127.0.0.1")) as users, users._changing() as inner:
+        assert inner.execute("SHOW tcp_keepalives_idle").fetchone() == ("10",)
+
+
 def test_what_a_server_and_a_member_cannot_call(team: Team) -> None:
     calls = {
         policies.MEMBER: (

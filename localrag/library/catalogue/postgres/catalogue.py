@@ -213,7 +213,7 @@ class PostgresCatalogue:
 
     def migrate(self) -> None:
         """Create or update the tables, and the partitions of this library."""
-        with self.translated(), self.session() as inner, inner.transaction():
+        with self.translated(), self.session() as inner, heard(inner):
             self.create_alone(inner)
             for statement in _CREATE:
                 inner.execute(statement)
@@ -255,7 +255,7 @@ class PostgresCatalogue:
         from psycopg.errors import LockNotAvailable
 
         with self.translated(), self.session() as inner, suppress(LockNotAvailable):
-            with inner.transaction():
+            with heard(inner):
                 self._wait_for(inner, WRITING, CHANGING)
                 home = dialect.home(self.number)
                 rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread"
@@ -273,7 +273,7 @@ class PostgresCatalogue:
 
         with self.translated(), self.session() as inner:
             try:
-                with inner.transaction():
+                with heard(inner):
                     self._wait_for(inner, CHANGING)
                     self._take_away(inner)
                     self._expect_right()
@@ -625,6 +625,14 @@ class PostgresCatalogue:
             hint="See the log of the server.",
             **values,
         )
+
+
+@contextmanager
+def heard(inner: psycopg.Connection[Row]) -> Iterator[None]:
+    """A transaction of the tables' owner, which ends with its node as those of libraries do."""
+    with inner.transaction():
+        inner.execute(HEARD)
+        yield
 
 
 def no_library(name: str, database: Database, others: Sequence[str] = ()) -> LibraryNotFoundError:
