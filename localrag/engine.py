@@ -279,7 +279,14 @@ class Engine:
 
     def _answered(self, question: str, options: AskOptions, reading: Reading) -> Iterator[Piece]:
         settings = self.applied(options)
-        if self.library.is_empty():
+        embedder = None
+        with self.library.one_state():
+            # How many passages there are is known with the settings, and usually says it all.
+            empty = not self.library.chunk_set().size and self.library.is_empty()
+            if not empty:
+                built = factory.as_built(settings, self.library)
+                embedder = self._embedder_at_hand(built.embedding)
+        if empty:
             yield render("empty_library", answer_language(question))
             yield finished(question)
             return
@@ -315,7 +322,9 @@ class Engine:
             reading.chunks.update(one.chunk.id for one in found)
             return found
 
-        pipeline = self._pipeline(settings, retrieve, self._reranking(settings, options), options)
+        reranking = self._reranking(settings, options)
+        embedder = embedder or self.embedder
+        pipeline = self._pipeline(settings, retrieve, reranking, options, embedder)
         for piece in pipeline.stream(question):
             if isinstance(piece, Answer):
                 counts = self.library.keywords.frequencies
@@ -340,7 +349,7 @@ class Engine:
         """The answer from what `retrieve` brings in place of the search."""
         settings = self.applied(options)
         reranking = self._reranking(settings, options) if rerank else None
-        pipeline = self._pipeline(settings, retrieve, reranking, options)
+        pipeline = self._pipeline(settings, retrieve, reranking, options, self.embedder)
         return answer_of(pipeline.stream(question), on_step)
 
     def standalone(
@@ -466,11 +475,12 @@ class Engine:
         retrieve: Retrieve,
         reranking: Reranking | None,
         options: AskOptions,
+        embedder: Embedder,
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
             self.model_for(options),
-            self.embedder,
+            embedder,
             retrieve,
             self._place_of,
             self.tokenizer,

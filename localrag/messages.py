@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import locale
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,26 @@ Say = Callable[..., str]
 
 
 _reader: ContextVar[InterfaceLanguage | None] = ContextVar("reader", default=None)
+_named: ContextVar[str] = ContextVar("named", default="")
+
+_OF_A_LIBRARY = re.compile(
+    "(?<![a-z])localrag(?= (?:add|ask|search|compare|chat|status|watch|show|page|remove|rebuild"
+    "|jobs|check|share|users|grant|audit)(?![a-z]))"
+)
+"""Commands that concern the library one works with; those that make another one do not."""
+
+
+def name_library(option: str) -> None:
+    """From now on, printed commands name the library as the person at this machine has done.
+
+    `option`: as it is typed, such as "--library notes"; "" for none.
+    """
+    _named.set(f" {option}" if option else "")
+
+
+def library_option() -> str:
+    """What follows `localrag` in a command that is printed for the person at this machine."""
+    return "" if _reader.get() else _named.get()
 
 
 @contextmanager
@@ -80,7 +101,10 @@ def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object)
         name: spoken(value, reader) if isinstance(value, LocalragError) else value
         for name, value in values.items()
     }
-    return filled(translate(template, reader), said)
+    text = translate(template, reader)
+    if reader is None and (option := library_option()):
+        text, said["of_library"] = _OF_A_LIBRARY.sub("localrag{of_library}", text), option
+    return filled(text, said)
 
 
 def speaker(reader: InterfaceLanguage | None) -> Say:

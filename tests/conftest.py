@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from localrag import messages
 from localrag.egress import network
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -90,6 +91,7 @@ def _own_user_folders(
     monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path_factory.mktemp("config") / "config.toml"))
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     monkeypatch.delenv("LOCALRAG_LIBRARY", raising=False)
+    messages.name_library("")  # which a command of another test may have left
 
 
 @pytest.fixture(scope="session")

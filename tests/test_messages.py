@@ -16,7 +16,17 @@ import pytest
 from jinja2 import nodes
 
 from localrag import errors, types
-from localrag.messages import environment_language, interface_language, spoken, tr, translate
+from localrag.errors import UsageError
+from localrag.messages import (
+    environment_language,
+    interface_language,
+    name_library,
+    phrase,
+    spoken,
+    spoken_to,
+    tr,
+    translate,
+)
 
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 TABLES = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))
@@ -347,3 +357,18 @@ def test_a_reason_is_said_in_the_language_of_its_message() -> None:
 def test_values_go_in_after_translation() -> None:
     assert tr("Nothing found.") == "Nothing found."
     assert translate("Nothing found.", "zh") == CATALOGUE["Nothing found."]
+
+
+def test_a_printed_command_names_the_library_that_was_named() -> None:
+    name_library("--library '{notes}'")
+    run, rest = "Run `localrag rebuild`.", "See `localrag export` and `localrag models list`."
+    assert tr(run) == "Run `localrag --library '{notes}' rebuild`."
+    assert tr(rest) == rest  # of another library, or of none
+    assert tr("See {name}.", name="`localrag add`") == "See `localrag add`."
+    assert spoken(UsageError("No.", hint=run)).endswith("'{notes}' rebuild`.")
+    for somebody_else in ("en", "zh"):
+        with spoken_to(somebody_else):
+            assert "--library" not in tr(run)
+        assert "--library" not in phrase(run, somebody_else)
+    name_library("")
+    assert tr(run) == run

@@ -8,6 +8,7 @@ reaches standard output or error in another way, from a library or a warning, go
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import click
 
-from localrag.messages import tr
+from localrag.messages import name_library, tr
 from localrag.presentation.steps import note_text
 from localrag.printable import as_json, as_name, as_text
 from localrag.types import Note
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from localrag.library.location import Location
 
 CONTEXT_LIBRARY = "library"
+SERVERS = ("serve", "mcp")
 MODES = ("standard", "self-rag")
 RERANKERS = ("none", "keyword", "learned", "cross-encoder", "llm")
 """Those of `config`; repeated here because that module is heavier."""
@@ -152,10 +154,16 @@ def _library_path(context: click.Context, option: click.Parameter, value: str | 
 def library_location(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> Location:
-    """The folder or database that an option, the whole command or the environment names."""
+    """The folder or database that an option, the whole command or the environment names.
+
+    Commands that are printed then name it, too; not those of a server, which others read.
+    """
     if value is not None:
         no_empty_path(context, option, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
+    name = f'"{chosen}"' if os.name == "nt" else shlex.quote(str(chosen))
+    named = chosen and context.info_name not in SERVERS
+    name_library(f"--library {name}" if named else "")
     if chosen is not None and not isinstance(chosen, str):  # as the group has read it
         return cast("Location", chosen)
     chosen = chosen or os.environ.get("LOCALRAG_LIBRARY")

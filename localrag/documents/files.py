@@ -13,10 +13,10 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.formats.recognise import actual, disguised
@@ -130,16 +130,7 @@ def read_bytes(path: Path, *, below: Sequence[str] | None = None) -> bytes:
     Also, with `below`, if it lies in none of these folders, given by their real paths.
     """
     try:
-        # Not blocking: what was a file when it was found may be a pipe by now.
-        with open(path, "rb", opener=_without_waiting) as file:
-            state = os.fstat(file.fileno())
-            if not stat.S_ISREG(state.st_mode):
-                raise _no_file(path)
-            if below is not None:
-                real = _real_path(path, file.fileno())
-                if not any(is_in(real, folder) for folder in below):
-                    raise _leads_out(str(path), real)
-            size = state.st_size
+        with _opened(path, below) as (file, size):
             data = b"" if size > SIZE_LIMIT else file.read(size + 1)
             if len(data) > size:  # it grows meanwhile
                 data += file.read(SIZE_LIMIT)
@@ -155,6 +146,24 @@ def read_bytes(path: Path, *, below: Sequence[str] | None = None) -> bytes:
             return data
     except OSError as error:
         raise (_no_file(path) if path.is_dir() else unreadable(path, error)) from error
+
+
+@contextmanager
+def _opened(path: Path, below: Sequence[str] | None) -> Iterator[tuple[BinaryIO, int]]:
+    """A file and its size, for as long as the block lasts; `below` as in `read_bytes`.
+
+    Raises a ParsingError for what is none or lies elsewhere by now, before a byte is read.
+    """
+    # Not blocking: what was a file when it was found may be a pipe by now.
+    with open(path, "rb", opener=_without_waiting) as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise _no_file(path)
+        if below is not None:
+            real = _real_path(path, file.fileno())
+            if not any(is_in(real, folder) for folder in below):
+                raise _leads_out(str(path), real)
+        yield file, state.st_size
 
 
 def _real_path(path: Path, opened: int) -> str:
@@ -225,8 +234,12 @@ def walk_names(
     library: Path | None = None,
     folders: list[Path] | None = None,
     known: Collection[str] = (),
+    below: Sequence[str] | None = None,
 ) -> Iterator[str]:
-    """The same as strings: a path of each of a million files would take longer than finding it."""
+    """The same as strings: a path of each of a million files would take longer than finding it.
+
+    What is opened must lie `below`, as in `read_bytes`.
+    """
     kept = os.path.realpath(library) if library else ""
     for path in paths:
         if not os.path.lexists(path):
@@ -241,7 +254,7 @@ def walk_names(
                 hint="Name the folder with your documents.",
                 source=str(path),
             )
-    return _walk(paths, skipped, kept, [] if folders is None else folders, known)
+    return _walk(paths, skipped, kept, [] if folders is None else folders, known, below)
 
 
 class _Met(NamedTuple):
@@ -260,6 +273,7 @@ def _walk(
     library: str,
     folders: list[Path],
     known: Collection[str],
+    below: Sequence[str] | None,
 ) -> Iterator[str]:
     seen: set[str] = set()
     roots = {os.path.realpath(path) for path in paths}
@@ -283,7 +297,7 @@ def _walk(
                 continue
             seen.add(real)
             if not stat.S_ISDIR(mode):
-                if not named and (error := _refusal(path, mode, known)):
+                if not named and (error := _refusal(path, mode, known, below)):
                     # An empty __init__.py or .keep is as it should be: nobody can mend it.
                     if not isinstance(error, EmptyFileError):
                         skipped.append(error)
@@ -308,7 +322,9 @@ def _walk(
                 skipped.append(unreadable(Path(path), error))
 
 
-def _refusal(name: str, mode: int, known: Collection[str]) -> ParsingError | None:
+def _refusal(
+    name: str, mode: int, known: Collection[str], below: Sequence[str] | None
+) -> ParsingError | None:
     """Why what was met in a folder is not read."""
     if not stat.S_ISREG(mode):
         return _no_reading(name)
@@ -317,8 +333,11 @@ def _refusal(name: str, mode: int, known: Collection[str]) -> ParsingError | Non
     path = Path(name)
     if storable_path(path) in known:
         return None
-    with open(path, "rb", opener=_without_waiting) as file:
-        return refusal(path, file.read(SAMPLE), os.fstat(file.fileno()).st_size)
+    try:
+        with _opened(path, below) as (file, size):
+            return refusal(path, file.read(SAMPLE), size)
+    except ParsingError as error:
+        return error
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -22,7 +22,6 @@ from localrag.documents.chunking import Chunker
 from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.files import (
     Parse,
-    Read,
     read_bytes,
     storable_name,
     storable_path,
@@ -145,7 +144,9 @@ class Indexer:
     parse: Parse
     parsers: int = 1
     """How many files `parse` may be asked for at once, each from a thread of its own."""
-    read: Read = read_bytes
+    read: Callable[..., bytes] = read_bytes
+    below: Sequence[str] | None = None
+    """Real paths of folders, where only what lies in them may be opened."""
 
     def add(
         self,
@@ -178,7 +179,13 @@ class Indexer:
             failures = unread.Failures(library.unread(), map(storable_path, paths))
             run = Run(progress, failures, hold or nullcontext)
             self._look_up(paths, run)
-            found = walk_names(paths, run.skipped, library=library.directory, known=run.known)
+            found = walk_names(
+                paths,
+                run.skipped,
+                library=library.directory,
+                known=run.known,
+                below=self.below,
+            )
             files = list(found)
             run.tell(Found(len(files)))
             self._take_all(files, run)
@@ -272,7 +279,7 @@ class Indexer:
             same_model = status.embedding.fingerprint == self.embedding.fingerprint
             same = same_model and set(status.chunkings) <= {self.chunking}
             cut = not (same and library.passages_are_sound())
-            rebuilding = Rebuilding(library, self._passages, run, self.parse, self.read)
+            rebuilding = Rebuilding(library, self._passages, run, self.parse, self._bytes)
             if cut:
                 rebuilding.cut_anew()
             rebuilding.read_again()
@@ -362,7 +369,7 @@ class Indexer:
         path, state = met.path, met.state
         led, checked = origins(path), time.time_ns()
         with run.timed("read"):
-            met.data = self.read(path)
+            met.data = self._bytes(path)
         # Links may have changed before the bytes were there.
         led = tuple(sorted({*led, *origins(path)}))
         met.state = replace(state, checked_ns=checked, origins=led)
@@ -373,6 +380,9 @@ class Indexer:
             run.coming[digest] += 1
             page_done = run.page_done(state.path, ahead=True)
             met.parsing = ahead.submit((path, met.data, page_done))
+
+    def _bytes(self, path: Path) -> bytes:
+        return self.read(path, below=self.below)
 
     def _is_here(self, digest: str, run: Run) -> bool:
         """Whether a document is in the library, or on its way into it."""

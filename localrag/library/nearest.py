@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import LibraryError
 from localrag.library.catalogue.postgres import dialect, policies
-from localrag.library.catalogue.postgres.catalogue import CREATING, PostgresCatalogue
+from localrag.library.catalogue.postgres.catalogue import CREATING, PostgresCatalogue, heard
 from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.derived import Check, DerivedVectors, Leg, Note, Room
@@ -151,7 +151,7 @@ class VectorsOfDatabase(DerivedVectors):
         with (
             self._database.translated(),
             self._database.session() as inner,
-            inner.transaction(),
+            heard(inner),
         ):
             if inner.execute(f"SELECT {policies.OWNER}").fetchone() != (True,):
                 return
@@ -274,11 +274,11 @@ def _build(database: PostgresCatalogue, dimension: int, size: int) -> Lacking:
             return "" if isinstance(lacking, _Extension) else lacking
         try:
             # On its own: it keeps everybody from the vectors while it lasts.
-            with inner.transaction():
+            with heard(inner):
                 inner.execute("SELECT set_config('lock_timeout', '5s', true)")
                 for statement in dialect.without_nearest(database.number):
                     inner.execute(statement)
-            with inner.transaction():
+            with heard(inner):
                 _build_on(inner, database.number, dimension, size)
         except (errors.InsufficientPrivilege, errors.LockNotAvailable):
             return "index"

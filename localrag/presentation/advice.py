@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localrag.messages import tr
+from localrag.messages import library_option, tr
 
 if TYPE_CHECKING:
     from localrag.models.registry.advice import Advice
@@ -24,7 +24,7 @@ _TEXTS = {
 
 def advice_text(advice: Advice) -> str:
     """What is suggested, why, and the command that does it."""
-    command = f"localrag rebuild --embedding {advice.other}"
+    command = f"localrag{library_option()} rebuild --embedding {advice.other}"
     if not advice.present:
         command = f"localrag models pull {advice.other}; {command}"
     return tr(

@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from localrag import factory
-from localrag.documents.files import is_in, read_bytes
+from localrag.documents.files import is_in
 from localrag.documents.formats.table import shown_name
 from localrag.egress.databases import Database
 from localrag.engine import Engine
@@ -219,7 +219,7 @@ def _work(engine: Engine, held: _Held, folders: Sequence[str]) -> None:
     """
     asked, library = held.job.arguments, engine.library
     indexer = factory.make_indexer(engine.settings, library, engine.embedder)
-    indexer.read = partial(read_bytes, below=folders)
+    indexer.below = folders
     if held.job.kind == "add":
         paths = [*map(Path, asked.paths)]
         hold = partial(held.writing, library)

@@ -173,28 +173,34 @@ async def while_allowed(
 ) -> None:
     """Answer a request as long as who asked keeps every right that they had; then break off.
 
-    What says so itself (`until_barred`) has until the next look for it.
+    Looks before anything is sent, which asks the database only where what it said is no longer
+    remembered, and again and again. What says so itself (`until_barred`) has until the next look.
 
     Raises `RefusedError` where nothing of the answer had been sent.
     """
-    begun = False
+    begun = told = False
+
+    async def barred() -> bool:
+        try:
+            now = await find()
+        except RefusedError as error:
+            return error.status != 503  # then nobody has taken anything away
+        return now is None or not all(now.user.may(*had) for had in one.user.roles.items())
 
     async def noting(message: Message) -> None:
         nonlocal begun
+        # A reply without a body tells nothing, such as that one's session has ended.
+        if not (begun or told) and message.get("status") != 204 and await barred():
+            block.cancel()
+            return
         begun = True
         await send(message)
 
     async def watch() -> None:
-        told = False
+        nonlocal told
         while True:
             await anyio.sleep(LOOK)
-            try:
-                now = await find()
-            except RefusedError as error:
-                if error.status == 503:  # nobody has taken anything away
-                    continue
-                now = None
-            if now is None or not all(now.user.may(*had) for had in one.user.roles.items()):
+            if await barred():
                 if told or not one.at_work:
                     block.cancel()
                 for work in one.at_work:
@@ -207,7 +213,7 @@ async def while_allowed(
             await answer(noting)
         finally:
             watching.cancel()
-    if block.cancelled_caught and not begun:
+    if block.cancel_called and not begun:
         raise RefusedError(401, no_longer())
 
 

@@ -121,7 +121,13 @@ def error_body(
     elif isinstance(error, TooMuchError):
         status, text, code = error.status, spoken(error.reason, language), "too_large"
     elif isinstance(error, HTTPException):
-        status, text, code = error.status_code, f"{error.detail}.", "unknown_url"
+        status, code = error.status_code, "unknown_url"
+        if status == 404:
+            text = phrase("There is nothing at this address.", language)
+        elif status == 405:
+            text = phrase("This address does not take this method.", language)
+        else:
+            text = f"{error.detail}."
         headers.update(error.headers or {})
     elif isinstance(error, LocalragError):
         known = ((status, code) for kind, status, code in _STATUS if isinstance(error, kind))

@@ -42,7 +42,7 @@ def test_damage_is_named_with_its_repair(folder: Path) -> None:
     code, output = run("check", "--library", str(folder))
     assert code == 1
     assert "vector index (vectors)" in output
-    assert "localrag rebuild" in output
+    assert f"localrag --library {folder} rebuild" in output
     assert "\x1b" not in output
     code, output = run("check", "--library", str(folder), "--json")
     found = json.loads(output)

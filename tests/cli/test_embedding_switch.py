@@ -51,7 +51,7 @@ def model_of(library: str) -> str:
 
 
 def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> None:
-    command = f"localrag rebuild --embedding {BGE_EN}"
+    command = f"localrag --library {library} rebuild --embedding {BGE_EN}"
     english, at = str(tmp_path / "en.md"), ("--library", library)
     assert command in run("add", english, *at)
     (tmp_path / "more.md").write_text(ENGLISH.replace("1985", "1986"), encoding="utf-8")
@@ -68,7 +68,7 @@ def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> N
 
     warned = run("add", str(tmp_path / "zh.md"), *at)
     assert "33% of the text is Chinese" in warned
-    assert f"localrag rebuild --embedding {STARTER}" in warned
+    assert f"localrag --library {library} rebuild --embedding {STARTER}" in warned
     assert model_of(library) == BGE_EN
     run("rebuild", *at)
     assert model_of(library) == BGE_EN

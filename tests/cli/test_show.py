@@ -219,7 +219,7 @@ def test_many_problems_are_not_all_shown(localrag: Localrag, tmp_path: Path) -> 
     (folder / "fine.md").write_text("Fine.")
     option = ("--library", str(tmp_path / "library"))
     added = localrag("add", str(folder), *option)
-    assert "and 5 more: localrag status --problems" in added.err
+    assert f"and 5 more: localrag --library {option[1]} status --problems" in added.err
     assert sum(".pdf" in line for line in added.err.splitlines()) == 20
     assert localrag("status", "--problems", *option).out.count(".pdf") >= 25
 

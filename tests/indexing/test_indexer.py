@@ -123,7 +123,7 @@ def test_second_add_reads_nothing(room: Room) -> None:
     room.write("a.txt", "apples")
     room.add()
 
-    def never(*_: object) -> bytes:
+    def never(*_: object, **__: object) -> bytes:
         raise AssertionError("an unchanged file was read")
 
     report = room.add(read=never)

@@ -140,7 +140,7 @@ def test_a_share_on_another_machine_is_not_asked(
     become_newer(monkeypatch)
     monkeypatch.setattr(type(Path()), "drive", "\\\\server\\share", raising=False)
 
-    def never(path: Path) -> bytes:
+    def never(path: Path, **_: object) -> bytes:
         raise AssertionError(path)
 
     assert len(rebuilt(room, read=never).kept) == 1

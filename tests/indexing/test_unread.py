@@ -61,7 +61,7 @@ def test_what_another_program_or_right_would_mend_is_tried_again(room: Room) -> 
         ParsingError("{source} cannot be read: {reason}.", source=str(path), reason="rights"),
     ]
 
-    def refuse(_: Path) -> bytes:
+    def refuse(_: Path, **__: object) -> bytes:
         raise refusals[0]
 
     for _ in range(4):

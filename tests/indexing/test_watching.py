@@ -459,7 +459,7 @@ def test_what_was_read_in_vain_is_not_said_by_the_next_watch(world: World) -> No
         reads.append(path.name)
         raise errors[path.name]
 
-    def read(path: Path) -> bytes:
+    def read(path: Path, **_: object) -> bytes:
         if path.name == "locked.txt":
             raise PermissionError(13, "Permission denied")
         return path.read_bytes()
@@ -547,7 +547,7 @@ def test_a_file_whose_time_is_in_the_future_is_read_once(world: World) -> None:
     def indexer() -> Indexer:
         made = make()
         read = made.read
-        made.read = lambda path: (reads.append(path), read(path))[1]
+        made.read = lambda path, **how: (reads.append(path), read(path, **how))[1]
         return made
 
     world.indexer = indexer  # type: ignore[method-assign]

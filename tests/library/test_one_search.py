@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,34 @@ def test_a_warm_search_waits_for_the_server_a_few_times(postgres: str, tmp_path:
                 assert 5 < relay.waits - before <= most
                 assert relay.connections == connections
     assert len(first) == SETTINGS.retrieval.k
+
+
+def test_an_answer_waits_for_little_more_until_its_passages_are_there(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits_for(act: Callable[[], object]) -> int:
+        before = relay.waits
+        act()
+        return relay.waits - before
+
+    class FoundError(Exception):
+        pass
+
+    def stop(_: object) -> None:
+        raise FoundError
+
+    def ask() -> None:
+        with pytest.raises(FoundError):
+            list(engine.stream(QUESTION, AskOptions(k=SETTINGS.retrieval.k, on_found=stop)))
+
+    llm = ScriptedLLM([])
+    monkeypatch.setattr(factory, "make_model", lambda *_: factory.Model(llm, llm, lambda: None))
+    with relayed(postgres) as (url, relay):
+        engine = engine_of(filled(read_url(f"{url}#{tmp_path.name}")))
+        with closing(engine):
+            engine.search(QUESTION)
+            ask()
+            assert waits_for(ask) <= waits_for(lambda: engine.search(QUESTION)) + 3
 
 
 def test_only_what_has_the_state_that_is_read_is_at_hand(where: Where) -> None:

@@ -294,7 +294,9 @@ def test_a_drop_stops_no_other_library(place: Database, monkeypatch: pytest.Monk
         assert left.counts().documents == 0
 
 
-def test_a_node_out_of_reach_holds_nothing_for_long(place: Database) -> None:
+def test_a_node_out_of_reach_holds_nothing_for_long(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if "TEST_BEHIND_POOLER" in os.environ:
         pytest.skip("only without a pooler, which has settings of its own")
     sockets, place = place, replace(place, host="127.0.0.1")
@@ -303,10 +305,16 @@ def test_a_node_out_of_reach_holds_nothing_for_long(place: Database) -> None:
         names = ("keepalives_idle", "keepalives_interval", "keepalives_count", "user_timeout")
         return [inner.execute(f"SHOW tcp_{name}").fetchone()[0] for name in names]
 
+    expected = ["10", "5", "3", "25000"] if sys.platform == "linux" else ["10", "5"]
+    of_owners: list[bool] = []
+
+    def create_alone(_: object, inner: Any) -> None:
+        of_owners.append(told(inner)[: len(expected)] == expected)
+
+    monkeypatch.setattr(PostgresCatalogue, "create_alone", create_alone)
     with filled(place, 0) as library:
         catalogue = library._catalogue
         assert isinstance(catalogue, PostgresCatalogue)
-        expected = ["10", "5", "3", "25000"] if sys.platform == "linux" else ["10", "5"]
         with library.writing():
             assert told(catalogue._used.right)[: len(expected)] == expected
             with catalogue.write() as transaction:
@@ -316,6 +324,8 @@ def test_a_node_out_of_reach_holds_nothing_for_long(place: Database) -> None:
             assert told(chore)[: len(expected)] == expected
         with catalogue.session() as session:  # of others, behind a pooler
             assert told(session)[:2] != expected[:2]
+        catalogue.delete()
+        assert of_owners == [True, True]
         if sys.platform == "linux":
             with (
                 catalogue.session() as session,

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -367,6 +367,25 @@ def test_a_warm_search_is_one_transaction_of_its_user(team: Team) -> None:
                 engine.search("the secret of alpha")
 
 
+def test_who_loses_a_library_while_they_read_it_gets_nothing_of_it(team: Team) -> None:
+    def read(taken_away: Callable[[], None]) -> int:
+        with library.one_state():
+            taken_away()
+            return library.counts().documents
+
+    with team.serve("alpha") as library, acting_as("ann"):
+        assert read(lambda: None) == 2
+        with pytest.raises(LibraryNotFoundError):
+            read(lambda: team.users.grant("ann", "alpha", None))
+        team.users.grant("ann", "alpha", "reader")
+        with pytest.raises(LibraryNotFoundError):
+            read(lambda: team.users.remove("ann"))
+        catalogue = library._catalogue
+        assert isinstance(catalogue, PostgresCatalogue)
+        (connection,) = catalogue._idle  # a refusal costs none
+        assert not connection.inner.closed
+
+
 def test_one_transaction_leaves_nothing_to_the_next(team: Team) -> None:
     """As a pooler hands one connection from transaction to transaction."""
     with team.serve("alpha") as library:
@@ -511,6 +530,13 @@ def test_secrets_and_what_they_are_worth(team: Team, root: Any) -> None:
         again = users.add("ann")  # another one of this name has nothing of the first
         assert serving.by_token(again) is not None
         assert not serving.by_token(again).roles  # type: ignore[union-attr]
+
+
+def test_who_changes_users_out_of_reach_holds_nothing_for_long(team: Team) -> None:
+    if "TEST_BEHIND_POOLER" in os.environ:
+        pytest.skip("only without a pooler, which has settings of its own")
+    with Users(replace(team.place, host="127.0.0.1")) as users, users._changing() as inner:
+        assert inner.execute("SHOW tcp_keepalives_idle").fetchone() == ("10",)
 
 
 def test_what_a_server_and_a_member_cannot_call(team: Team) -> None:

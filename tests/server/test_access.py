@@ -73,6 +73,25 @@ def test_other_origins_are_refused_also_with_the_token(served: Served, origin: s
         assert client.get("/api/status").status_code == 403
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "english", "chinese"),
+    [
+        ("GET", "/nothing", "There is nothing at this address.", "该地址不存在。"),
+        ("GET", "/static/nothing.js", "There is nothing at this address.", "该地址不存在。"),
+        ("PUT", "/", "This address does not take this method.", "该地址不支持此请求方法。"),
+        ("PUT", "/static/x", "This address does not take this method.", "该地址不支持此请求方法。"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_the_language_of_who_asks(
+    served: Served, method: str, path: str, english: str, chinese: str
+) -> None:
+    with served.client() as client:
+        for language, said in (("en", english), ("zh-CN,en", chinese)):
+            refused = client.request(method, path, headers={"accept-language": language})
+            assert refused.status_code == (405 if method == "PUT" else 404)
+            assert refused.json()["error"]["message"] == said
+
+
 def test_two_hosts_or_none_are_refused(served: Served) -> None:
     good = f"Host: 127.0.0.1:{served.port}\r\n"
     for lines in (good + "Host: evil.example\r\n", good + good, ""):

@@ -25,6 +25,7 @@ from server.test_uploads import send
 
 from localrag import factory
 from localrag.config.settings import Settings
+from localrag.documents import files
 from localrag.egress.databases import Database, read_url
 from localrag.engine import Engine
 from localrag.errors import LibraryError, UsageError
@@ -250,6 +251,32 @@ def test_what_becomes_a_link_once_it_was_listed_is_not_read(
         str(folder / "000.txt"),
         str(deeper / "pgpass"),
     }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: links need no rights")
+def test_what_becomes_a_link_while_it_is_listed_is_not_opened(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for its kind either: what is said of that would tell of the first bytes."""
+    folder, private = files_in(tmp_path / "docs", 1), tmp_path / "pgpass"
+    private.write_bytes(b"\0\1\2")
+    unknown = folder / "notes.unknown"
+    unknown.write_text("The lamp was lit.")
+    list_folder = files._entries
+
+    def swap(path: str) -> list[os.DirEntry[str]]:
+        found = list_folder(path)
+        unknown.unlink()
+        unknown.symlink_to(private)
+        return found
+
+    monkeypatch.setattr(files, "_entries", swap)
+    add_job(engine, folder)
+    assert node_of(engine, folder).look(engine)
+    (problem,) = engine.library.problems()
+    assert problem.error is not None
+    assert problem.source == str(unknown)
+    assert "outside what is being added" in problem.error.message
 
 
 def test_a_rebuild_reads_only_what_a_node_was_told_to(engine: Engine, tmp_path: Path) -> None:

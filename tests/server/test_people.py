@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, get_args
 import httpx
 import pytest
 from httpx_sse import ServerSentEvent, connect_sse
-from library.library_fixtures import document
+from library.library_fixtures import EMBEDDER, document
 from server.conftest import GARDEN, Writing
 from server.sharing import TEXTS, Kept, Node, fill, shared
 from starlette.routing import Mount, Route
@@ -427,6 +427,28 @@ def test_an_answer_at_once_is_refused(node: Node) -> None:
     threading.Timer(1.0, take, (node, "token")).start()
     with node.client(token, **{"accept-language": "zh"}) as http:
         reply = http.post("/v1/chat/completions", json={"messages": SAID})
+    assert reply.status_code == 401
+    assert reply.json()["error"]["message"] == BARRED
+
+
+@pytest.mark.parametrize("what", ["token", "role"])
+@pytest.mark.parametrize("path", ["/api/search", "/v1/vector_stores/default/search"])
+def test_what_a_search_has_found_is_not_told_to_who_lost_a_right_meanwhile(
+    node: Node, monkeypatch: pytest.MonkeyPatch, what: str, path: str
+) -> None:
+    monkeypatch.setattr(people, "REMEMBERED", 0.1)
+    token, embed = tokens(node)["ben"], EMBEDDER.embed_queries
+
+    def slowly(texts: Sequence[str]) -> Any:
+        take(node, what)
+        time.sleep(0.2)
+        return embed(texts)
+
+    asked = ASKED if path == "/api/search" else {"query": QUESTION}
+    with node.client(token, **{"accept-language": "zh"}) as http:
+        assert GARDEN in http.post(path, json=asked).text
+        monkeypatch.setattr(EMBEDDER, "embed_queries", slowly)
+        reply = http.post(path, json=asked)
     assert reply.status_code == 401
     assert reply.json()["error"]["message"] == BARRED
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from httpx_sse import connect_sse
-from library.library_fixtures import open_library
+from library.library_fixtures import EMBEDDER, open_library
 from server.conftest import GARDEN
 from server.live_server import Machine
 from server.sharing import TEXTS, Node, fill, shared
@@ -229,6 +229,27 @@ def test_a_right_that_is_gone_is_gone_though_it_is_remembered_for_a_moment(
         (document,) = http.get("/api/documents").json()["documents"]
         assert http.delete(f"/api/documents/{document['id']}").status_code == 403
         team.users.grant("ada", "garden", None)
+        assert told(http, ("POST", "/api/search"), "garden") == never
+
+
+def test_what_a_search_has_found_is_not_told_to_who_lost_the_library_meanwhile(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "REMEMBERED", 60.0)
+    embed = EMBEDDER.embed_queries
+
+    def meanwhile(texts: Sequence[str]) -> Any:
+        team.users.grant("ada", "garden", None)
+        return embed(texts)
+
+    with (
+        shared(team.places, team.users) as node,
+        node.client(team.tokens["ada"]) as http,
+        node.client(team.tokens["eve"]) as stranger,
+    ):
+        assert http.post("/api/search", json=ASKED).status_code == 200
+        never = told(stranger, ("POST", "/api/search"), "garden")
+        monkeypatch.setattr(EMBEDDER, "embed_queries", meanwhile)
         assert told(http, ("POST", "/api/search"), "garden") == never
 
 

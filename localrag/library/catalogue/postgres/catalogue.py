@@ -33,7 +33,7 @@ from localrag.library.acting import SERVER, Role, acting, covers, users_began
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.postgres import dialect, policies
-from localrag.library.catalogue.postgres.connection import PostgresConnection
+from localrag.library.catalogue.postgres.connection import PostgresConnection, said
 from localrag.library.catalogue.postgres.dialect import SCHEMA
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.writes import Transaction
@@ -213,7 +213,7 @@ class PostgresCatalogue:
 
     def migrate(self) -> None:
         """Create or update the tables, and the partitions of this library."""
-        with self.translated(), self.session() as inner, inner.transaction():
+        with self.translated(), self.session() as inner, heard(inner):
             self.create_alone(inner)
             for statement in _CREATE:
                 inner.execute(statement)
@@ -255,7 +255,7 @@ class PostgresCatalogue:
         from psycopg.errors import LockNotAvailable
 
         with self.translated(), self.session() as inner, suppress(LockNotAvailable):
-            with inner.transaction():
+            with heard(inner):
                 self._wait_for(inner, WRITING, CHANGING)
                 home = dialect.home(self.number)
                 rows = f"SELECT 1 FROM {home}.documents UNION ALL SELECT 1 FROM {home}.unread"
@@ -273,7 +273,7 @@ class PostgresCatalogue:
 
         with self.translated(), self.session() as inner:
             try:
-                with inner.transaction():
+                with heard(inner):
                     self._wait_for(inner, CHANGING)
                     self._take_away(inner)
                     self._expect_right()
@@ -394,7 +394,8 @@ class PostgresCatalogue:
         """A connection of this thread in a transaction of whoever acts; within it, the same one.
 
         Raises LibraryNotFoundError for a user without a role in this library, LibraryError for one
-        with less than `wanted`, or where nobody acts and somebody must.
+        with less than `wanted`, or where nobody acts and somebody must. For who has only read it
+        does so at its end, too: a right that was taken away meanwhile is none to what was read.
         """
         held: dict[object, PostgresConnection] = self._used.__dict__.setdefault("held", {})
         mine = use, acting.get()
@@ -406,16 +407,20 @@ class PostgresCatalogue:
             steps.append(f"SELECT pg_advisory_xact_lock({CHANGING}, {self.number})")
         while True:
             role = self._role()
-            with self._taken(
-                "; ".join((begin, *self._enter(role), *steps, self._ask(role)))
-            ) as one:
+            enter, ask = [*self._enter(role)], self._ask(role)
+            with self._taken("; ".join((begin, *enter, *steps, ask))) as one:
                 if not self._is_admitted(one, role, wanted):
                     continue
                 one.is_member = role == policies.MEMBER
                 held[mine] = one
                 try:
                     yield one
-                    one.inner.execute("COMMIT")
+                    if use == "reader" and role == policies.MEMBER:
+                        again = "; ".join(("COMMIT", "BEGIN", *enter, ask, "COMMIT"))
+                        (one.began,) = said(one.inner.execute(again))
+                        self._is_admitted(one, role, wanted)
+                    else:
+                        one.inner.execute("COMMIT")
                 finally:
                     del held[mine]
                     one.state = None
@@ -511,10 +516,7 @@ class PostgresCatalogue:
                 waiting = self._idle.pop() if self._idle else None
             connection = waiting or PostgresConnection(self.connect())
             try:
-                cursor = connection.inner.execute(begin)
-                while cursor.nextset():
-                    pass
-                connection.began = cursor.fetchone() if cursor.description else None
+                connection.began = next(iter(said(connection.inner.execute(begin))), None)
             except psycopg.Error as error:
                 account = connection.inner.info.user if not connection.inner.closed else ""
                 connection.inner.close()
@@ -623,6 +625,14 @@ class PostgresCatalogue:
             hint="See the log of the server.",
             **values,
         )
+
+
+@contextmanager
+def heard(inner: psycopg.Connection[Row]) -> Iterator[None]:
+    """A transaction of the tables' owner, which ends with its node as those of libraries do."""
+    with inner.transaction():
+        inner.execute(HEARD)
+        yield
 
 
 def no_library(name: str, database: Database, others: Sequence[str] = ()) -> LibraryNotFoundError:

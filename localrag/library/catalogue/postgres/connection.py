@@ -101,6 +101,16 @@ class PostgresConnection:
         return len(MIGRATIONS)
 
 
+def said(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    """The rows of the last statement that has any, of several that were sent in one go."""
+    rows: list[Row] = []
+    while True:
+        if cursor.description is not None:
+            rows = cursor.fetchall()
+        if not cursor.nextset():
+            return rows
+
+
 def _expected(found: object, kind: type) -> object:
     if type(found) is not kind:
         raise ValueError(found)

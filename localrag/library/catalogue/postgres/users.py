@@ -23,7 +23,8 @@ from localrag.errors import ForbiddenError, LibraryError, UsageError
 from localrag.library.acting import Action, Role, User
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.postgres import policies
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue, no_library
+from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue, heard, no_library
+from localrag.library.catalogue.postgres.connection import said
 from localrag.library.catalogue.postgres.dialect import SCHEMA
 from localrag.library.catalogue.postgres.policies import MEMBER, SERVER
 
@@ -261,18 +262,18 @@ class Users:
         self._served(query, user, library, what, words)
 
     def _served(self, query: str, *values: Any) -> Sequence[Row]:
-        """The rows of a question as the role of a server, in one round trip."""
+        """The rows of a question as the role of a server.
+
+        In one round trip: the server waits for nobody in between, whoever falls silent.
+        """
         from psycopg import ClientCursor, errors
 
         with self._session() as inner:
             asked = ClientCursor(inner).mogrify(query, values)
             try:
-                cursor = inner.execute(f"BEGIN; SET LOCAL ROLE {SERVER}; {asked}; COMMIT")
+                return said(inner.execute(f"BEGIN; SET LOCAL ROLE {SERVER}; {asked}; COMMIT"))
             except (errors.InsufficientPrivilege, errors.InvalidParameterValue) as error:
                 raise policies.no_roles(str(self.database), inner.info.user) from error
-            while cursor.description is None and cursor.nextset():
-                pass
-            return cursor.fetchall()
 
     # Inner parts
 
@@ -287,7 +288,7 @@ class Users:
 
         Raises LibraryError where there are no users, ForbiddenError for another account.
         """
-        with self._session() as inner, inner.transaction():
+        with self._session() as inner, heard(inner):
             if inner.execute(policies.USED).fetchone() != (True,):
                 raise LibraryError(
                     "The database {database} has no users yet.",
@@ -323,7 +324,7 @@ class Users:
         self._catalogue.expect()
         if self._catalogue.needs_migration():
             self._catalogue.migrate()
-        with self._session() as inner, inner.transaction():
+        with self._session() as inner, heard(inner):
             self._catalogue.create_alone(inner)
             if inner.execute(f"SELECT {policies.OWNER}").fetchone() != (True,):
                 raise LibraryError(
