@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from localrag.library.location import Location
 
 CONTEXT_LIBRARY = "library"
+UNREAD = 3
+"""The exit code where all was done but for files that could not be read."""
 MODES = ("standard", "self-rag")
 RERANKERS = ("none", "keyword", "learned", "cross-encoder", "llm")
 """Those of `config`; repeated here because that module is heavier."""
