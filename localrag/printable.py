@@ -44,7 +44,7 @@ def as_name(value: object) -> str:
 
 
 def filled(template: str, values: Mapping[str, object]) -> str:
-    """`template.format(**values)`, each value as a name."""
+    """`template.format(**values)`, each value as a name, and a tuple as a list of them."""
     return _NAMES.vformat(template, (), values)
 
 
@@ -69,7 +69,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 class _Names(Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
-        return as_name(super().format_field(value, format_spec))
+        listed = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        return as_name(super().format_field(listed, format_spec))
 
 
 _NAMES = _Names()

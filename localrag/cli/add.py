@@ -54,7 +54,7 @@ MOST = 20
     nargs=-1,
     required=True,
     metavar=tr("PATH..."),
-    type=click.Path(),
+    type=click.Path(readable=False),  # one that cannot be read is said beside the others
     callback=no_empty_path,
 )
 @click.option(
@@ -122,6 +122,8 @@ def add(
         emit_json(report_json(report, seconds) | told)
     else:
         _print(report, seconds)
+        if not (files or report.committed or report.linked or report.unchanged):
+            note(tr("There is no file in {folder} that localrag reads.", folder=", ".join(paths)))
         _print_problems(report, new, others, readings)
         # Said when these documents are why; `doctor` says it every time.
         if advice and (before is None or before.kind != advice.kind):

@@ -62,7 +62,7 @@ POLLED = {
     nargs=-1,
     required=True,
     metavar=tr("PATH..."),
-    type=click.Path(),
+    type=click.Path(readable=False),  # one that cannot be read is said beside the others
     callback=no_empty_path,
 )
 @click.option(
