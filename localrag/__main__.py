@@ -55,6 +55,9 @@ def main() -> NoReturn:
             code = cli.main(prog_name="localrag", standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:  # its text is the help, line by line
+        error.show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         error.message = as_name(error.message)  # type: ignore[misc] # it may quote what was typed
         error.show()
@@ -73,6 +76,16 @@ def main() -> NoReturn:
         if isinstance(error, LocalragError):
             note(tr("Error: {message}", message=spoken(error)))
             sys.exit(error.exit_code)
+        if isinstance(error, PermissionError) and error.filename is not None:
+            note(
+                tr(
+                    "Error: {path} cannot be used: {reason}. Check that you may read and write "
+                    "there, or name another place.",
+                    path=error.filename,
+                    reason=error.strerror,
+                )
+            )
+            sys.exit(1)
         note(
             tr(
                 "Error: something went wrong inside localrag ({kind}: {reason}). "

@@ -16,7 +16,8 @@ LocalragError
 │   ├── EmptyFileError
 │   ├── CorruptFileError
 │   ├── ImageOnlyFileError    pages without a text layer
-│   └── SlowFileError         reading it took too long
+│   ├── SlowFileError         reading it took too long
+│   └── PassedOverError       a link that leads out, a pipe: not opened on purpose
 ├── LibraryError
 │   ├── LibraryNotFoundError
 │   ├── LibraryLockedError    another process is writing
@@ -168,6 +169,10 @@ class ImageOnlyFileError(ParsingError):
 
 class SlowFileError(ParsingError):
     """Reading it was given up for the time it took."""
+
+
+class PassedOverError(ParsingError):
+    """Not opened, on purpose: a link that leads out of what is added, a pipe, a device."""
 
 
 class LibraryError(LocalragError):

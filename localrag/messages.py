@@ -95,16 +95,19 @@ def translate(template: str, language: InterfaceLanguage | None = None) -> str:
 def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object) -> str:
     """Translate for a reader and fill in: `phrase("{count} files", "zh", count=3)`.
 
-    `reader` None is the person at this machine.
+    `reader` None is the person at this machine. A tuple is listed with the commas of the language.
     """
-    said = {
-        name: spoken(value, reader) if isinstance(value, LocalragError) else value
-        for name, value in values.items()
-    }
+    said = {name: _said(value, reader) for name, value in values.items()}
     text = translate(template, reader)
     if reader is None and (option := library_option()):
         text, said["of_library"] = _OF_A_LIBRARY.sub("localrag{of_library}", text), option
     return filled(text, said)
+
+
+def _said(value: object, reader: InterfaceLanguage | None) -> object:
+    if isinstance(value, tuple):
+        return translate(", ", reader).join(map(str, value))
+    return spoken(value, reader) if isinstance(value, LocalragError) else value
 
 
 def speaker(reader: InterfaceLanguage | None) -> Say:

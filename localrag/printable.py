@@ -44,7 +44,7 @@ def as_name(value: object) -> str:
 
 
 def filled(template: str, values: Mapping[str, object]) -> str:
-    """`template.format(**values)`, each value as a name.
+    """`template.format(**values)`, each value as a name, and a tuple as a list of them.
 
     `{count:page|pages}` is the word for that many, which has no place in Chinese.
     """
@@ -75,7 +75,8 @@ class _Names(Formatter):
         one, several, many = format_spec.partition("|")
         if several:
             return one if value == 1 else many
-        return as_name(super().format_field(value, format_spec))
+        listed = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        return as_name(super().format_field(listed, format_spec))
 
 
 _NAMES = _Names()

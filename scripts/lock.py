@@ -22,6 +22,7 @@ from pathlib import Path
 from environment import LOCKED, LOCKS, ROOT, TORCH, TORCH_CPU_INDEX, python_of
 
 OLDEST = "3.11"
+EXTRAS = ("bundle", "keyring", "postgres", "dev")
 # PyTorch publishes its builds without CUDA for these.
 PYTHONS = ("3.11", "3.12", "3.13")
 SYSTEMS = {
@@ -52,6 +53,7 @@ ABOUT = {
     "run": "What running localrag needs, without torch.",
     "bundle": "What `localrag bundle create` needs beside run.txt.",
     "keyring": "What keys in the system's keyring need beside run.txt.",
+    "postgres": "What a library in PostgreSQL needs beside run.txt.",
     "dev": "What tests and checks need beside run.txt.",
     "build": "What building needs: localrag, and the packages that come as source.",
     "lock": "What scripts/lock.py runs.",
@@ -71,7 +73,7 @@ def main() -> None:
         entries = _resolve(uv, Path(folder), upgrade)
         gpu = {text for text in entries["run"] if GPU.fullmatch(_name(text))}
         for layer, texts in entries.items():
-            above = entries["run"] if layer in ("bundle", "keyring", "dev") else gpu
+            above = entries["run"] if layer in EXTRAS else gpu
             _write(layer, [text for text in texts if text not in above])
         _write("torch-cuda", sorted(gpu))
         _write("torch-cpu", _torch_builds(Path(folder)))  # last: it may end here
@@ -89,7 +91,7 @@ def _uv(folder: Path) -> list[str]:
 
 def _resolve(uv: list[str], folder: Path, upgrade: bool) -> dict[str, list[str]]:
     """The entries of each layer, all of one resolution."""
-    names = ("run", "build", "lock", "bundle", "keyring", "dev")
+    names = ("run", "build", "lock", *EXTRAS)
     (folder / "build.in").write_text(BUILDING)
     (folder / "lock.in").write_text("uv\n")
     (folder / "bounds.in").write_text(BOUNDS)
@@ -104,7 +106,7 @@ def _resolve(uv: list[str], folder: Path, upgrade: bool) -> dict[str, list[str]]
     entries = {}
     for name in names:
         source = sources.get(name, [pyproject])
-        extra = ["--extra", name] if name in ("bundle", "keyring", "dev") else []
+        extra = ["--extra", name] if name in EXTRAS else []
         out = folder / f"{name}.txt"
         _compile(uv, out, *source, *extra, "-c", str(everything))
         text = out.read_text("utf-8")

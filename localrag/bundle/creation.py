@@ -15,6 +15,7 @@ from msgspec import structs
 from localrag import __version__
 from localrag.bundle import licences, llama_cpp, localrag_wheel, packing, staging, targets
 from localrag.bundle.installer.manifest import (
+    EXTRAS,
     MANIFEST,
     SIGNATURE,
     File,
@@ -58,13 +59,15 @@ _HERE = Path(__file__).parent
 class BundleRequest:
     """What to put into a bundle.
 
-    `preset` names models of the store, `models` more of them; `wheels` are ready ones of
-    the user's; `since` is an earlier bundle, and only what differs from it is kept.
+    `preset` names models of the store, `models` more of them; `extras` are keys of `EXTRAS`;
+    `wheels` are ready ones of the user's; `since` is an earlier bundle, and only what differs from
+    it is kept.
     """
 
     target: Target
     preset: str | None = "starter"
     models: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
     wheels: tuple[Path, ...] = ()
     since: Path | None = None
     archive: bool = False
@@ -84,12 +87,12 @@ class CreatedBundle:
 
 
 def default_name(request: BundleRequest) -> str:
-    """Like "localrag-0.1.0-linux-x86_64-py3.11-starter"."""
+    """Like "localrag-0.1.0-linux-x86_64-py3.11-starter-postgres"."""
     target = request.target
     words = ["localrag", __version__, target.name, f"py{target.python}"]
     if target.accelerator == "cuda":
         words.append("cuda")
-    words.append(request.preset or "no-models")
+    words += [request.preset or "no-models", *sorted(set(request.extras))]
     return "-".join([*words, "delta"] if request.since else words)
 
 
@@ -192,17 +195,24 @@ def _fill(
     from localrag.bundle import sbom  # what it needs is of the extra
 
     target = request.target
-    make_folder(folder / "wheels")
-    collector = WheelCollector(target, folder / "wheels", versions_here(), notify, pip)
+    place = folder / "wheels"
+    make_folder(place)
+    collector = WheelCollector(target, place, versions_here(), notify, pip, request.extras)
     for path in request.wheels:
         collector.add(path)
     if localrag_wheel.DISTRIBUTION not in collector.wheels:
         notify("Making the wheel of localrag")
-        collector.add(localrag_wheel.make(folder / "wheels"))
+        collector.add(localrag_wheel.make(place))
     if llama_cpp.NAME not in collector.wheels:
         collector.add(_llama_cpp(target, cache, notify))
     notify("Downloading the packages")
     wheels = collector.complete()
+    if absent := [one for one in request.extras if EXTRAS[one] not in collector.wheels]:
+        raise BundleError(
+            "This wheel of localrag has no extra called {names}.",
+            hint="Name a newer one with --wheel, or omit --extra.",
+            names=", ".join(absent),
+        )
     notify("Copying the models")
     wanted = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]
     without = licences.write(folder, wheels, specs)

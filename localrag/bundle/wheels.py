@@ -72,16 +72,18 @@ def resolve(
     roots: Iterable[str],
     requirements: Callable[[str], Iterable[Requirement]],
     environment: Mapping[str, str],
+    extras: Iterable[str] = (),
 ) -> dict[str, JoinedRequirement]:
     """What the roots need, what that needs in turn, and so on, by normalised name.
 
-    `environment` has the values of markers where they differ from those of this machine.
+    `environment` has the values of markers where they differ from those of this machine; `extras`
+    are those of localrag.
     """
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
     found = {root: JoinedRequirement(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
-    todo = [(root, "") for root in found]
+    todo = [(root, "") for root in found] + [(DISTRIBUTION, extra) for extra in extras]
     seen: set[tuple[str, str]] = set()
     while todo:
         name, extra = todo.pop()
@@ -102,7 +104,7 @@ def resolve(
 class WheelCollector:
     """Gathers wheels for one target into a folder.
 
-    `versions` are pinned wherever the requirements admit them.
+    `versions` are pinned wherever the requirements admit them; `extras` are those of localrag.
     """
 
     def __init__(
@@ -112,8 +114,10 @@ class WheelCollector:
         versions: Mapping[str, str],
         notify: Notify,
         pip: Pip = run_pip,
+        extras: Iterable[str] = (),
     ) -> None:
         self._target = target
+        self._extras = tuple(extras)
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
         self._announce = notify
@@ -162,7 +166,7 @@ class WheelCollector:
         if unused := sorted(self.wheels.keys() - needs.keys()):
             raise UsageError(
                 "Nothing in the bundle needs {names}.",
-                hint="Omit that --wheel.",
+                hint="Omit that --wheel, or add the --extra that needs it.",
                 names=", ".join(unused),
             )
         return [self.wheels[name] for name in sorted(self.wheels)]
@@ -173,7 +177,8 @@ class WheelCollector:
         def requirements(name: str) -> list[Requirement]:
             return self.wheels[name].requirements if name in self.wheels else []
 
-        return resolve(ROOTS, requirements, targets.marker_environment(self._target))
+        environment = targets.marker_environment(self._target)
+        return resolve(ROOTS, requirements, environment, self._extras)
 
     def _fetch(self, missing: Mapping[str, JoinedRequirement]) -> None:
         from packaging.version import Version

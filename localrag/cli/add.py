@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from localrag.cli.embedding import embedding_option
 from localrag.cli.jobs import expect_queue, put, queue_options
 from localrag.cli.output import (
+    UNREAD,
     any_library_option,
     emit_json,
     json_option,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from localrag.indexing.events import AddReport
     from localrag.library.library import Library
     from localrag.library.location import Location
-    from localrag.library.records import PageReading, Problem
+    from localrag.library.records import PageReading, Problem, UnreadFile
 
 INCOMPLETE = {
     "no text": "pages_without_text",
@@ -45,7 +45,8 @@ MOST = 20
 @click.command(
     help=tr(
         "Add files and folders: PDF, scans, Office files, mail, web pages, text. Unchanged files "
-        "are skipped; what was not read, or not read well, is listed at the end."
+        "are skipped; what was not read, or not read well, is listed at the end. Exit code 3 if "
+        "some could not be read."
     )
 )
 @click.argument(
@@ -53,7 +54,7 @@ MOST = 20
     nargs=-1,
     required=True,
     metavar=tr("PATH..."),
-    type=click.Path(),
+    type=click.Path(readable=False),  # one that cannot be read is said beside the others
     callback=no_empty_path,
 )
 @click.option(
@@ -83,6 +84,7 @@ def add(
     from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
     from localrag.documents.files import walk
+    from localrag.indexing import unread
     from localrag.library.folder.filesystem import network_drive
     from localrag.library.location import name_of
     from localrag.presentation.advice import advice_text
@@ -90,7 +92,8 @@ def add(
     from localrag.types import Finding
 
     # A mistyped path is said before anything is made.
-    walk([Path(path).expanduser() for path in paths], [])
+    places = [Path(path).expanduser() for path in paths]
+    walk(places, [])
     if isinstance(library, Path) and (kind := network_drive(library)):
         note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
@@ -103,10 +106,11 @@ def add(
         if rag.engine.is_new and not isinstance(library, Path):
             note(tr("The library {name} is new in this database.", name=name_of(library)))
         before = rag.embedding_advice()
-        report = rag.add(paths, bars.tell, prune=prune, on_wait=say_waiting)
+        report = rag.add(places, bars.tell, prune=prune, on_wait=say_waiting)
         added = {one.document_id for one in report.committed}
         added |= {one.document_id for one in report.linked}
-        new = _problems(rag.library, added, paths)
+        files = unread.below(places, rag.library.unread())
+        new = _problems(rag.library, added, files)
         others = len(rag.problems()) - len(new) if new else 0
         readings = rag.library.readings(added)
         advice = rag.embedding_advice()
@@ -118,13 +122,16 @@ def add(
         emit_json(report_json(report, seconds) | told)
     else:
         _print(report, seconds)
+        if not (files or report.committed or report.linked or report.unchanged):
+            note(tr("There is no file in {folder} that localrag reads.", folder=", ".join(paths)))
         _print_problems(report, new, others, readings)
         # Said when these documents are why; `doctor` says it every time.
         if advice and (before is None or before.kind != advice.kind):
             note(advice_text(advice))
-    # Nothing could be read: that is a failure of the command, not only of a file.
-    if report.failed and not (report.committed or report.linked or report.unchanged):
-        raise click.exceptions.Exit(1)
+    if any(map(unread.is_lacking, files)):
+        # Nothing could be read: that is a failure of the command, not only of a file.
+        some = report.committed or report.linked or report.unchanged
+        raise click.exceptions.Exit(UNREAD if some else 1)
 
 
 def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
@@ -165,16 +172,13 @@ def _print(report: AddReport, seconds: float) -> None:
     note_list(tr("Removed, because the files are gone:"), report.removed)
 
 
-def _problems(library: Library, added: Collection[str], paths: Sequence[str]) -> list[Problem]:
+def _problems(
+    library: Library, added: Collection[str], files: Sequence[UnreadFile]
+) -> list[Problem]:
     """Those of what was read now, or was to be."""
     from localrag.library.records import Problem
 
-    roots = {Path(os.path.abspath(Path(path).expanduser())) for path in paths}  # noqa: PTH100
-    unread = (
-        Problem(one.state.path, error=one.error)
-        for one in library.unread()
-        if not roots.isdisjoint((Path(one.state.path), *Path(one.state.path).parents))
-    )
+    unread = (Problem(one.state.path, error=one.error) for one in files)
     found = [*library.problems(added), *unread]
     return sorted(found, key=lambda one: (one.source, one.pages))
 

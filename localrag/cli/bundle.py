@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from localrag.bundle.installer.manifest import EXTRAS
 from localrag.cli.output import confirm_licence, emit_json, json_option, note, say
 from localrag.messages import spoken, tr
 
@@ -62,6 +63,16 @@ def bundle() -> None:
 )
 @click.option(
     "--model", "models", multiple=True, metavar=tr("MODEL"), help=tr("An additional model.")
+)
+@click.option(
+    "--extra",
+    "extras",
+    multiple=True,
+    type=click.Choice(tuple(EXTRAS)),
+    help=tr(
+        "An optional part to include: postgres for libraries in a database, keyring for keys in "
+        "the system's keyring."
+    ),
 )
 @click.option("--accept-licence", is_flag=True, help=tr("Accept a non-commercial licence."))
 @click.option(
@@ -138,6 +149,7 @@ def create(
                 "target": request.target.name,
                 "python": request.target.python,
                 "accelerator": request.target.accelerator,
+                "extras": sorted(set(request.extras)),
                 "delta": request.since is not None,
             }
         )
@@ -204,6 +216,7 @@ def verify(place: Path, base: Path | None, key: Path | None, as_json: bool) -> N
             "system": manifest.target.system,
             "machine": manifest.target.machine,
             "python": manifest.target.python,
+            "extras": manifest.extras,
             "files": len(manifest.files),
             "checked": len(checked.looked_at),
             "bytes": sum(file.bytes for file in checked.looked_at),

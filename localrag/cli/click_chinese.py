@@ -39,9 +39,6 @@ def install() -> None:
         formatter.write_heading = _write_heading
     if hasattr(formatter, "write_usage"):
         formatter.write_usage = _without_space(formatter.write_usage)
-    command: Any = getattr(sys.modules.get("click.core"), "Command", None)
-    if hasattr(command, "get_short_help_str"):
-        command.get_short_help_str = _first_sentence
     for name in _JOINED_ERRORS:
         error: Any = getattr(sys.modules.get("click.exceptions"), name, None)
         if hasattr(error, "format_message"):
@@ -72,12 +69,6 @@ def _without_space(original: Callable[..., None]) -> Callable[..., None]:
         original(formatter, prog, args, _text("Usage:") if prefix is None else prefix)
 
     return write_usage
-
-
-def _first_sentence(command: Any, limit: int = 0) -> str:  # noqa: ARG001 - lines are wrapped
-    """What a list of commands says of one; click ends a sentence at "." alone, or at any space."""
-    first, stop, _ = (command.short_help or command.help or "").partition("。")
-    return first + stop
 
 
 def _with_chinese_stops(original: Callable[[Any], str]) -> Callable[[Any], str]:

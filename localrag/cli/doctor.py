@@ -82,7 +82,14 @@ def doctor(quick: bool, library: Location, as_json: bool) -> None:
             }
         )
     elif problems:
-        note(tr("{count} problems; each says above what to do.", count=problems))
+        note(
+            tr(
+                "{count} problem; above it says what to do."
+                if problems == 1
+                else "{count} problems; each says above what to do.",
+                count=problems,
+            )
+        )
     if problems:
         raise click.exceptions.Exit(1)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -71,7 +73,24 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(f"localrag.cli.{module}"), name)
         for one in (command, *getattr(command, "commands", {}).values()):
             one.options_metavar = tr("[OPTIONS]")
+            # The first sentence whole, which lists of commands wrap; click breaks it off.
+            first = re.split(r"(?<=。)|(?<=\.) ", one.help or "", maxsplit=1)[0]
+            one.short_help = one.short_help or first
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named. Raises click's error, with the names that are like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS)
+            if not near:
+                raise
+            hint = tr("Did you mean `localrag {name}`?", name=near[0])
+            said = f"{error.message} {hint}".replace("。 ", "。")
+            raise click.UsageError(said, ctx) from None
 
 
 @click.group(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 CONTEXT_LIBRARY = "library"
 SERVERS = ("serve", "mcp")
+UNREAD = 3
+"""The exit code where all was done but for files that could not be read."""
 MODES = ("standard", "self-rag")
 RERANKERS = ("none", "keyword", "learned", "cross-encoder", "llm")
 """Those of `config`; repeated here because that module is heavier."""
@@ -48,15 +50,25 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def question_argument(command: Command) -> Command:
     """Add QUESTION; an empty one is refused before anything is loaded."""
-    return click.argument("question", metavar=tr("QUESTION"), callback=_asked)(command)
+    # All that stands there is taken, to say what is wrong with a question without quotes.
+    return click.argument(
+        "question", metavar=tr("QUESTION"), nargs=-1, required=True, callback=_asked
+    )(command)
 
 
-def _asked(_: click.Context, __: click.Parameter, value: str) -> str:
+def _asked(context: click.Context, _: click.Parameter, value: tuple[str, ...]) -> str:
     from localrag.errors import UsageError
 
-    if not value.strip():
+    if not "".join(value).strip():
         raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-    return value
+    if len(value) > 1:
+        raise UsageError(
+            "The question came as {count} words, and not as one.",
+            hint="Put it in quotes: {command}",
+            count=len(value),
+            command=f"{context.command_path} {shlex.quote(' '.join(value))}",
+        )
+    return value[0]
 
 
 def library_option(command: Command) -> Command:
@@ -127,8 +139,18 @@ def page_option(command: Command) -> Command:
 
 
 def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The paths as they are: an empty one would mean the current folder, and all that is in it."""
+    """The paths as they are: an empty one would mean the current folder, and all that is in it.
+
+    Nor are they addresses, which the system takes for folders.
+    """
     from localrag.errors import UsageError
+
+    if web := [path for path in value if path.lower().startswith(("http://", "https://"))]:
+        raise UsageError(
+            "{address} is an address on the network, and localrag fetches nothing.",
+            hint="Download it yourself, then name the file.",
+            address=web[0],
+        )
 
     if not all(path.strip() for path in value):
         raise UsageError(

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localrag.cli.embedding import embedding_option
 from localrag.cli.jobs import expect_queue, put, queue_options
-from localrag.cli.output import any_library_option, emit_json, json_option, note, note_list, say
+from localrag.cli.output import (
+    UNREAD,
+    any_library_option,
+    emit_json,
+    json_option,
+    note,
+    note_list,
+    say,
+)
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
+    from localrag.indexing.events import AddReport
     from localrag.library.location import Location
+    from localrag.models.registry.advice import Advice
 
 
 @click.command(
     help=tr(
         "Rebuild the search indexes; after a change of embedding model or chunking, split "
         "and embed every document again from the text in the library. Documents that an older "
-        "version has read are read again where their files are still there."
+        "version has read are read again where their files are still there. Exit code 3 if some "
+        "could not be."
     )
 )
 @embedding_option(tr("Switch to this embedding model: its name or a preset (english)."))
@@ -38,8 +50,6 @@ def rebuild(
     from localrag.api import LocalRAG
     from localrag.cli.embedding import settings_with
     from localrag.cli.progress import Bars, say_waiting
-    from localrag.models.registry.spec import catalogue
-    from localrag.presentation.advice import advice_text
 
     started = time.monotonic()
     settings = settings_with(embedding)
@@ -66,7 +76,18 @@ def rebuild(
                 "failed": [{"source": e.source, "reason": spoken(e.error)} for e in report.failed],
             }
         )
-        return
+    else:
+        _print(report, told, embedding, advice)
+    if report.failed:
+        raise click.exceptions.Exit(UNREAD)
+
+
+def _print(
+    report: AddReport, told: Mapping[str, Any], embedding: str | None, advice: Advice | None
+) -> None:
+    from localrag.models.registry.spec import catalogue
+    from localrag.presentation.advice import advice_text
+
     if report.read_again:
         say(
             tr(

@@ -46,13 +46,14 @@ def search(
 ) -> None:
     """Search and print."""
     from localrag.cli.render import print_hits
-    from localrag.cli.served import answering
+    from localrag.cli.served import ServedLibrary, answering
     from localrag.presentation.records import plain
     from localrag.presentation.steps import step_line
 
     steps: list[Step] = []
     with answering(library, server=server) as rag:
         hits = rag.search(question, on_step=steps.append, **asked)
+        empty = not hits and not isinstance(rag, ServedLibrary) and rag.library.is_empty()
     if as_json:
         emit_json({"question": question, "hits": plain(hits), "trace": plain(steps)})
         return
@@ -63,3 +64,5 @@ def search(
         print_hits(stdout_console(), hits, explain=explain)
     else:
         say(tr("Nothing found."))
+    if empty:
+        note(tr("The library is empty. Add documents first: localrag add PATH"))

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    help=tr("Serve libraries on this machine, with an OpenAI-compatible interface for clients.")
+    help=tr(
+        "Serve libraries on this machine: a page in the browser, and an OpenAI-compatible "
+        "interface for other clients."
+    )
 )
 @click.argument("folders", nargs=-1, metavar=tr("[DIR...]"), callback=no_empty_path)
 @click.option(

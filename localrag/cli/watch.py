@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localrag.cli.output import (
+    UNREAD,
     any_library_option,
     emit_json_line,
     no_empty_path,
@@ -61,10 +62,14 @@ POLLED = {
     nargs=-1,
     required=True,
     metavar=tr("PATH..."),
-    type=click.Path(),
+    type=click.Path(readable=False),  # one that cannot be read is said beside the others
     callback=no_empty_path,
 )
-@click.option("--once", is_flag=True, help=tr("Do it one time and exit, for example from cron."))
+@click.option(
+    "--once",
+    is_flag=True,
+    help=tr("Do it one time and exit, for example from cron; with code 3 if files were not read."),
+)
 @click.option(
     "--interval",
     type=click.FloatRange(min=1),
@@ -94,11 +99,13 @@ def watch(
     """Watch and say each change."""
     from localrag.api import LocalRAG
     from localrag.documents.files import walk
+    from localrag.indexing import unread
     from localrag.library.folder.filesystem import CATALOGUE
 
+    places = [Path(path).expanduser() for path in paths]
     # A mistyped path is said before anything is made.
     if isinstance(library, Path) and not (library / CATALOGUE).exists():
-        walk([Path(path).expanduser() for path in paths], [])
+        walk(places, [])
 
     def tell(event: Event) -> None:
         told = _told(event)
@@ -121,7 +128,8 @@ def watch(
     previous = signal.signal(signal.SIGTERM, terminate)
     try:
         with LocalRAG.open(library, on_damage=note_rebuilding) as rag:
-            complete = rag.watch(paths, tell, once=once, interval=interval, prune=prune)
+            complete = rag.watch(places, tell, once=once, interval=interval, prune=prune)
+            files = unread.below(places, rag.library.unread()) if once else []
     except KeyboardInterrupt:
         if not terminated:
             raise
@@ -129,8 +137,16 @@ def watch(
         return
     finally:
         signal.signal(signal.SIGTERM, previous)
-    if not complete:
-        raise click.exceptions.Exit(1)
+    # Also of files that were named before: a run that lacks them is not one that has all.
+    if lacking := sum(map(unread.is_lacking, files)):
+        note(
+            tr(
+                "Files here that could not be read: {count} (localrag status --problems)",
+                count=lacking,
+            )
+        )
+    if lacking or not complete:
+        raise click.exceptions.Exit(UNREAD if complete else 1)
 
 
 def _told(event: Event) -> tuple[str, dict[str, Any], str] | None:

@@ -58,7 +58,7 @@ def explain(
             hint="Valid names here: {names}.",
             origin=origin,
             key=".".join([*path, unknown[1]]),
-            names=", ".join(known),
+            names=tuple(known),
         )
     bounds = {name: getattr(kind, name, None) for name in ("gt", "ge", "le")}
     bounds = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -76,7 +76,7 @@ def explain(
         key=".".join(path),
         origin=origin,
         given=json.dumps(given, ensure_ascii=False, default=str),
-        names=", ".join(map(str, getattr(kind, "values", ()))),
+        names=tuple(getattr(kind, "values", ())),
         **bounds,
     )
 

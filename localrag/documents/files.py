@@ -38,6 +38,7 @@ from localrag.errors import (
     CorruptFileError,
     EmptyFileError,
     ParsingError,
+    PassedOverError,
     UnsupportedFileError,
     UsageError,
 )
@@ -384,7 +385,7 @@ def _lies_below(real: str, roots: Collection[str]) -> bool:
 
 
 def _leads_out(path: str, real: str) -> ParsingError:
-    return ParsingError(
+    return PassedOverError(
         "{source} is a link to {target}, which is outside what is being added; it was not "
         "followed.",
         hint="To add what is there, name it: localrag add {source}",
@@ -394,7 +395,7 @@ def _leads_out(path: str, real: str) -> ParsingError:
 
 
 def _no_reading(path: str) -> ParsingError:
-    return ParsingError(
+    return PassedOverError(
         "{source} is a pipe, a socket or a device; it was not opened.",
         hint="Save its output to a file and add that.",
         source=path,

@@ -182,8 +182,9 @@ Progress = Callable[[Event], None]
 class AddReport:
     """What an `add` or a rebuild did.
 
-    `skipped` are files of other kinds in added folders; `failed` could not be read. `seconds`
-    gives the time by phase: read, parse, chunk, embed, store, index.
+    `skipped` are files of other kinds in added folders, and links that lead out of them; `failed`
+    could not be read, folders that could not be opened included. `seconds` gives the time by
+    phase: read, parse, chunk, embed, store, index.
     """
 
     committed: tuple[Committed, ...] = ()

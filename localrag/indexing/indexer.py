@@ -179,15 +179,16 @@ class Indexer:
             failures = unread.Failures(library.unread(), map(storable_path, paths))
             run = Run(progress, failures, hold or nullcontext)
             self._look_up(paths, run)
+            passed: list[ParsingError] = []
             found = walk_names(
-                paths,
-                run.skipped,
-                library=library.directory,
-                known=run.known,
-                below=self.below,
+                paths, passed, library=library.directory, known=run.known, below=self.below
             )
             files = list(found)
-            run.tell(Found(len(files)))
+            closed = [file for file in map(unread.refused, passed) if file]
+            run.skipped += [error for error in passed if not unread.refused(error)]
+            run.tell(Found(len(files) + len(closed)))
+            for file in closed:
+                run.fail(file)
             self._take_all(files, run)
             for source in gone_from(paths, run.known.keys() - run.met):
                 if library.file_of(source) == Path(source):  # uploads moved with the library

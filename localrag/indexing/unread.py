@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from localrag.documents.files import storable_path, whereabouts
-from localrag.errors import OldFormatError, ParsingError, SlowFileError, UnsupportedFileError
+from localrag.errors import (
+    OldFormatError,
+    ParsingError,
+    PassedOverError,
+    SlowFileError,
+    UnsupportedFileError,
+)
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
 from localrag.types import READER
@@ -101,6 +107,29 @@ class Failures:
         ]
 
 
+def refused(error: ParsingError) -> UnreadFile | None:
+    """A folder or file on the way that could not be opened; None for what need not be read."""
+    if isinstance(error, UnsupportedFileError | PassedOverError):
+        return None
+    path = storable_path(Path(str(error.values.get("source", ""))))
+    return UnreadFile(FileState(path, 0, 0, 0), error)
+
+
+def below(paths: Iterable[Path], files: Iterable[UnreadFile]) -> list[UnreadFile]:
+    """Those of the files that lie at or below the paths."""
+    roots = {Path(storable_path(path)) for path in paths}
+    return [
+        file
+        for file in files
+        if not roots.isdisjoint((Path(file.state.path), *Path(file.state.path).parents))
+    ]
+
+
+def is_lacking(file: UnreadFile) -> bool:
+    """Whether it should have been read: no files of other types, no links passed over."""
+    return "count" not in file.error.values and not isinstance(file.error, PassedOverError)
+
+
 def failed(state: FileState, error: ParsingError) -> UnreadFile:
     """What there is to remember of a file that was tried in vain."""
     again = isinstance(error, OldFormatError | SlowFileError)
@@ -113,7 +142,8 @@ def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
         return False
     same = (one.state.size, one.state.mtime_ns) == (other.state.size, other.state.mtime_ns)
     tried = other.reader == 0 or one.state.checked_ns == other.state.checked_ns
-    return same and tried and str(one.error) == str(other.error) and one.reader == other.reader
+    told = type(one.error) is type(other.error) and str(one.error) == str(other.error)
+    return same and tried and told and one.reader == other.reader
 
 
 def _is_gone(file: UnreadFile) -> bool:

@@ -38,7 +38,7 @@ from localrag.indexing.events import (
 from localrag.indexing.hints import ONE_BY_ONE, TICK, Hints, NoHintsError, system_hints
 from localrag.indexing.indexer import Indexer
 from localrag.indexing.paths import gone_from, holds_something, is_as_read, storable_ns
-from localrag.indexing.unread import Failures
+from localrag.indexing.unread import Failures, refused
 from localrag.library.folder.filesystem import network_drive
 from localrag.library.folder.locking import Holder
 from localrag.library.library import Library
@@ -473,6 +473,9 @@ class Watch:
         if new or forgotten:
             with self._library.writing(-1, self._wait):
                 self._library.set_unread(new, forgotten=forgotten)
+        for file in new:
+            if refused(file.error):
+                self._tell(Failed(file.state.path, file.error))
 
     def _is_unmounted(self, source: str) -> bool:
         """Whether a file may be gone with its drive rather than deleted.

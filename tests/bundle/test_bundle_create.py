@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import tomllib
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -19,10 +20,11 @@ from click.testing import CliRunner
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
+from packaging.requirements import Requirement
 
 from localrag.bundle import creation, packing, staging, targets
 from localrag.bundle.creation import BundleRequest, CreatedBundle, hash_files
-from localrag.bundle.installer.manifest import Target
+from localrag.bundle.installer.manifest import EXTRAS, Target
 from localrag.bundle.installer.storage import read_manifest
 from localrag.bundle.installer.verification import verify
 from localrag.cli.group import cli
@@ -81,6 +83,7 @@ def pip() -> FakePip:
             "pip": partial(make_wheel, name="pip", version="99"),
             "one": partial(make_wheel, name="one", licence=APACHE, requires=("bare",)),
             "bare": partial(make_wheel, name="bare", licence=None, headers=""),
+            "psycopg>=3.2": partial(make_wheel, name="psycopg", version="3.3"),
         }
     )
 
@@ -207,6 +210,60 @@ def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
     needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
     assert needs["one==1.0"] == ["bare==1.0"]
     assert "model:tiny" in needs["localrag-offline==1.0"]
+
+
+@pytest.fixture
+def with_client(tmp_path: Path, request_: BundleRequest) -> BundleRequest:
+    """A request for the extra `postgres`, of a localrag that has it."""
+    requires = ("one", "llama-cpp-python", 'psycopg>=3.2; extra == "postgres"')
+    own = make_wheel(tmp_path / "newer", "localrag-offline", requires=requires)
+    return replace(request_, wheels=(own, request_.wheels[1]))
+
+
+def test_an_extra_travels_only_where_it_is_asked_for(
+    tmp_path: Path, store: ModelStore, with_client: BundleRequest, pip: FakePip
+) -> None:
+    create(tmp_path / "without", with_client, store, pip)
+    assert read_manifest(tmp_path / "without").extras == []
+    assert not any("psycopg" in each for each in pip.asked)
+    place = tmp_path / "with"
+    made = create(place, replace(with_client, extras=("postgres",)), store, pip)
+    assert made.wheels == 6
+    whole = verify(place).manifest
+    assert whole.extras == ["postgres"]
+    path = "wheels/psycopg-3.3-py3-none-any.whl"
+    digest = hashlib.sha256((place / path).read_bytes()).hexdigest()
+    assert [file.sha256 for file in whole.files if file.path == path] == [digest]
+    listing = json.loads((place / "sbom.cdx.json").read_text())
+    needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
+    assert "psycopg==3.3" in needs["localrag-offline==1.0"]
+    assert "\npsycopg  3.3  " in (place / "licences" / "INDEX.txt").read_text()
+
+
+def test_an_extra_is_brought_later_by_a_delta(
+    tmp_path: Path, store: ModelStore, with_client: BundleRequest, pip: FakePip
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    create(old, with_client, store, pip)
+    create(new, replace(with_client, extras=("postgres",), since=old), store, pip)
+    carried = [path for path in files_of(new) if path.startswith(("wheels/", "models/"))]
+    assert carried == ["wheels/psycopg-3.3-py3-none-any.whl"]
+    assert verify(new, old).manifest.extras == ["postgres"]
+
+
+def test_an_extra_that_the_wheel_of_localrag_does_not_have_is_named(
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
+) -> None:
+    with pytest.raises(BundleError, match="no extra called postgres"):
+        create(tmp_path / "made", replace(request_, extras=("postgres",)), store, pip)
+    assert beside(tmp_path / "made") == set()
+
+
+def test_extras_are_those_of_the_project() -> None:
+    text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text("utf-8")
+    there = tomllib.loads(text)["project"]["optional-dependencies"]
+    for extra, package in EXTRAS.items():
+        assert package in {Requirement(each).name for each in there[extra]}
 
 
 def test_a_model_that_is_not_here_is_named_before_anything_is_made(
@@ -550,8 +607,10 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_name_says_what_it_is_for() -> None:
     target = Target(system="linux", machine="arm64", python="3.12", accelerator="cuda")
-    name = creation.default_name(BundleRequest(target=target, preset=None))
-    assert name.endswith("-linux-arm64-py3.12-cuda-no-models")
+    request = BundleRequest(target=target, preset=None)
+    assert creation.default_name(request).endswith("-linux-arm64-py3.12-cuda-no-models")
+    request = replace(request, extras=("postgres", "keyring", "postgres"))
+    assert creation.default_name(request).endswith("-no-models-keyring-postgres")
 
 
 @pytest.fixture
@@ -570,7 +629,8 @@ def seen(monkeypatch: pytest.MonkeyPatch, store: ModelStore) -> list[tuple[Path,
 
 def test_the_command_prints_one_json_object(seen: list[tuple[Path, BundleRequest]]) -> None:
     words = ["bundle", "create", "x.zip", "--archive", "--target", "macos-arm64"]
-    result = CliRunner().invoke(cli, [*words, "--python", "3.12", "--json"])
+    words += ["--extra", "postgres", "--python", "3.12"]
+    result = CliRunner().invoke(cli, [*words, "--json"])
     assert result.exit_code == 0, result.output
     value = json.loads(result.stdout)
     assert value.pop("seconds") >= 0
@@ -581,6 +641,7 @@ def test_the_command_prints_one_json_object(seen: list[tuple[Path, BundleRequest
         "target": "macos-arm64",
         "python": "3.12",
         "accelerator": "metal",
+        "extras": ["postgres"],
         "wheels": 3,
         "models": ["tiny"],
         "without_licence": ["bare"],
@@ -590,6 +651,7 @@ def test_the_command_prints_one_json_object(seen: list[tuple[Path, BundleRequest
     assert "no licence file (see licences/INDEX.txt): bare" in result.stderr
     place, request = seen[0]
     assert (place, request.archive, request.preset) == (Path("x").absolute(), True, "starter")
+    assert request.extras == ("postgres",)
 
 
 def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, BundleRequest]]) -> None:
@@ -599,4 +661,4 @@ def test_the_command_says_in_words_what_it_made(seen: list[tuple[Path, BundleReq
     place, request = seen[0]
     assert result.stdout.strip() == str(place)
     assert place.name.endswith("-no-models")
-    assert (request.preset, request.models) == (None, ("tiny",))
+    assert (request.preset, request.models, request.extras) == (None, ("tiny",), ())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from install_fixtures import make_bundle, make_delta, write_manifest, zipped
+from install_fixtures import make_bundle, make_delta, wheel, write_manifest, zipped
 
 from localrag.bundle.installer import environments, installation, machine, program, pythons, storage
 from localrag.bundle.installer.installation import Installer
@@ -513,3 +513,16 @@ def test_a_python_without_pip_of_its_own(
     assert "cannot make an environment with pip" in capsys.readouterr().err
     assert install(make_bundle(tmp_path / "with", pip="quick"), there) == 0
     assert launch(there, "--version")[0] == "localrag 9.9.9"
+
+
+def test_a_database_client_that_does_not_load_is_named(
+    bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel(bundle / "wheels", "psycopg", "3.3", {"__init__.py": "raise ImportError('no libpq')"})
+    wheel(bundle / "wheels", "psycopg_binary", "3.3", {"__init__.py": ""})
+    write_manifest(bundle)
+    assert install(bundle, there) == 1
+    said = capsys.readouterr()
+    assert "Extras: postgres" in said.out
+    assert "The package psycopg_binary does not run here: " in said.err
+    assert "no libpq" in said.err

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
-from install_fixtures import make_bundle, make_delta, write_manifest, zipped
+from install_fixtures import make_bundle, make_delta, wheel, write_manifest, zipped
 
 from localrag import messages
 from localrag.bundle.installer import program
@@ -271,6 +271,18 @@ def test_the_command_says_the_same_as_json(bundle: Path) -> None:
     assert found["faults"] == [{"path": "docs/README.md", "fault": "not of its size"}]
     assert CliRunner().invoke(verify_command, [str(bundle)]).exit_code == 1
     assert CliRunner().invoke(verify_command, [str(bundle / "none"), "--json"]).exit_code == 1
+
+
+def test_extras_are_named(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_only(bundle) == 0
+    assert "Extras" not in capsys.readouterr().out
+    wheel(bundle / "wheels", "psycopg", "3.3", {"__init__.py": ""})
+    wheel(bundle / "wheels", "psycopg_binary", "3.3", {"__init__.py": ""})
+    write_manifest(bundle)
+    assert verify_only(bundle) == 0
+    assert "\nExtras: postgres\n" in capsys.readouterr().out
+    result = CliRunner().invoke(verify_command, [str(bundle), "--json"])
+    assert json.loads(result.output)["extras"] == ["postgres"]
 
 
 def test_it_runs_from_the_bundle_alone(bundle: Path) -> None:

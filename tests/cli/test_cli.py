@@ -202,7 +202,7 @@ def test_add_remove_and_rebuild(models_dir: Callable[[str], Path], tmp_path: Pat
     (documents / "two.md").write_text("# 山羊\n\n山羊在夏天上山。\n", encoding="utf-8")
     (documents / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
     added = localrag("add", str(documents), *chosen)
-    assert added.code == 0
+    assert added.code == 3
     assert "2 added" in added.out
     assert "broken.pdf" in added.err
 

@@ -69,21 +69,6 @@ def test_columns_line_up_with_chinese_names() -> None:
     assert second == "--json" + " " * 12 + "two"
 
 
-@pytest.mark.usefixtures("alone")
-def test_a_list_of_commands_says_the_first_sentence_of_each_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = type("Command", (), {"get_short_help_str": None, "short_help": None, "help": None})
-    module(monkeypatch, "click.core", Command=made)
-    click_chinese.install()
-    command = made()
-    assert command.get_short_help_str(45) == ""
-    command.help = "添加文件和文件夹：PDF、扫描件、Office 文件、邮件、网页、文本。" * 2
-    assert command.get_short_help_str(45) == command.help[: len(command.help) // 2]
-    command.short_help = "没有句号"
-    assert command.get_short_help_str(45) == "没有句号"
-
-
 def test_english_users_keep_the_click_they_know() -> None:
     formatter = click.HelpFormatter()
     formatter.write_usage("localrag")

@@ -99,7 +99,7 @@ def documents(tmp_path: Path) -> Path:
 @pytest.fixture
 def library(localrag: Localrag, documents: Path, tmp_path: Path) -> tuple[str, str]:
     option = ("--library", str(tmp_path / "library"))
-    assert localrag("add", str(documents), *option).code == 0
+    assert localrag("add", str(documents), *option).code == 3  # one of them is broken
     return option
 
 

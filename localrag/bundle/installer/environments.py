@@ -20,6 +20,7 @@ _NATIVE = {
     "onnxruntime": "onnxruntime",
     "opencv_python_headless": "cv2",
     "pillow": "PIL.Image",
+    "psycopg_binary": "psycopg",
     "pyclipper": "pyclipper",
     "pymupdf": "pymupdf",
     "python_calamine": "python_calamine",

@@ -20,6 +20,8 @@ from localrag.printable import as_name
 FORMAT = 1
 MANIFEST, SIGNATURE = "manifest.json", "manifest.json.sig"
 """The files of a bundle that its manifest does not list."""
+EXTRAS = {"keyring": "keyring", "postgres": "psycopg"}
+"""localrag's extras that a bundle can hold, each with the package by which it is known there."""
 
 _MOST_FILES = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -88,6 +90,12 @@ class Manifest:
     def wheels(self) -> list[File]:
         """The packages."""
         return [file for file in self.files if re.fullmatch(r"wheels/.*\.whl", file.path)]
+
+    @property
+    def extras(self) -> list[str]:
+        """Those of `EXTRAS` that the packages include."""
+        names = {file.path.removeprefix("wheels/").partition("-")[0] for file in self.wheels}
+        return [extra for extra, package in EXTRAS.items() if package in names]
 
     @property
     def models(self) -> list[File]:

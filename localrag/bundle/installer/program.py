@@ -124,6 +124,8 @@ def _report(checked: CheckedBundle, seconds: float) -> None:
             seconds=seconds,
         )
     )
+    if manifest.extras:
+        _say(tr("Extras: {names}", names=", ".join(manifest.extras)))
     if left := len(manifest.files) - len(checked.looked_at):
         _say(
             tr(

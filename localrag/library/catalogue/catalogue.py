@@ -27,6 +27,7 @@ from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.sweeping import Mark, logged_pages, sweep
 from localrag.library.catalogue.writes import Transaction
 from localrag.library.folder.filesystem import in_our_words, not_writable, unusable
+from localrag.library.folder.gate import no_library
 
 BUSY_TIMEOUT = 30.0
 """Seconds that SQLite waits for another connection's short locks (checkpoint, recovery)."""
@@ -367,6 +368,8 @@ class Catalogue:
                     path=self.path,
                     reason=error,
                 ) from error
+            if not self.path.exists():  # deleted while it was open
+                raise no_library(self.path.parent) from error
             raise unusable(self.path.parent, error) from error
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self._damaged(error) from error  # even SQLite's complaint may be no UTF-8

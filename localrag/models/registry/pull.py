@@ -99,7 +99,7 @@ def _choose(spec: ModelSpec, name: str | None, folder: Path | None) -> list[Sour
             hint="Choose one of these with --source, or omit --source.",
             model=spec.id,
             source=name,
-            known=", ".join(source_name(source) for source in spec.sources),
+            known=tuple(source_name(source) for source in spec.sources),
         )
     return chosen
 

@@ -167,7 +167,7 @@ class Catalogue(_Record, frozen=True):
                 "There is no model or preset called {name}; similar names: {near}.",
                 hint="`localrag models list` shows all of them.",
                 name=name,
-                near=", ".join(near),
+                near=tuple(near),
             )
         return spec
 

@@ -659,7 +659,8 @@ def import_client() -> None:
     except ImportError as error:
         raise LibraryError(
             "Libraries in PostgreSQL need its client, which is not installed.",
-            hint="Install it: pip install 'localrag-offline[postgres]'",
+            hint="Install it: pip install 'localrag-offline[postgres]'; without a network, from a "
+            "bundle that was created with --extra postgres.",
         ) from error
     # What it ignores while a connection ends is warned of on stderr; our own error says why.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
