@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.reads import Snapshot
@@ -34,7 +37,7 @@ from localrag.library.indexes.base import (
     VectorIndex,
     Within,
 )
-from localrag.library.indexes.faiss import compared
+from localrag.library.indexes.faiss import EXACT, AllVectors, compared
 from localrag.library.records import ChunkIds, DerivedStatus, Stamp
 from localrag.types import Chunk, Hit
 
@@ -44,6 +47,10 @@ ATTEMPTS = 3
 SOON = 0.1
 """Seconds for which a search waits, in its transaction, for who looks after what it needs: who
 takes longer makes it anew."""
+
+SMALL = 32 << 20
+"""Bytes of vectors that are kept in memory at most: 32,768 of 512 dimensions. To compare so many
+takes less than to name candidates and to look them up."""
 
 Check = Callable[[Snapshot], None]
 """Raises where the library has changed so that this reader must not go on."""
@@ -259,17 +266,27 @@ class Derived(ABC, Generic[Query]):
 class DerivedVectors(Derived[Vector]):
     """The dense leg of a library: an index names candidates, and their vectors are compared.
 
-    Those are the catalogue's: whatever names the candidates, a score is the same, to the digit.
+    Those are the catalogue's: whatever names the candidates, a score is the same, to the digit. Of
+    a small library that is searched again and again, all are kept in memory and compared.
     """
+
+    def __init__(
+        self, leg: Leg[Vector], catalogue: CatalogueStore, places: Places, check: Check, note: Note
+    ) -> None:
+        super().__init__(leg, catalogue, places, check, note)
+        self._looked_up = 0  # vectors of the state that the index has
+        self._all: tuple[Stamp, AllVectors] | None = None  # of that state, too
 
     def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """The k best by inner product of all, or of those that are `allowed`; ties by id."""
         for _ in range(ATTEMPTS):
             index: VectorIndex = self.current()  # type: ignore[assignment]
+            if (kept := self._all) is not None:
+                return kept[1].search(query, k, allowed)
             ids = index.candidates(query, k, allowed)
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)  # they may be another model's by now, under the same ids
-                found, vectors = snapshot.vectors_by_id(ids)
+                found, vectors = self.vectors_of(snapshot, ids)
             if len(found) == len(ids):
                 break
             # Some were removed meanwhile: what comes after them is sought in the new state.
@@ -277,8 +294,50 @@ class DerivedVectors(Derived[Vector]):
 
     def at_hand(self, snapshot: Snapshot) -> SearchWithin[Vector] | None:
         """What searches that state in its transaction, if the index has it."""
-        index = self._at_hand(snapshot)
-        return None if index is None else _Compared(index, snapshot)  # type: ignore[arg-type]
+        index, kept = self._at_hand(snapshot), self._all
+        if index is None:
+            return None
+        if kept is not None and kept[0] == snapshot.stamp():
+            return kept[1]
+        return _Compared(self, index, snapshot)  # type: ignore[arg-type]
+
+    def vectors_of(self, snapshot: Snapshot, ids: ChunkIds) -> tuple[ChunkIds, NDArray[np.float16]]:
+        """Those of the ids that are there, and their vectors, shape (n, dimension).
+
+        To read all takes as long as to look up half as many. When that has been spent, they are.
+        Not beyond `EXACT`, where an index misses some: hits are to be those of the search before.
+        """
+        size = snapshot.chunk_set().size
+        if (
+            self._all is None
+            and 0 < size <= min(EXACT, 2 * self._looked_up)
+            and 2 * size * snapshot.embedding().dimension <= SMALL
+        ):
+            self._read_all(snapshot)
+        self._looked_up += len(ids)
+        return snapshot.vectors_by_id(ids)
+
+    def _read_all(self, snapshot: Snapshot) -> None:
+        self._looked_up = 0  # first, so that nobody else begins
+        stamp = snapshot.stamp()
+        read = AllVectors(*snapshot.all_vectors())
+        # Not in the place of what another search has brought up meanwhile.
+        if self._guard.acquire(timeout=SOON):
+            try:
+                if self._index.stamp == stamp:
+                    self._all = stamp, read
+            finally:
+                self._guard.release()
+
+    def forget(self) -> None:
+        """Drop what is in memory, these vectors too."""
+        with self._guard:
+            super().forget()
+            self._looked_up, self._all = 0, None
+
+    def _advance(self, place: Place, at: Storage, keep: bool) -> None:
+        self._looked_up, self._all = 0, None  # some of them may have been removed
+        super()._advance(place, at, keep)
 
 
 class DerivedKeywords(Derived[Terms]):
@@ -309,10 +368,11 @@ class DerivedKeywords(Derived[Terms]):
 class _Compared:
     """What an index names, as one state of the catalogue has it, while its transaction lasts."""
 
+    vectors: DerivedVectors
     index: VectorIndex
     snapshot: Snapshot
 
     def search(self, query: Vector, k: int, allowed: ChunkIds | None = None, /) -> list[Hit]:
         """The k best by inner product of all, or of those that are `allowed`; ties by id."""
         ids = self.index.candidates(query, k, allowed)
-        return compared(*self.snapshot.vectors_by_id(ids), query, k)
+        return compared(*self.vectors.vectors_of(self.snapshot, ids), query, k)

@@ -10,7 +10,7 @@ import pytest
 from library_fixtures import SearchedVectors, storage
 
 from localrag.library.folder.sealing import DamagedIndexError, sealed, unsealed
-from localrag.library.indexes.faiss import Rows, _margin, _over, compared
+from localrag.library.indexes.faiss import AllVectors, Rows, _margin, _over, compared
 from localrag.library.indexes.rabitq import one_bit_codes
 
 
@@ -147,6 +147,7 @@ def test_all_that_can_be_among_the_best_are_named(dimension: int) -> None:
     whole, parts = SearchedVectors(0), SearchedVectors(0, capacity=64)
     for store in (whole, parts):
         store.apply((), zip(ids.tolist(), vectors, strict=True), ("epoch", 1))
+    every = AllVectors(ids, vectors.astype(np.float16))
     for number, query in enumerate(odd_vectors(60, dimension)):
         allowed = np.sort(np.random.default_rng(number).choice(ids, 300, replace=False))
         for k in (1, 10, 300, 2000):
@@ -154,6 +155,7 @@ def test_all_that_can_be_among_the_best_are_named(dimension: int) -> None:
             assert whole.search(query, k) == parts.search(query, k) == expected
             some = compared(allowed, vectors[allowed // 3].astype(np.float16), query, k)
             assert whole.search(query, k, allowed) == parts.search(query, k, allowed) == some
+            assert every.search(query, k, allowed) == some
 
 
 def test_few_more_are_named_than_asked_for() -> None:

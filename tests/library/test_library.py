@@ -33,14 +33,16 @@ from localrag.errors import (
     LibraryNotFoundError,
     UsageError,
 )
+from localrag.library import derived
 from localrag.library.catalogue.guarded import log_of
+from localrag.library.catalogue.reads import Snapshot
 from localrag.library.check import check_library
-from localrag.library.indexes.faiss import FaissVectors
+from localrag.library.indexes.faiss import FaissVectors, compared
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument
 from localrag.library.transfer import export_library
-from localrag.types import Chunk, Document, Heading, Page, Place
+from localrag.types import Chunk, Document, Heading, Hit, Page, Place
 
 TEXTS = {
     "ships.txt": "the old harbour holds many ships and one lighthouse by the sea",
@@ -290,6 +292,99 @@ def test_vectors_are_looked_up_by_id(where: Where) -> None:
             assert np.array_equal(vector, every[number])
         none, empty = snapshot.vectors_by_id(ids[:0])
         assert (len(none), empty.shape) == (0, (0, EMBEDDER.dimension))
+
+
+def searched_three_times(library: Library) -> list[Hit]:
+    """As a search asks, and without its transaction; all three find the same, to the digit."""
+    asked = EMBEDDER.embed_queries(["green tea"])[0]
+    hits = []
+    for _ in range(2):
+        with library.one_state():
+            library.vectors.current()
+            library.keywords.current()
+            legs = library.legs_at_hand()
+            assert legs is not None
+            hits.append(legs.vectors.search(asked, 5))
+    hits.append(library.vectors.search(asked, 5))
+    assert hits[0] == hits[1] == hits[2]
+    return hits[0]
+
+
+def test_vectors_of_a_small_library_are_read_once(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = EMBEDDER.embed_queries(["green tea"])[0]
+    with filled(where()) as library:
+        first = library.vectors.search(asked, 5)
+        assert library.vectors._all is None, "a process that searches once reads no more than that"
+        assert searched_three_times(library) == first
+        some = np.array(sorted(hit.chunk_id for hit in first[1:4]), dtype=np.int64)
+        with library._catalogue.read() as snapshot:
+            expected = compared(*snapshot.vectors_by_id(some), asked, 5)
+        monkeypatch.setattr(Snapshot, "vectors_by_id", None)  # as nothing is looked up from here
+        monkeypatch.setattr(Snapshot, "all_vectors", None)
+        assert searched_three_times(library) == first
+        assert library.vectors.search(asked, 5, some) == expected
+        assert library.vectors.search(asked, 0) == library.vectors.search(asked, 5, some[:0]) == []
+
+
+def test_no_vector_of_what_was_removed_is_kept(where: Where) -> None:
+    with filled(where()) as library, opened(where(), create=False) as other:
+        searched_three_times(library)
+        assert library.vectors._all is not None
+        best = library.chunks([hit.chunk_id for hit in searched_three_times(library)])
+        library.remove(documents=[next(iter(best.values())).document_id])
+        assert library.vectors._all is None, "not even until the next search"
+        left = searched_three_times(library)
+        assert library.vectors._all is not None
+        assert next(iter(best)) not in {hit.chunk_id for hit in left}
+        library.forget()
+        assert library.vectors._all is None
+        searched_three_times(library)
+        add(other, document("green tea", source="more.txt"))
+        assert searched_three_times(library) != left
+        assert {hit.chunk_id for hit in left} & {
+            hit.chunk_id for hit in searched_three_times(library)
+        }
+
+
+def test_vectors_of_an_older_state_take_no_place(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index may be brought to a later state while those of the one before are read."""
+    read = Snapshot.all_vectors
+
+    def changed_meanwhile(snapshot: Snapshot) -> Any:
+        every = read(snapshot)
+        add(other, document("green tea", source="more.txt"))
+        thread = threading.Thread(target=library.vectors.current)
+        thread.start()
+        thread.join()
+        monkeypatch.undo()
+        return every
+
+    asked = EMBEDDER.embed_queries(["green tea"])[0]
+    with filled(where()) as library, opened(where(), create=False) as other:
+        for _ in range(2):
+            before = library.vectors.search(asked, 5)
+            monkeypatch.setattr(Snapshot, "all_vectors", changed_meanwhile)
+        assert library.vectors._all is None
+        assert searched_three_times(library) != before
+
+
+def test_vectors_of_a_larger_library_are_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(tmp_path) as library:
+        chunks = library.counts().chunks
+        for bound, most in (("SMALL", 2 * EMBEDDER.dimension * chunks), ("EXACT", chunks)):
+            library.forget()
+            monkeypatch.setattr(derived, bound, most - 1)
+            searched_three_times(library)
+            assert library.vectors._all is None
+            monkeypatch.setattr(derived, bound, most)
+            searched_three_times(library)
+            assert library.vectors._all is not None
 
 
 @pytest.mark.parametrize("damage", ["vectors", "keywords", "pointer", "gone"])

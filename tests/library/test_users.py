@@ -356,7 +356,7 @@ def test_a_warm_search_is_one_transaction_of_its_user(team: Team) -> None:
         library = open_library(read_url(f"{url}#alpha"), create=False, serving=True, embedding=None)
         with closing(Engine(library, settings, embedder=EMBEDDER)) as engine:
             with acting_as("ann"):
-                for _ in range(2):
+                for _ in range(3):  # the second reads all vectors of so small a library
                     before = relay.waits
                     assert "alpha" in engine.search("the secret of alpha")[0].chunk.text
                 assert relay.waits - before <= 10

@@ -6,9 +6,11 @@ import errno
 import json
 import re
 import shutil
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -241,14 +243,20 @@ def test_what_is_removed_is_gone_from_files_and_memory(tmp_path: Path) -> None:
     (documents / "tea.md").write_text(TEA, encoding="utf-8")
     machine.run("add", str(documents))
     assert on_disk(machine.library)
+    with closing(sqlite3.connect(machine.library / "catalogue.sqlite")) as catalogue:
+        ((vector,),) = catalogue.execute(
+            "SELECT vector FROM embeddings JOIN chunks ON chunk = number JOIN sources "
+            "USING (document) WHERE path LIKE '%secret.md' ORDER BY chunk LIMIT 1"
+        )
     with machine.serving() as server:
         use(server)
         assert held(server.process.pid, MARKER.encode())
+        assert held(server.process.pid, vector), "those of a small library are kept"
         removal = json.loads(machine.run("remove", str(documents / "secret.md"), "--json"))
         began = time.monotonic()
         assert removal["purged"]
         assert not on_disk(machine.library)
-        while held(server.process.pid, MARKER.encode()):
+        while any(held(server.process.pid, one) for one in (MARKER.encode(), vector)):
             assert time.monotonic() - began < 10
             time.sleep(0.5)
         with server.client() as http:

@@ -627,6 +627,16 @@ class Snapshot:
         found = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
         return found, self._unpacked([row[1] for row in rows])
 
+    def all_vectors(self) -> tuple[NDArray[np.int64], NDArray[np.float16]]:
+        """Ids, and the vectors as stored, shape (n, dimension), in the order of their coming."""
+        ids: list[int] = []
+        vectors: list[bytes] = []
+        for some, packed in self.packed_embeddings():
+            ids += some
+            vectors += packed
+        # In bytes: what an array of NumPy's own has held, if it is small, NumPy keeps when it goes.
+        return np.array(ids, dtype=np.int64), self._unpacked(vectors)
+
     def _unpacked(self, vectors: Sequence[bytes]) -> NDArray[np.float16]:
         dimension = self.embedding().dimension
         if any(len(vector) != 2 * dimension for vector in vectors):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.indexes.base import Vector, VectorIndex
+from localrag.library.indexes.base import Vector, VectorIndex, are_allowed
 from localrag.library.indexes.rabitq import floats, one_bit_codes, viewing
 from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
 from localrag.library.indexes.segments import Segment
@@ -158,12 +158,31 @@ def compared(
 
     Best first, ties by id. A score is the same in whatever company, to the digit.
     """
-    if k < 1 or not len(ids):
-        return []
-    row = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-    places, scores = _best(_over(vectors), row, min(k, len(ids)), len(ids))
-    order = np.lexsort((ids[places], -scores))[:k]
-    return [Hit(int(ids[places[one]]), float(scores[one])) for one in order]
+    return AllVectors(ids, vectors).search(query, k) if len(ids) else []
+
+
+class AllVectors:
+    """Vectors and their ids, each once, in memory: all are compared as they are."""
+
+    def __init__(self, ids: NDArray[np.int64], vectors: NDArray[np.float16]) -> None:
+        """Shapes (n,) and (n, dimension)."""
+        self._ids = ids
+        self._vectors = vectors  # which FAISS only looks at
+        self._index = _over(vectors)
+
+    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
+        """The k best by inner product, best first; ties by id."""
+        count, choice = len(self._ids), None
+        if allowed is not None:
+            mask = are_allowed(self._ids, allowed)
+            count, choice = int(mask.sum()), _only(mask)
+        if k < 1 or not count:
+            return []
+        row = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
+        places, scores = _best(self._index, row, min(k, count), count, choice)
+        ids = self._ids[places]
+        order = np.lexsort((ids, -scores))[:k]
+        return list(map(Hit, ids[order].tolist(), scores[order].tolist()))
 
 
 class WithVectors:
