@@ -24,8 +24,6 @@ from localrag.documents.files import (
     Parse,
     Read,
     read_bytes,
-    storable_name,
-    storable_path,
     unreadable,
     walk_names,
 )
@@ -74,7 +72,7 @@ from localrag.library.records import (
     UnreadFile,
 )
 from localrag.models.embeddings.base import Embedder
-from localrag.system.files import make_folder, new_file
+from localrag.system.files import make_folder, new_file, storable_name, storable_path
 from localrag.types import Document
 
 SYNC_SECONDS = 20.0

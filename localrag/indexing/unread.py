@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localrag.documents.files import storable_path, whereabouts
+from localrag.documents.files import whereabouts
 from localrag.errors import OldFormatError, ParsingError, SlowFileError, UnsupportedFileError
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
+from localrag.system.files import storable_path
 from localrag.types import READER
 
 

@@ -292,7 +292,7 @@ class Library:
 
     def file_of(self, source: str) -> Path:
         """Where the file of a source lies now: what was uploaded moves with the library."""
-        return file_of(self.directory, source)
+        return file_of(self.directory, source, self.source)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
