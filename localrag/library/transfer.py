@@ -390,6 +390,7 @@ def _fill(
                 raise _damaged(
                     packed.filename, LibraryError("its manifest is that of another library")
                 )
+            sweep_uploads(directory, ())  # of an import that was killed
             with _of_an_export(packed):
                 _extract_uploads(packed, directory, _digests(snapshot.sources()))
             library.fill_from(snapshot)

@@ -90,7 +90,9 @@ class Uploads:
                     yield Upload(source, name, data)
 
     def take_over(self, transaction: Transaction, others: Iterable[Upload]) -> None:
-        """Keep those of another library, of which the paths are here already."""
+        """Keep those of another library, of which the paths are here already, and nothing else."""
+        if self._home.is_folder:
+            sweep_uploads(self._home.folder, ())  # of a move that was killed
         for source, name, data in others:
             if not self._home.is_folder:
                 files.keep_file(transaction.sql, source, BytesIO(data))

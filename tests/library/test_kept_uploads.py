@@ -16,7 +16,7 @@ from localrag.indexing.indexer import Indexer
 from localrag.library.folder.gate import UPLOADS
 from localrag.library.library import Library
 from localrag.library.location import Location
-from localrag.library.transfer import export_library, import_library
+from localrag.library.transfer import export_library, import_library, migrate_library
 
 SENT = "The lease ends in May 2031."
 MINE = "Minutes of the board."
@@ -141,3 +141,20 @@ def test_an_upload_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
         kept.write_text("The lease was ended.", encoding="utf-8")
         library.sweep_uploads()
         assert kept.read_text(encoding="utf-8") == "The lease was ended."
+
+
+def test_what_a_killed_import_or_move_left_is_in_nobodys_way(where: Where, tmp_path: Path) -> None:
+    with opened(where()) as library:
+        send(library, tmp_path)
+    new = tmp_path / "new"
+    opened(new).close()
+    (new / UPLOADS).mkdir()
+    for name in ("report.txt", "other.txt"):
+        (new / UPLOADS / name).write_text("was put here", encoding="utf-8")
+    if isinstance(where(), Path):
+        export_library(where(), tmp_path / "a.zip", "0")
+        import_library(tmp_path / "a.zip", new, indexes=indexes())
+    else:
+        migrate_library(where(), new, indexes=indexes())
+    held = {one.name: one.read_text(encoding="utf-8") for one in (new / UPLOADS).iterdir()}
+    assert held == {"report.txt": SENT}
