@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from library_fixtures import EMBEDDER, Where, bytes_on_disk, indexes, open_libra
 
 from localrag import factory
 from localrag.config.settings import Settings
+from localrag.egress.databases import read_url
 from localrag.indexing.indexer import Indexer
 from localrag.library.folder.gate import UPLOADS
 from localrag.library.library import Library
@@ -41,6 +44,13 @@ def send(library: Library, scratch: Path, text: str = SENT, name: str = "report.
     file.write_text(text, encoding="utf-8")
     (told,) = indexer(library).upload(file, name).committed
     return told.document_id
+
+
+def elsewhere(act: Callable[[], None]) -> None:
+    """Do it in another thread."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
 
 
 @pytest.fixture
@@ -158,3 +168,20 @@ def test_what_a_killed_import_or_move_left_is_in_nobodys_way(where: Where, tmp_p
         migrate_library(where(), new, indexes=indexes())
     held = {one.name: one.read_text(encoding="utf-8") for one in (new / UPLOADS).iterdir()}
     assert held == {"report.txt": SENT}
+
+
+def test_an_upload_that_was_killed_stays_on_no_node(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its bytes would be there still once another node has removed the document."""
+    place = read_url(f"{postgres}#{tmp_path.name}")
+    with opened(place) as library:
+        kept = library.directory / UPLOADS / "report.txt"
+        with monkeypatch.context() as killed:
+            killed.setattr(Indexer, "_sync", lambda *_: elsewhere(library.forget))
+            killed.setattr(Library, "sweep_uploads", lambda _: None)
+            send(library, tmp_path)
+        assert kept.exists(), "while it is under way, nobody sweeps"
+        assert library.uploads.kept(library.sources()[0].state.path) == SENT.encode()
+    with opened(place):
+        assert not kept.exists()
