@@ -503,7 +503,7 @@ class LocalRAG:
         >>> rag.remove(["data/ai-overview.en.pdf"]).documents != ()
         True
         """
-        from localrag.documents.files import storable_path
+        from localrag.system.files import storable_path
 
         unread = [file.state.path for file in self.library.unread()]
         wanted: list[str] = []

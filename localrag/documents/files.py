@@ -42,6 +42,7 @@ from localrag.errors import (
     UnsupportedFileError,
     UsageError,
 )
+from localrag.system.files import storable_path
 from localrag.types import Document, PageNote
 
 SIZE_LIMIT = 512 * 1024 * 1024
@@ -173,16 +174,6 @@ def _real_path(path: Path, opened: int) -> str:
         return os.readlink(f"/proc/self/fd/{opened}")  # noqa: PTH115 - not a path by itself
     real = os.path.realpath(path)
     return real if os.path.samestat(os.stat(real), os.fstat(opened)) else ""  # noqa: PTH116
-
-
-def storable_path(path: Path) -> str:
-    """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
-    return storable_name(os.path.abspath(path))  # noqa: PTH100 - Path.absolute leaves ".." in
-
-
-def storable_name(name: str) -> str:
-    """A path with bytes that are no UTF-8 written as hexadecimal escapes."""
-    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def whereabouts(path: Path) -> Path | None:

@@ -23,8 +23,6 @@ from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.files import (
     Parse,
     read_bytes,
-    storable_name,
-    storable_path,
     unreadable,
     walk_names,
 )
@@ -73,7 +71,7 @@ from localrag.library.records import (
     UnreadFile,
 )
 from localrag.models.embeddings.base import Embedder
-from localrag.system.files import make_folder, new_file
+from localrag.system.files import make_folder, new_file, storable_name, storable_path
 from localrag.types import Document
 
 SYNC_SECONDS = 20.0

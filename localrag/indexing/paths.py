@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from localrag.documents.files import storable_name, storable_path, whereabouts
+from localrag.documents.files import whereabouts
 from localrag.library.records import FileState
+from localrag.system.files import storable_name, storable_path
 
 RACY_NS = 2_000_000_000
 """The coarsest clock of a file system in use (FAT): a younger file may still change unnoticed."""

@@ -10,13 +10,14 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from localrag.documents.chunking import Chunker
-from localrag.documents.files import Parse, read_bytes, storable_path
+from localrag.documents.files import Parse, read_bytes
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.originals import existing, is_elsewhere
 from localrag.indexing.passages import LANGUAGE_SAMPLE
 from localrag.library.library import Library
 from localrag.library.records import PageReading, SourceRecord
+from localrag.system.files import storable_path
 from localrag.types import PAGE_BREAK, Chunk, Document, Page, Place
 
 PART = 30_000

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localrag.documents.files import storable_path, whereabouts
+from localrag.documents.files import whereabouts
 from localrag.errors import (
     OldFormatError,
     ParsingError,
@@ -22,6 +22,7 @@ from localrag.errors import (
 )
 from localrag.indexing.events import Committed, Event, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
+from localrag.system.files import storable_path
 from localrag.types import READER
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from localrag.documents.files import is_in, is_passed_over, storable_path, walk
+from localrag.documents.files import is_in, is_passed_over, walk
 from localrag.documents.formats.table import attaches
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.events import (
@@ -43,6 +43,7 @@ from localrag.library.folder.filesystem import network_drive
 from localrag.library.folder.locking import Holder
 from localrag.library.library import Library
 from localrag.library.records import SourceRecord
+from localrag.system.files import storable_path
 from localrag.types import READER
 
 INTERVAL, POLLING = 300.0, 60.0

@@ -49,6 +49,7 @@ from localrag.library.folder.gate import (
     no_library,
     states,
     sweep_parts,
+    uploads,
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.places import Places
@@ -292,7 +293,7 @@ class Library:
 
     def file_of(self, source: str) -> Path:
         """Where the file of a source lies now: what was uploaded moves with the library."""
-        return file_of(self.directory, source)
+        return file_of(self.directory, source, self.source)
 
     def status(self) -> LibraryStatus:
         """What there is and in which state; opens no index and needs no model."""
@@ -567,6 +568,10 @@ class Library:
         """Leave nothing in this folder of what other nodes have removed from the database."""
         if self._home.is_folder or not self.is_there:
             return
+        if uploads(self.directory):  # of an upload that was killed, or is under way
+            with self._home.files.try_hold() as mine, suppress(OSError):  # it stays to be done
+                if mine:
+                    self.uploads.sweep(self.sources)
         with acting_as_server(), self._catalogue.read() as snapshot:
             stamp, removed = snapshot.stamp(), snapshot.removals().generation
             legs = [one.status(stamp) for one in self._derived if one.persistent]

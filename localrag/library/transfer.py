@@ -13,7 +13,8 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -125,14 +126,14 @@ def _there_already(archive: Path) -> UsageError:
     )
 
 
-def _digests(sources: Sequence[SourceRecord]) -> dict[str, str]:
-    """The SHA-256 of uploads by name: the ids of their documents."""
-    return {
-        name: record.document_id
-        for record in sources
-        for name in uploaded([record.state.path])
-        if safe_name(name) == name
-    }
+def _digests(sources: Sequence[SourceRecord]) -> dict[str, set[str]]:
+    """The SHA-256 that an upload may have, by its name: the ids of documents read under it."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for record in sources:
+        for name in uploaded([record.state.path]):
+            if safe_name(name) == name:
+                found[name].add(record.document_id)
+    return dict(found)
 
 
 def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Iterable[Upload]) -> None:
@@ -389,6 +390,7 @@ def _fill(
                 raise _damaged(
                     packed.filename, LibraryError("its manifest is that of another library")
                 )
+            sweep_uploads(directory, ())  # of an import that was killed
             with _of_an_export(packed):
                 _extract_uploads(packed, directory, _digests(snapshot.sources()))
             library.fill_from(snapshot)
@@ -445,10 +447,12 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             raise LibraryDamagedError("it is not in the form that an export has")
 
 
-def _extract_uploads(packed: zipfile.ZipFile, directory: Path, digests: Mapping[str, str]) -> None:
+def _extract_uploads(
+    packed: zipfile.ZipFile, directory: Path, digests: Mapping[str, Collection[str]]
+) -> None:
     """Put the uploads into the library's folder; each must be what its document was read from."""
 
-    def write(info: zipfile.ZipInfo, expected: str, file: BinaryIO) -> None:
+    def write(info: zipfile.ZipInfo, expected: Collection[str], file: BinaryIO) -> None:
         digest, left = hashlib.sha256(), info.file_size
         with packed.open(info) as stream:
             for part in iter(lambda: stream.read(_PART), b""):
@@ -457,7 +461,7 @@ def _extract_uploads(packed: zipfile.ZipFile, directory: Path, digests: Mapping[
                     break
                 digest.update(part)
                 file.write(part)
-        if left or digest.hexdigest() != expected:
+        if left or digest.hexdigest() not in expected:
             raise LibraryDamagedError("a file in it is not the one that its document was read from")
 
     for info in packed.infolist():

@@ -17,10 +17,10 @@ from localrag.library.catalogue.postgres import files
 from localrag.library.catalogue.writes import Transaction
 from localrag.library.folder.gate import UPLOADS, uploads
 from localrag.library.folder.uploads import (
-    file_of,
     free_place,
     safe_name,
     sweep_uploads,
+    upload_of,
     uploaded,
 )
 from localrag.library.home import Home
@@ -66,23 +66,33 @@ class Uploads:
 
     def keep(self, transaction: Transaction, source: str, document_id: str) -> None:
         """Put a file into the database that is being added as an upload; others are left."""
-        if not self._home.is_folder and (path := self._file(source)):
+        if self._home.is_folder:
+            return
+        if path := upload_of(self._home.folder, source, transaction.source):
             with open_plain(path) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() == document_id:
                     file.seek(0)
                     files.keep_file(transaction.sql, source, file)
 
     def all(self, sources: Iterable[SourceRecord]) -> Iterator[Upload]:
-        """Each of them, but for what is not what was uploaded; one at a time in memory."""
-        for record in sources:
-            source = record.state.path
-            for name in filter(_is_safe, uploaded([source])):
-                data = self.kept(source) if not self._home.is_folder else self._in_folder(source)
+        """Each of them once, but for what is not what was uploaded; one at a time in memory."""
+        known = {record.state.path: record for record in sources}
+        given = set[str]()
+        for source, record in known.items():
+            for name in filter(_is_safe, uploaded([source]) - given):
+                data = (
+                    self._in_folder(source, known.get)
+                    if self._home.is_folder
+                    else self.kept(source)
+                )
                 if data is not None and hashlib.sha256(data).hexdigest() == record.document_id:
+                    given.add(name)
                     yield Upload(source, name, data)
 
     def take_over(self, transaction: Transaction, others: Iterable[Upload]) -> None:
-        """Keep those of another library, of which the paths are here already."""
+        """Keep those of another library, of which the paths are here already, and nothing else."""
+        if self._home.is_folder:
+            sweep_uploads(self._home.folder, ())  # of a move that was killed
         for source, name, data in others:
             if not self._home.is_folder:
                 files.keep_file(transaction.sql, source, BytesIO(data))
@@ -94,19 +104,13 @@ class Uploads:
     def sweep(self, sources: Callable[[], Sequence[SourceRecord]]) -> None:
         """Delete files that are no document's any more, are not yet, or are in the database."""
         if uploads(self._home.folder):
-            known = sources() if self._home.is_folder else ()
-            sweep_uploads(self._home.folder, {record.state.path for record in known})
+            sweep_uploads(self._home.folder, sources() if self._home.is_folder else ())
 
-    def _in_folder(self, source: str) -> bytes | None:
-        if path := self._file(source):
+    def _in_folder(self, source: str, find: Callable[[str], SourceRecord | None]) -> bytes | None:
+        if path := upload_of(self._home.folder, source, find):
             with suppress(FileNotFoundError), open_plain(path) as file:  # removed this moment
                 return file.read()
         return None
-
-    def _file(self, source: str) -> Path | None:
-        """The file in the folder `uploads` that a path stands for, if there is one."""
-        path = file_of(self._home.folder, source)
-        return path if path.parent == self._home.folder / UPLOADS else None
 
 
 def _is_safe(name: str) -> bool:

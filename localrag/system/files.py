@@ -42,6 +42,16 @@ class NotPlainError(OSError):
     """What was expected to be a file or a folder is a link, a device, a pipe or a socket."""
 
 
+def storable_path(path: Path) -> str:
+    """The absolute path; bytes of a name that are no UTF-8 are written as hexadecimal escapes."""
+    return storable_name(os.path.abspath(path))  # noqa: PTH100 - Path.absolute leaves ".." in
+
+
+def storable_name(name: str) -> str:
+    """A path with bytes that are no UTF-8 written as hexadecimal escapes."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def is_plain_file(path: Path) -> bool:
     """Whether there is a file itself, and not something that leads to one."""
     found = _status(path)

@@ -71,6 +71,27 @@ def test_what_was_added_is_found_now_and_after_reopening(where: Where, engine: s
         assert found(library, "green tea") == first
 
 
+def test_titles_are_found_whatever_their_case_in_any_script(where: Where) -> None:
+    names = ("ÄRZTE.txt", "Ёлка.txt", "elm.txt", "ärzte 2.txt", "报告.txt")
+
+    def titles(words: str, most: int = 5, **more: Any) -> list[str]:
+        found, _ = library.listed(most, words=words, **more)
+        return [one.title for one in found]
+
+    with opened(where()) as library:
+        for name in names:
+            add(library, document(f"of {name}", source=name))
+        assert titles("ärzte") == titles("Ärzte") == ["ärzte 2.txt", "ÄRZTE.txt"]
+        assert titles("ёлКА") == ["Ёлка.txt"]
+        assert titles("报告") == ["报告.txt"]
+        assert titles("ELM", paths=["Ёлка.txt"]) == ["elm.txt", "Ёлка.txt"]
+        assert titles("") == list(reversed(names))
+        (first,), following = library.listed(1, words="ÄRZTE")
+        assert first.title == "ärzte 2.txt"
+        assert following is not None
+        assert titles("ÄRZTE", before=following) == ["ÄRZTE.txt"]
+
+
 def test_text_pages_and_spans_come_back_exactly(where: Where) -> None:
     long_page = "".join(chr(0x4E00 + n % 5000) for n in range(40_000))
     one = Document(

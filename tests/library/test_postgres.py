@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from library_fixtures import (
     EMBEDDER,
+    EMBEDDING,
     Words,
     add,
     bytes_on_disk,
@@ -27,6 +28,7 @@ from library_fixtures import (
     open_library,
 )
 
+from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.egress.databases import Database, read_url
 from localrag.errors import (
     LibraryDamagedError,
@@ -126,6 +128,33 @@ def test_nodes_follow_each_other(
             assert exactly(reader, question) == exactly(writer, question)
     with open_library(place, create=False) as again:
         assert all(part.present and not part.behind for part in again.status().derived)
+
+
+def test_what_was_removed_before_a_rebuild_goes_from_other_nodes(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
+    one()
+    writer = filled(place, 4)
+    secret = "unmistakablesecret of the quarry"
+    add(writer, document(secret, source="secret.txt"))
+    two()
+    with open_library(place, create=False) as reader:
+        exactly(reader, secret)
+    assert b"unmistakablesecret" in bytes_on_disk(reader.directory)
+    one()
+    with writer:
+        assert writer.remove(sources=["secret.txt"]).purged
+        for number in writer.begin_rebuild("plan"):
+            text = writer.document(number)
+            assert text is not None
+            chunks = WindowChunker(20, 0).chunk(text)
+            vectors = EMBEDDER.embed_documents([passage_text(each) for each in chunks])
+            writer.stage([(number, chunks, vectors)])
+        writer.finish_rebuild(EMBEDDING, "window 20")
+    two()
+    with open_library(place, create=False) as reader:
+        assert b"unmistakablesecret" not in bytes_on_disk(reader.directory)
 
 
 def test_libraries_in_one_database_know_nothing_of_each_other(

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from library_fixtures import (
     EMBEDDER,
+    Words,
     add,
     bytes_on_disk,
     document,
@@ -382,6 +383,21 @@ def test_an_empty_library_may_be_filled(library: Path, archive: Path, tmp_path: 
         pass
     bring(archive, tmp_path / "there")
     assert answers(tmp_path / "there") == answers(library)
+
+
+def test_a_library_that_was_emptied_and_filled_is_followed_as_any(
+    archive: Path, tmp_path: Path
+) -> None:
+    with open_library(tmp_path / "there") as one:
+        for number in range(20):
+            add(one, document(f"foxes sleep {number}", source=f"/c/{number}.txt"))
+            one.remove(sources=[f"/c/{number}.txt"])
+    bring(archive, tmp_path / "there")
+    words = Words()
+    with open_library(tmp_path / "there", tokenize=words) as one:
+        add(one, document("a new harbour", source="/c/new.txt"))
+        assert found(one, "harbour")[1]
+    assert words.calls == 1  # only what is new is cut
 
 
 def test_other_peoples_folders_are_left_alone(archive: Path, tmp_path: Path) -> None:

@@ -16,15 +16,25 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
-from library.library_fixtures import EMBEDDER, add, document, open_library
+from library.library_fixtures import (
+    EMBEDDER,
+    add,
+    bytes_on_disk,
+    document,
+    found,
+    open_library,
+)
 from server.conftest import TEA, Served
 from server.live_server import Machine, Serving
 from server.test_own import events
 
 from localrag import factory
 from localrag.config.settings import Settings
+from localrag.egress.databases import read_url
+from localrag.engine import Engine
 from localrag.library.library import Library
 from localrag.server import following
+from localrag.server.libraries import Libraries
 
 QUESTION = "When was the glass house opened?"
 MARKER = "Zyqxmarker"
@@ -106,6 +116,8 @@ def test_a_model_forgets_once_something_is_removed(
     sources(served, QUESTION)
     forgotten: list[bool] = []
     monkeypatch.setattr(served.engine, "forget", lambda: forgotten.append(True))
+    time.sleep(0.5)
+    forgotten.clear()  # after the first look it forgets, too
     with of_another_process(served) as other:
         add(other, document("The water mill was built by monks.", source="mill.txt"), size=200)
         time.sleep(0.5)
@@ -113,6 +125,31 @@ def test_a_model_forgets_once_something_is_removed(
         other.remove(sources=["garden.txt"])
         time.sleep(0.5)
         assert forgotten
+
+
+def test_what_was_removed_before_the_first_look_is_forgotten(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_node(name: str) -> None:
+        monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: tmp_path / name)
+
+    place = read_url(f"{postgres}#{tmp_path.name}")
+    on_node("one")
+    with open_library(place) as writer:
+        add(writer, document("The glass house was opened.", source="garden.txt"))
+        add(writer, document(f"The {MARKER} house was opened.", source="secret.txt"))
+        on_node("two")
+        reader = open_library(place, create=False)
+        found(reader, "house")
+        assert MARKER.lower().encode() in bytes_on_disk(reader.directory).lower()
+        libraries = Libraries([place], lambda _: Engine(reader, Settings(), embedder=EMBEDDER))
+        libraries.begin()
+        on_node("one")
+        writer.remove(sources=["secret.txt"])
+    on_node("two")
+    following.Follower(libraries).look_around()
+    assert MARKER.lower().encode() not in bytes_on_disk(reader.directory).lower()
+    libraries.close()
 
 
 def test_a_look_that_fails_is_not_the_last(

@@ -28,6 +28,7 @@ from sse_starlette import ServerSentEvent
 from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.folder.gate import UPLOADS, enter_library
 from localrag.library.folder.uploads import file_of, free_place, safe_name
+from localrag.library.records import FileState, SourceRecord
 from localrag.library.transfer import export_library, import_library
 from localrag.server import uploads
 
@@ -212,10 +213,16 @@ def test_an_upload_is_found_where_its_library_lies_now(tmp_path: Path) -> None:
     place = free_place(tmp_path, "a.txt")
     place.write_text("a", encoding="utf-8")
     assert free_place(tmp_path, "A.txt").name == "A (2).txt"
+    digest = hashlib.sha256(b"a").hexdigest()
+
+    def find(source: str) -> SourceRecord | None:
+        is_here = source == str(place)
+        return None if is_here else SourceRecord(FileState(source, 1, 1, 2), digest)
+
     for source in ("/elsewhere/lib/uploads/a.txt", "C:\\lib\\uploads\\a.txt"):
-        assert file_of(tmp_path, source) == place
+        assert file_of(tmp_path, source, find) == place
     for source in ("/elsewhere/uploads/b.txt", "/elsewhere/a.txt", "uploads/../a.txt"):
-        assert file_of(tmp_path, source) == Path(source)
+        assert file_of(tmp_path, source, find) == Path(source)
 
 
 KILLED = """

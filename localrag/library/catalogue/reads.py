@@ -229,20 +229,23 @@ class Snapshot:
         `words` stand in the title, whatever their case, or one of its paths is among `paths`;
         `among` are ids. None follow: None.
         """
-        wanted, sought = json.dumps(sorted(among or ())), words.lower()
+        sought = words.lower()
         rows = self.sql.rows(
-            "SELECT d.number FROM documents d WHERE d.number < ? "
+            "SELECT d.number, d.title, CASE WHEN EXISTS (SELECT 1 FROM sources s WHERE "
+            "s.document = d.number AND s.path IN (SELECT value FROM json_each(?))) "
+            "THEN 1 ELSE 0 END FROM documents d WHERE d.number < ? "
             "AND (? = 1 OR d.id IN (SELECT value FROM json_each(?))) "
-            "AND (? = '' OR instr(lower(d.title), ?) > 0 OR EXISTS (SELECT 1 FROM sources s "
-            "WHERE s.document = d.number AND s.path IN (SELECT value FROM json_each(?)))) "
             "ORDER BY d.number DESC LIMIT ?",
-            *(_FARTHEST if before is None else before, int(among is None), wanted),
-            *(sought, sought, json.dumps(sorted(paths))),
-            most + 1,
-            kinds=(int,),
+            json.dumps(sorted(paths)),
+            *(_FARTHEST if before is None else before, int(among is None)),
+            json.dumps(sorted(among or ())),
+            _FARTHEST if words else most + 1,
+            kinds=(int, str, int),
             ordered=False,
         )
-        numbers = [number for (number,) in rows]
+        # Compared here: the databases know no capitals beyond ASCII.
+        met = (number for number, title, named in rows if named or sought in title.lower())
+        numbers = [*islice(met, most + 1)]
         shown = json.dumps(numbers[:most])
         some = "WHERE d.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         found = self._documents(some, shown)

@@ -319,7 +319,7 @@ class Transaction(Snapshot):
 
         An index on disk that is older begins anew.
         """
-        oldest = max(0, self.stamp()[1] - keep)
+        oldest = max(int(self.meta(FORGOTTEN) or 0), self.stamp()[1] - keep)
         self.sql.execute("DELETE FROM removals WHERE generation <= ?", (oldest,))
         self.set_meta(FORGOTTEN, oldest)
 
@@ -384,7 +384,8 @@ class Transaction(Snapshot):
             self.set_meta(HISTORY, 1)
         self.set_embedding(source.embedding())
         self.count_chunks()
-        self.set_meta("generation", source.stamp()[1])
+        # Never back: what was removed here is known by its generation.
+        self.set_meta("generation", max(self.stamp()[1] + 1, source.stamp()[1]))
         self.set_meta("epoch", secrets.token_hex(8))
 
     # A rebuild: chunks and vectors are staged document by document, then change places at once
@@ -419,6 +420,7 @@ class Transaction(Snapshot):
         self.sql.execute("DELETE FROM chunks")
         self.sql.execute("DELETE FROM embeddings")  # those without a chunk: left by damage
         self.sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
+        self.set_meta(FORGOTTEN, generation)  # and has to: what it holds may be removed by now
         self.sql.execute(
             f"INSERT INTO chunks(number, {_names(_FIELDS)}, document, generation) "
             f"SELECT number, {_names(_FIELDS)}, document, ? FROM staged_chunks",

@@ -2,17 +2,26 @@
 
 Such a file counts from the transaction on that adds it: one that is no source of the catalogue is
 what an upload or a removal left that was cut off, and goes with the next that is done.
+
+A library may have been moved since, and people have folders called `uploads` of their own. So a
+file is that of the source whose path is its own; where there is none, that of a source of its name
+with its bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from localrag.library.folder.gate import UPLOADS, uploads
-from localrag.system.files import is_plain_file
+from localrag.library.records import SourceRecord
+from localrag.system.files import is_plain_file, open_plain, storable_path
 
 _LONGEST = 180
 """Bytes of a name, which leaves room for a number and for what is written beside it."""
@@ -54,28 +63,73 @@ def free_place(directory: Path, name: str, others: Iterable[str] = ()) -> Path:
     return folder / name
 
 
-def file_of(directory: Path, source: str) -> Path:
-    """Where the file of a source lies now: an upload moves with its library."""
+def upload_of(
+    directory: Path, source: str, find: Callable[[str], SourceRecord | None]
+) -> Path | None:
+    """The file in `uploads` that is this source's, if there is one; `find` looks a path up."""
     folder, name = _last_two(source)
     kept = directory / UPLOADS / name
-    return (
-        kept
-        if folder == UPLOADS and safe_name(name) == name and is_plain_file(kept)
-        else Path(source)
-    )
+    if folder != UPLOADS or safe_name(name) != name or not is_plain_file(kept):
+        return None
+    here = storable_path(kept)
+    record = find(here) or find(source)
+    if record is None or record.state.path != source:
+        return None
+    return kept if source == here or _holder(kept, [record]) else None
+
+
+def file_of(directory: Path, source: str, find: Callable[[str], SourceRecord | None]) -> Path:
+    """Where the file of a source lies now: an upload moves with its library."""
+    try:
+        return upload_of(directory, source, find) or Path(source)
+    except OSError:  # what cannot be read may be anybody's
+        return Path(source)
 
 
 def uploaded(sources: Iterable[str]) -> set[str]:
-    """The names of the files in `uploads` that are sources."""
+    """The names of sources in folders called `uploads`: the library's own, or others."""
     return {name for folder, name in map(_last_two, sources) if folder == UPLOADS}
 
 
-def sweep_uploads(directory: Path, sources: Collection[str]) -> None:
-    """Delete uploads that no source names; the caller may write."""
-    known = uploaded(sources)
+def sweep_uploads(directory: Path, sources: Iterable[SourceRecord]) -> None:
+    """Delete uploads that are no source's; the caller may write."""
+    known: defaultdict[str, list[SourceRecord]] = defaultdict(list)
+    for record in sources:
+        for name in uploaded([record.state.path]):
+            known[name].append(record)
     for path in uploads(directory):
-        if path.name not in known:
+        here, named = storable_path(path), known[path.name]
+        if any(one.state.path == here for one in named):
+            continue
+        holder = _holder(path, named)
+        if holder is None:
             path.unlink(missing_ok=True)
+        else:
+            _keep_time(path, holder.state.mtime_ns)
+
+
+def _holder(path: Path, records: Iterable[SourceRecord]) -> SourceRecord | None:
+    """Which of the records is about the file: by its size and time, or else by its bytes."""
+    try:
+        found = path.stat()
+        alike = [one for one in records if one.state.size == found.st_size]
+        for one in alike:
+            if one.state.mtime_ns == found.st_mtime_ns:
+                return one
+        if not alike:
+            return None
+        with open_plain(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:  # removed this moment
+        return None
+    return next((one for one in alike if one.document_id == digest), None)
+
+
+def _keep_time(path: Path, mtime_ns: int) -> None:
+    """Give a file that was copied the time of its record, so that it is hashed only once."""
+    with suppress(OSError, OverflowError):  # a time that no file here can have
+        if path.stat().st_mtime_ns != mtime_ns:
+            os.utime(path, ns=(mtime_ns, mtime_ns))
 
 
 def _last_two(source: str) -> tuple[str, str]:

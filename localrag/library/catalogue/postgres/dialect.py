@@ -34,7 +34,6 @@ _WORDS = (
     (re.compile("%"), "%%"),
     (re.compile(r"\bjson_each\(\?\)"), "json_array_elements_text(CAST(? AS json))"),
     (re.compile(r"\bhex\(([\w.]+)\)"), r"upper(encode(\1, 'hex'))"),
-    (re.compile(r"\binstr\("), "strpos("),
     (re.compile(r"\bGLOB\b"), "~"),
     (re.compile(r"\bx''"), "CAST('' AS bytea)"),
     (re.compile(r"\?"), "%s"),
