@@ -165,7 +165,7 @@ def _parsed(reply: str) -> Sequence[str]:
         return [line for line in reply.splitlines() if "?" in line or "？" in line]
     try:
         found = json.loads(reply[start : end + 1])
-    except ValueError:  # cut off in the middle: the values that stand whole are of use
+    except (ValueError, RecursionError):  # cut off, or too deep: what stands whole is of use
         return re.findall(r':\s*"([^"\\]+)"', reply)
     values: list[object] = list(found.values())
     return [

@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +47,7 @@ from localrag.server.calls import (
 )
 from localrag.server.client import HOST
 from localrag.server.endpoint import Endpoint
+from localrag.server.jobs import streamed
 from localrag.server.libraries import Libraries
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import ON_ERROR, reply
@@ -187,14 +188,18 @@ class _Stream(Response):
         async with anyio.create_task_group() as group:
             group.start_soon(leave)
             group.start_soon(live)
-            try:
-                await self._work(tell)
-            except Exception as error:  # the command finds out why, in its own words
-                if not isinstance(error, LocalragError | FullError):
-                    _log.error("A command failed.", exc_info=error)
-                await tell(Failed())
+            async with aclosing(streamed(self._work, _failed)) as events:
+                async for event in events:
+                    await tell(event)
             group.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b""})
+
+
+def _failed(error: Exception) -> list[Event]:
+    """The command finds out why, in its own words."""
+    if not isinstance(error, LocalragError | FullError):
+        _log.error("A command failed.", exc_info=error)
+    return [Failed()]
 
 
 def _options(call: Call) -> AskOptions:

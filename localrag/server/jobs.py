@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import anyio
 from sse_starlette import ServerSentEvent
@@ -16,18 +18,22 @@ from localrag.server.queue import ModelQueue
 from localrag.server.replies import error_body, event
 from localrag.server.running import working
 
+T = TypeVar("T")
+
 Send = Callable[[ServerSentEvent], Awaitable[object]]
 
 
 async def streamed(
-    produce: Callable[[Send], Awaitable[None]],
-    fail: Callable[[Exception], Iterable[ServerSentEvent]],
-) -> AsyncGenerator[ServerSentEvent, None]:
+    produce: Callable[[Callable[[T], Awaitable[object]]], Awaitable[None]],
+    fail: Callable[[Exception], Iterable[T]],
+) -> AsyncGenerator[T, None]:
     """What `produce` sends; where it fails, what `fail` makes of the error comes last.
 
-    So it does where who asks loses a right meanwhile, and nothing more is produced.
+    So it does where who asks loses a right meanwhile, and nothing more is produced. `produce`
+    waits for nobody: it may hold the language model, for which others wait, while its client does
+    not read. What piles up is no more than one piece of work has to tell.
     """
-    send, receive = anyio.create_memory_object_stream[ServerSentEvent](100)
+    send, receive = anyio.create_memory_object_stream[T](math.inf)
 
     async def work() -> None:
         async with send:

@@ -31,7 +31,10 @@ GRACE = 8
 LAST = 9.5
 """Seconds after which it ends whatever is under way."""
 SLOWEST_HEAD = 30.0
-"""Seconds from a connection, or from the end of an answer, to all headers of the next request."""
+"""Seconds from a connection, or from the end of an answer, to all headers of the next request.
+
+Also those in which who is answered has to have read something of what waits for it.
+"""
 MOST_CONNECTIONS = 400
 """At once; those beyond are closed. A process may often have no more than 1,024 files open."""
 
@@ -130,14 +133,23 @@ class _Protocol(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         if self._waiting is not None:
             self._waiting.cancel()
 
     def _watch(self) -> None:
-        """Have the clock run while no request is being answered."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        """Have the clock run while no request is being answered, or nobody reads the answer."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering and not self.flow.write_paused:
             if self._waiting is not None:
                 self._waiting.cancel()
                 self._waiting = None
@@ -150,7 +162,7 @@ class _Protocol(H11Protocol):
 
     def _give_up(self) -> None:
         unread = self.transport.get_write_buffer_size()
-        if 0 < unread < self._unread:  # a slow line, on which the last answer still is
+        if 0 < unread < self._unread:  # a slow line, on which an answer still is
             self._unread = unread
             self._wait()
         else:

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -27,11 +27,11 @@ from starlette.types import Message, Receive, Scope, Send
 from localrag import __version__
 from localrag.errors import LocalragError, UsageError
 from localrag.messages import interface_language
-from localrag.server.asker import until_barred
+from localrag.server.jobs import streamed
 from localrag.server.queue import FullError
 from localrag.server.replies import error_body
 from localrag.server.tool_records import schema
-from localrag.server.tools import SCHEME, Pictured, Tool, Tools
+from localrag.server.tools import SCHEME, Pictured, Tell, Tool, Tools
 
 PATH = "/mcp"
 _GONE = "localrag.gone"
@@ -75,31 +75,26 @@ class Protocol:
         tool = self._offered.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name}.")
-        told = 0
-
-        async def tell(text: str) -> None:
-            nonlocal told
-            told += 1
-            await context.session.report_progress(told, message=text)
-
-        failed = ""
-        try:
-            with _while_connected(context):
-                asked = _converted(params.arguments or {}, tool)
-                reply = await until_barred(tool.call(asked, tell))
-                images = []
-                if isinstance(reply, Pictured):
-                    data = base64.b64encode(reply.png).decode("ascii")
-                    images.append(types.ImageContent(data=data, mime_type="image/png"))
-                    reply = reply.reply
-                return types.CallToolResult(
-                    content=[types.TextContent(text=reply.said()), *images],
-                    structured_content=msgspec.to_builtins(reply),
-                )
-        except Exception as error:
-            failed = _reason(error)
         # Without a reason, the client is gone, and nobody reads this.
-        return types.CallToolResult(content=[types.TextContent(text=failed)], is_error=True)
+        failed, result, told = "", None, 0
+
+        async def call(tell: Tell) -> None:
+            nonlocal result
+            result = _result(await tool.call(_converted(params.arguments or {}, tool), tell))
+
+        def fail(error: Exception) -> Iterable[str]:
+            nonlocal failed
+            failed = _reason(error)
+            return ()
+
+        with _while_connected(context):
+            async with aclosing(streamed(call, fail)) as texts:
+                async for text in texts:
+                    told += 1
+                    await context.session.report_progress(told, message=text)
+        return result or types.CallToolResult(
+            content=[types.TextContent(text=failed)], is_error=True
+        )
 
     async def _list_resources(
         self, _: Context, params: types.PaginatedRequestParams | None
@@ -213,6 +208,19 @@ def _converted(arguments: Mapping[str, Any], tool: Tool) -> msgspec.Struct:
             hint="See the documentation for its fields.",
             reason=error,
         ) from error
+
+
+def _result(reply: Any) -> types.CallToolResult:
+    """What a tool gives, as text and as data."""
+    images = []
+    if isinstance(reply, Pictured):
+        data = base64.b64encode(reply.png).decode("ascii")
+        images.append(types.ImageContent(data=data, mime_type="image/png"))
+        reply = reply.reply
+    return types.CallToolResult(
+        content=[types.TextContent(text=reply.said()), *images],
+        structured_content=msgspec.to_builtins(reply),
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -35,6 +35,7 @@ from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded, event, number, reply
 from localrag.server.running import asking
+from localrag.server.searching import MOST
 from localrag.server.uploads import Uploads
 from localrag.server.views import View
 from localrag.types import Answer, ScoredChunk, Step
@@ -50,7 +51,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
     question: str
     library: str = ""
-    k: int | None = None
+    k: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     mode: Literal["standard", "self-rag"] | None = None
     rerank: str | None = None
     expand: str | None = None

@@ -24,7 +24,7 @@ from localrag.presentation.jobs import job_json, job_text
 from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import without_paths
-from localrag.server.replies import reply
+from localrag.server.replies import digits, reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Queued:
         """All of them."""
         return [
             Route("/api/jobs", self.listed),
-            Route("/api/jobs/{number:int}/cancel", self.cancel, methods=["POST"]),
+            Route("/api/jobs/{number}/cancel", self.cancel, methods=["POST"]),
         ]
 
     def _library(self, request: Request) -> Library:
@@ -56,11 +56,10 @@ class Queued:
 
     async def cancel(self, request: Request) -> Response:
         """Cancel one that waits or runs."""
-        library, number = self._library(request), request.path_params["number"]
-        if library.jobs is None:
-            raise LibraryNotFoundError(
-                "There is no job {name}.", hint="See /api/jobs.", name=number
-            )
+        library, given = self._library(request), request.path_params["number"]
+        number = digits(given)
+        if library.jobs is None or number is None:
+            raise LibraryNotFoundError("There is no job {name}.", hint="See /api/jobs.", name=given)
         name = self.libraries.named(request.query_params.get("library", ""))
         await recorded(name, "cancel")
         await anyio.to_thread.run_sync(library.jobs.cancel, number)

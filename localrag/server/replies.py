@@ -94,12 +94,17 @@ async def decoded(request: Request, kind: type[T]) -> T:
         ) from error
 
 
+def digits(given: str) -> int | None:
+    """The number that a text is; None for anything else, and for one of more than 15 digits."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else None
+
+
 def number(asked: Mapping[str, str], name: str) -> int:
     """A number of the query, such as an offset. Raises `UsageError` for anything else."""
-    given = asked.get(name, "")
-    if not (given.isascii() and given.isdigit() and len(given) < 16):
+    found = digits(asked.get(name, ""))
+    if found is None:
         raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
-    return int(given)
+    return found
 
 
 def no_library(name: str) -> LibraryNotFoundError:

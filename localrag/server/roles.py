@@ -59,7 +59,7 @@ LEAST: Final[Mapping[tuple[str, str], Least]] = {
     ("POST", "/v1/vector_stores/{name}/search"): "reader",
     ("POST", "/api/documents"): "editor",
     ("DELETE", "/api/documents/{document}"): "editor",
-    ("POST", "/api/jobs/{number:int}/cancel"): "editor",
+    ("POST", "/api/jobs/{number}/cancel"): "editor",
     ("POST", "/api/history"): "owner",
     ("POST", "/api/evaluate"): "owner",
     ("GET", "/api/reports/{name}"): "owner",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.messages import tr
 
 SHORT_ID = 12
@@ -48,7 +49,7 @@ class PageOf(Struct, forbid_unknown_fields=True):
     """Arguments of `get_page`."""
 
     document: Annotated[str, Meta(description="Name, id or resource URI of a document.")]
-    page: Annotated[int, Meta(ge=1, description="Number of the page.")] = 1
+    page: Annotated[int, Meta(ge=1, le=LAST_PAGE, description="Number of the page.")] = 1
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
     mark: Annotated[str, Meta(description="Words of it to mark, such as a quotation.")] = ""
     image: Annotated[bool, Meta(description="Whether to send an image of it, too.")] = True

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import ModelError
+from localrag.models.embeddings import foreign_code
 from localrag.models.embeddings.foreign_code import LARGEST, refuse_foreign_code
 from localrag.models.embeddings.sentence_transformers import SentenceTransformerEmbedder
 from localrag.rerankers.cross_encoder import SentenceTransformersCrossEncoder
@@ -115,3 +116,16 @@ def test_the_libraries_are_told_not_to_run_it_either(
 @pytest.mark.models("all-minilm-l6-v2")
 def test_the_models_of_the_catalogue_pass(models_dir) -> None:  # type: ignore[no-untyped-def]
     refuse_foreign_code(models_dir("all-minilm-l6-v2"))
+
+
+def test_a_description_that_is_too_deep_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As readers of JSON that have no limit of their own, or a higher one, may give it."""
+    deep: object = 1
+    for _ in range(5000):
+        deep = [deep]
+    write(tmp_path, "config.json", {})
+    monkeypatch.setattr(foreign_code, "read_json", lambda *_: deep)
+    with pytest.raises(ModelError, match="cannot be read"):
+        refuse_foreign_code(tmp_path)

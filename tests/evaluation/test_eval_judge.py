@@ -51,8 +51,9 @@ def test_a_plain_sentence_needs_no_model() -> None:
         said("The mill has two floors."),
         '{"statements": ["The mill has',
         "[]",
+        "[" * 100_000 + "]" * 100_000,
     ],
-    ids=["invents", "leaves out", "cut off", "other shape"],
+    ids=["invents", "leaves out", "cut off", "other shape", "too deep"],
 )
 def test_a_model_that_is_not_faithful_leaves_the_sentence(reply: str) -> None:
     sentence = "The mill has two floors and belonged to a monastery."

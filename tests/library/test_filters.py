@@ -288,7 +288,12 @@ def test_within_searches_only_what_is_allowed(library: Library) -> None:
         (lambda: Filter(pages=(0, 3)), "0 to 3"),
         (lambda: Filter(pages=(9, 3)), "9 to 3"),
         (lambda: Filter(path="*a" * 10_000), "20000"),
+        (lambda: Filter(pages=(1, 2**53)), "1 to 9007199254740992"),
+        (lambda: Filter(pages=(2**63, None)), "9223372036854775808"),
         (lambda: Filter(since=date(2026, 2, 1), until=date(2026, 1, 1)), "2026-02-01"),
+        (lambda: Filter(since=date.min), "0001-01-01"),
+        (lambda: Filter(until=date.max), "9999-12-31"),
+        (lambda: Filter(without=frozenset({"a\0"})), "no document"),
     ],
 )
 def test_what_makes_no_sense_is_said(make: Callable[[], Filter], said: str) -> None:

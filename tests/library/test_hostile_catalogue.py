@@ -18,6 +18,7 @@ from library_fixtures import add, bytes_on_disk, document, found, indexes, open_
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, LocalragError
 from localrag.library.catalogue import guarded
 from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.filters import Filter
 from localrag.library.catalogue.guarded import connect, read_header
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.check import Inspection, check_library
@@ -246,6 +247,38 @@ def test_values_that_cannot_have_been_stored(folder: Path, table: str, value: st
         for path in folder.glob("catalogue.sqlite*"):
             path.unlink()
         (folder / "catalogue.sqlite").write_bytes(sound["catalogue.sqlite"])
+
+
+@pytest.mark.parametrize("value", ["'x'", "x'ff'", "0.5"])
+def test_ids_that_cannot_have_been_stored(folder: Path, value: str) -> None:
+    with sql(folder) as connection:
+        connection.execute(f"UPDATE chunks SET id = {value} WHERE number = 1")
+    with open_library(folder, create=False, embedding=None) as library:
+        for use_of_ids in (
+            lambda: library.chunk_ids(Filter(types=("text",))),
+            lambda: library.remove(sources=["a.txt"]),
+            lambda: library.spread_chunks(5),
+        ):
+            with pytest.raises(LibraryDamagedError, match="cannot have stored") as raised:
+                use_of_ids()
+            assert "localrag check" in raised.value.hint
+    assert "values" in [finding.code for finding in check(folder).findings]
+
+
+@pytest.mark.parametrize(("table", "reference"), [("documents", "document"), ("chunks", "chunk")])
+def test_numbers_after_which_none_follows(folder: Path, table: str, reference: str) -> None:
+    with sql(folder) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (name,) in tables.fetchall():
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
+            column = "number" if name == table else reference
+            if column in columns and name != "removals":
+                connection.execute(f"UPDATE {name} SET {column} = {2**63 - 1} WHERE {column} = 1")
+    with open_library(folder, create=False) as library:
+        with pytest.raises(LibraryDamagedError, match="9223372036854775807") as raised:
+            add(library, document("a third one", source="c.txt"))
+        assert "localrag check" in raised.value.hint
+    assert "values" in [finding.code for finding in check(folder).findings]
 
 
 @pytest.mark.parametrize("script", SETTINGS)

@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from localrag.errors import UsageError
 from localrag.library.check import check_library
 from localrag.library.folder import sharing
 from localrag.library.folder.gate import KV_FOLDER
-from localrag.library.folder.sealing import sealed, unsealed
+from localrag.library.folder.sealing import DamagedIndexError, sealed, unsealed
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.system import seals
@@ -133,6 +133,19 @@ def test_an_altered_index_is_damaged_and_not_opened(
     assert [one.code for one in inspection.findings] == ["unreadable", "unreadable"]
     unopened(library, monkeypatch)
     assert search(library) == (wanted, BOTH)
+
+
+def test_an_index_nested_as_deep_as_json_is_read_is_damaged() -> None:
+    """What can be read can be too deep to write, and so to be sealed again."""
+    deep = 0
+    for depth in range(50, 1100):
+        content = f'{{"seal": "00", "a": {"[" * depth}{"]" * depth}}}'.encode()
+        with suppress(RecursionError):
+            json.loads(content)
+            deep = depth
+        with pytest.raises(DamagedIndexError):
+            unsealed(content, own_seal())
+    assert deep > 500
 
 
 def test_a_restored_backup_goes_on_at_once(library: Path, tmp_path: Path) -> None:

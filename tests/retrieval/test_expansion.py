@@ -94,6 +94,7 @@ def test_other_errors_are_not_swallowed() -> None:
             ["通知期多长？", "提前多久通知？"],
         ),
         ('{"other words": "One?", "keywords": "two three", "Chi', ["One?", "two three"]),
+        (f'{{"other words": "One?", "deep": {"[" * 100_000}{"]" * 100_000}}}', ["One?"]),
         ('{"questions": ["One?", "Two?"]}', ["One?", "Two?"]),
         (rewritten("One?", "one", "how long is the notice period"), ["One?"]),
         (rewritten("x" * 301, " ", "Two?"), ["Two?"]),

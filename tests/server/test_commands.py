@@ -456,6 +456,24 @@ def test_who_leaves_frees_the_model(home: Home, start: Callable[..., Endpoint]) 
     assert isinstance(last, Answered)
 
 
+def test_who_does_not_read_frees_the_model(home: Home, start: Callable[..., Endpoint]) -> None:
+    """As a command that was suspended in its terminal."""
+    server, llm = start(), home.served.llm
+    llm.pieces, llm.pause = ["a "] * 8000, 0.0
+    with closing(asking(home, server)) as unread:  # type: ignore[type-var]
+        assert any(isinstance(event, Text) for event in unread)
+        time.sleep(1)
+        llm.pieces = ("It was opened in 1907 [1].",)
+        told: list[Event] = []
+        second = threading.Thread(target=lambda: told.extend(asking(home, server)))
+        second.start()
+        second.join(10)
+        in_time = list(told)
+    second.join(10)
+    assert in_time
+    assert isinstance(in_time[-1], Answered)
+
+
 def test_who_waits_is_told_so(
     home: Home,
     start: Callable[..., Endpoint],

@@ -363,6 +363,8 @@ def test_what_makes_no_sense_is_said(served: Served, caplog: pytest.LogCaptureFi
             assert "cannot be read" in await failure(client, "search", query="x", k=0)
             assert "cannot be read" in await failure(client, "search", question="x")
             assert "empty" in await failure(client, "ask", question=" ")
+            far = await failure(client, "get_page", document="garden.txt", page=2**63)
+            assert "cannot be read" in far
             with pytest.raises(MCPError, match="no tool add"):
                 await client.call_tool("add", {"paths": ["/x"]})
             served.engine.search = None  # type: ignore[assignment,method-assign]

@@ -153,7 +153,7 @@ SENT: dict[tuple[str, str], Callable[[str], dict[str, Any]]] = {
         "params": {"library": name},
     },
     ("GET", "/api/jobs"): _query,
-    ("POST", "/api/jobs/{number:int}/cancel"): lambda name: {
+    ("POST", "/api/jobs/{number}/cancel"): lambda name: {
         "url": "/api/jobs/1/cancel",
         "params": {"library": name},
     },

@@ -9,6 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 from server.conftest import TOKEN, Served, Writing, serving
+from starlette.convertors import PathConvertor, StringConvertor
+from starlette.routing import Mount, Route
+
+from localrag.server.access import Access
+from localrag.server.app import routes_of
+from localrag.server.libraries import Libraries
 
 
 @pytest.fixture
@@ -44,3 +50,37 @@ def test_a_request_is_a_line_without_its_texts(told: Served, lines: list[str]) -
         "GET /api/status 401",
     ]
     assert not any(word in line for line in lines for word in ("secret", document, TOKEN, "opened"))
+
+
+def test_what_a_path_names_is_read_behind_the_gate_alone(
+    told: Served, lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python's numbers from text have a longest one, beyond which reading it raises."""
+    long = f"/api/jobs/{'9' * 5000}/cancel"
+    assert httpx.post(f"{told.url}{long}", trust_env=False).status_code == 401
+    with told.client() as http:
+        for path in (long, "/api/jobs/x/cancel", "/api/jobs/1/cancel"):
+            refused = http.post(path)
+            assert refused.status_code == 404
+            assert "There is no job" in refused.json()["error"]["message"]
+    before = time.monotonic() + 10
+    while len(lines) < 4 and time.monotonic() < before:
+        time.sleep(0.01)
+    assert [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines] == [
+        "POST /api/jobs/{number}/cancel 401",
+        *["POST /api/jobs/{number}/cancel 404"] * 3,
+    ]
+    assert not [one for one in caplog.records if one.exc_info]
+
+
+def test_no_route_can_fail_to_be_matched() -> None:
+    """Log and roles match routes where nothing may fail: for requests without a token, too."""
+    routes = routes_of(Libraries([], lambda _: None), Access("x" * 20, 1))  # type: ignore[arg-type,return-value]
+    converters = [
+        converter
+        for one in routes
+        if isinstance(one, Route | Mount)
+        for converter in one.param_convertors.values()
+    ]
+    assert converters
+    assert {type(one) for one in converters} == {StringConvertor, PathConvertor}

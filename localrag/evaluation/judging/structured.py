@@ -54,6 +54,6 @@ def written_object(
     )
     try:
         value = json.loads(llm.complete(messages, options).text)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets, thousands deep
         return {}
     return value if isinstance(value, dict) else {}

@@ -25,6 +25,8 @@ FilterLanguage = Literal["zh", "en"]
 _RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
 _LONGEST = 10_000
 """Code points of a pattern, of which SQLite takes 50,000 bytes."""
+LAST_PAGE = (1 << 53) - 1
+"""The last page that can be asked for: a number that every database and every client holds."""
 _PATH = r"replace(s.path, '\', '/')"
 
 
@@ -93,7 +95,7 @@ class Filter:
             )
         if self.pages is not None:
             first, last = self.pages
-            if first < 1 or (last is not None and last < first):
+            if not 1 <= first <= (LAST_PAGE if last is None else last) <= LAST_PAGE:
                 raise UsageError(
                     "There are no pages from {first} to {last}.",
                     hint=(
@@ -104,14 +106,19 @@ class Filter:
                     last="" if last is None else last,
                 )
         for moment in (self.since, self.until):
-            try:
-                _before(moment or date(2000, 1, 1))
+            try:  # a time zone may lead out of the calendar, at either of its ends
+                if moment is not None:
+                    _from(moment)
+                    _before(moment)
             except (OverflowError, ValueError, OSError) as error:
                 raise UsageError(
                     "No document can have been added on {moment}.",
                     hint="Give a date such as 2026-07-31.",
                     moment=moment,
                 ) from error
+        for given in self.without:
+            if not given.isprintable():  # a database takes no NUL, not even in JSON
+                raise UsageError("There is no document {name}.", hint="Leave it out.", name=given)
         if self.since and self.until and _from(self.since) >= _before(self.until):
             raise UsageError(
                 "No day lies both on or after {since} and on or before {until}.",

@@ -14,7 +14,7 @@ import numpy as np
 from localrag.library.catalogue.base import Connection
 from localrag.library.catalogue.checksums import CONTENT, PASSAGES, SOURCES, checksum
 from localrag.library.catalogue.guarded import GuardedConnection
-from localrag.library.catalogue.reads import CHUNKS, SETTINGS, Snapshot
+from localrag.library.catalogue.reads import BEYOND, CHUNKS, SETTINGS, Snapshot
 from localrag.types import Finding
 
 FOREIGN = "foreign"
@@ -30,6 +30,8 @@ _IMPOSSIBLE = (
     "SELECT count(1) FROM headings h JOIN documents d ON d.number = h.document WHERE "
     'h."start" < 0 OR h."start" > d.length',
     "SELECT count(1) FROM documents WHERE length < 0 OR size < 0",
+    f"SELECT count(1) FROM documents WHERE number >= {BEYOND}",
+    f"SELECT count(1) FROM chunks WHERE number >= {BEYOND}",
     "SELECT count(1) FROM chunks WHERE number NOT IN (SELECT chunk FROM embeddings)",
 )
 """How many rows say what no document can be."""

@@ -13,6 +13,7 @@ import msgspec
 
 from localrag.documents.positions import Layout, decode, rectangles
 from localrag.library.catalogue.base import Row
+from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.reads import BATCH, Snapshot
 from localrag.library.records import OnPage, PageSpan
@@ -65,6 +66,8 @@ def page_of(
     snapshot: Snapshot, document_id: str, *, number: int | None = None, offset: int = 0
 ) -> PageSpan | None:
     """The page of that number, else the one on which a code point stands; None for none."""
+    if number is not None and number > LAST_PAGE:
+        return None
     found = _first(
         snapshot,
         'SELECT p.position, p.number, p.label, p."start", p."end" FROM documents d '

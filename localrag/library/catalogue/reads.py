@@ -86,9 +86,9 @@ SETTINGS: dict[str, type] = {
 
 _ALL_SETTINGS = f"SELECT key, value FROM meta WHERE key IN ({','.join('?' * len(SETTINGS))})"
 _SETTING_LIMIT = 10_000
-_GENERATIONS = 1 << 53
+BEYOND = 1 << 53
+"""No number that is counted here is as large."""
 _WIDEST = 65_536  # dimensions of a vector
-_FARTHEST = 1 << 53
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
     c.document, c.columns"""
@@ -125,7 +125,7 @@ class Snapshot:
     def stamp(self) -> Stamp:
         """(epoch, generation): what a derived index compares itself with."""
         generation = int(self.meta("generation") or 0)
-        if not 0 <= generation < _GENERATIONS:
+        if not 0 <= generation < BEYOND:
             raise damaged_rows("generation")
         return str(self.meta("epoch")), generation
 
@@ -237,9 +237,9 @@ class Snapshot:
             "AND (? = 1 OR d.id IN (SELECT value FROM json_each(?))) "
             "ORDER BY d.number DESC LIMIT ?",
             json.dumps(sorted(paths)),
-            *(_FARTHEST if before is None else before, int(among is None)),
+            *(BEYOND if before is None else before, int(among is None)),
             json.dumps(sorted(among or ())),
-            _FARTHEST if words else most + 1,
+            BEYOND if words else most + 1,
             kinds=(int, str, int),
             ordered=False,
         )
@@ -518,11 +518,13 @@ class Snapshot:
         """The chunks that a filter allows."""
         held, held_values = source_conditions(wanted)
         paged, page_values = page_conditions(wanted)
-        rows = self.sql.execute(
+        rows = self.sql.rows(
             "SELECT c.id FROM chunks c WHERE c.document IN "
             "(SELECT d.number FROM documents d JOIN sources s ON s.document = d.number "
             f"WHERE {held}) AND {paged}",
-            (*held_values, *page_values),
+            *(*held_values, *page_values),
+            kinds=(int,),
+            ordered=False,
         )
         # Sorted here: SQLite would sort rows it can take ready from an index.
         return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
@@ -535,12 +537,14 @@ class Snapshot:
         if first is None:
             return []
         step = max(1, -(-(last - first + 1) // count))
-        rows = self.sql.execute(
+        rows = self.sql.rows(
             "SELECT DISTINCT (SELECT c.id FROM chunks c WHERE c.number >= CAST(value AS BIGINT) "
             "ORDER BY c.number LIMIT 1) FROM json_each(?)",
-            (json.dumps(list(range(first, last + 1, step))),),
+            json.dumps(list(range(first, last + 1, step))),
+            kinds=(int,),
+            ordered=False,
         )
-        return [int(chunk) for (chunk,) in rows.fetchall()]
+        return [chunk for (chunk,) in rows]
 
     def document_chunks(self, document_id: str) -> list[Chunk]:
         """All chunks of a document, in order."""
@@ -572,7 +576,7 @@ class Snapshot:
         )
         found = [row[1:] for row in rows]
         for *_, start, end, _, _ in found:
-            if not 0 <= start <= end < _FARTHEST:
+            if not 0 <= start <= end < BEYOND:
                 raise damaged_rows(f"{start}:{end}")
         return found
 

@@ -25,6 +25,7 @@ from localrag.library.catalogue.checksums import (
 from localrag.library.catalogue.guarded import GuardedConnection, damaged_rows
 from localrag.library.catalogue.history import forget_answers_from
 from localrag.library.catalogue.reads import (
+    BEYOND,
     BLOCK,
     CHUNKS,
     FORGOTTEN,
@@ -78,8 +79,6 @@ def _json(value: object) -> str:
 _LONGEST_VALUE = 4096
 """Code points of one value of an error that is kept: no path is longer."""
 
-_LARGEST_NUMBER = 1 << 53
-
 _READ = ("blocks", "pages", "layouts", "headings", "tables")
 """The tables that hold what was read of a document."""
 
@@ -116,10 +115,13 @@ class Transaction(Snapshot):
 
     def _forget_chunks(self, number: int) -> None:
         """Keep the ids of a document's chunks for the indexes, and count them out."""
-        rows = self.sql.execute("SELECT id FROM chunks WHERE document = ?", (number,)).fetchall()
+        rows = self.sql.rows(
+            "SELECT id FROM chunks WHERE document = ?", number, kinds=(int,), ordered=False
+        )
+        ids = [chunk for (chunk,) in rows]
         generation = self._next_generation()
-        self._insert("removals", ("chunk", "generation"), ((row[0], generation) for row in rows))
-        self._counted((row[0] for row in rows), -1)
+        self._insert("removals", ("chunk", "generation"), ((chunk, generation) for chunk in ids))
+        self._counted(ids, -1)
 
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""
@@ -131,6 +133,13 @@ class Transaction(Snapshot):
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         marks = ", ".join("?" * len(columns))
         self.sql.executemany(f"INSERT INTO {table}({_names(columns)}) VALUES ({marks})", rows)
+
+    def _last(self, table: str) -> int:
+        """The largest number of its rows, 0 without any; the next ones follow."""
+        last = int(self.sql.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0])
+        if last >= BEYOND:
+            raise damaged_rows(last)
+        return last
 
     def set_meta(self, key: str, value: str | int) -> None:
         """Keep a setting of the library."""
@@ -179,8 +188,7 @@ class Transaction(Snapshot):
 
     def _store(self, new: NewDocument) -> None:
         added_at = datetime.now(UTC).isoformat(timespec="seconds")
-        last = "SELECT coalesce(max(number), 0) FROM documents"
-        number = int(self.sql.execute(last).fetchone()[0]) + 1
+        number = self._last("documents") + 1
         row = {"number": number, "id": new.document.id, "added_at": added_at, **_document_row(new)}
         self._insert("documents", tuple(row), [tuple(row.values())])
         self._store_reading(number, new)
@@ -227,7 +235,7 @@ class Transaction(Snapshot):
             ),
         )
         generation = self._next_generation()
-        (last,) = self.sql.execute("SELECT coalesce(max(number), 0) FROM chunks").fetchone()
+        last = self._last("chunks")
         numbers = range(last + 1, last + 1 + len(new.chunks))
         chunks = (
             (each, *_columns(chunk), number, generation)
@@ -407,7 +415,7 @@ class Transaction(Snapshot):
         """Keep the new chunks and vectors, shape (n, d), of a document for the change."""
         number = self._number(document_id)
         self.sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
-        (last,) = self.sql.execute("SELECT coalesce(max(number), 0) FROM staged_chunks").fetchone()
+        last = self._last("staged_chunks")
         rows = (
             (last + each, *_columns(chunk), number, vector)
             for each, (chunk, vector) in enumerate(zip(chunks, _packed(vectors), strict=True), 1)
@@ -470,7 +478,7 @@ def _kept(file: UnreadFile) -> tuple[str, str, str, str]:
 
 
 def _plain(value: object) -> str | int | float:
-    if type(value) in (int, float) and abs(value) < _LARGEST_NUMBER:  # type: ignore[arg-type]
+    if type(value) in (int, float) and abs(value) < BEYOND:  # type: ignore[arg-type]
         return value  # type: ignore[return-value]
     return str(value)[:_LONGEST_VALUE].encode("utf-8", "backslashreplace").decode()
 

@@ -45,14 +45,15 @@ def unsealed(content: bytes, seal: Seal) -> dict[str, Any]:
     """
     try:
         fields = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        if not isinstance(fields, dict):
+            raise DamagedIndexError("the file has another format")
+        if fields.get("key", seal.name) != seal.name:
+            raise ForeignIndexError("it was not made under this account")
+        mac = fields.pop("seal", None)
+        written = _content(fields)
+    except (ValueError, RecursionError) as error:  # what can be read may still be too deep to write
         raise DamagedIndexError("the file is cut short or not ours") from error
-    if not isinstance(fields, dict):
-        raise DamagedIndexError("the file has another format")
-    if fields.get("key", seal.name) != seal.name:
-        raise ForeignIndexError("it was not made under this account")
-    mac = fields.pop("seal", None)
-    if not isinstance(mac, str) or not seal.fits(_bytes(mac), _content(fields)):
+    if not isinstance(mac, str) or not seal.fits(_bytes(mac), written):
         raise DamagedIndexError("the seal does not match")
     return fields
 

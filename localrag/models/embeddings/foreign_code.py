@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import ModelError
-from localrag.models.embeddings.conventions import read_json
+from localrag.models.embeddings.conventions import read_json, unreadable
 
 OURS = ("sentence_transformers.", "torch.nn.")
 """Where classes may come from: those of the libraries that compute a model."""
@@ -49,7 +49,11 @@ def refuse_foreign_code(folder: Path) -> None:
                 hint="Download the model from where it was published.",
                 path=path,
             )
-        for name in _named(read_json(path, Any)):
+        try:
+            names = list(_named(read_json(path, Any)))
+        except RecursionError as error:  # which JSON's reader may still take
+            raise unreadable(path, error) from error
+        for name in names:
             raise ModelError(
                 "{path} asks to run code that comes with the model or from elsewhere: {name}.",
                 hint="localrag never runs a model's code. Choose a model that needs none.",

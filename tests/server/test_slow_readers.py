@@ -1,0 +1,180 @@
+"""Clients that do not read: they hold up nobody else, and not for ever what waits for them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from mcp.server.session import ServerSession
+from server.conftest import TOKEN, Served
+
+from localrag.server import listening
+from localrag.server.access import Access
+from localrag.server.app import make_app
+from localrag.server.jobs import streamed
+from localrag.server.libraries import Libraries
+from localrag.server.listening import bind, in_thread
+
+QUESTION = "When was the glass house opened?"
+MANY = ["a "] * 3000
+"""Their events are more than a small socket takes, with all that is buffered on the way."""
+
+
+@pytest.fixture
+def narrow(served: Served, tmp_path: Path) -> Iterator[int]:
+    """The port of a server whose connections take little that is not read."""
+    listener = bind("127.0.0.1", 0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    port = listener.getsockname()[1]
+    libraries = Libraries([tmp_path / "garden"], lambda _: served.engine)
+    with in_thread(make_app(libraries, Access(TOKEN, port)), listener):
+        yield port
+
+
+@contextmanager
+def unread(port: int, path: str, **asked: object) -> Iterator[socket.socket]:
+    """A request whose answer nobody reads."""
+    body = json.dumps(asked)
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        raw.settimeout(10)
+        raw.connect(("127.0.0.1", port))
+        raw.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        yield raw
+
+
+def answered(port: int) -> str:
+    """The events of somebody who reads, in a time in which nobody else's answer is waited for."""
+    http = httpx.Client(headers={"authorization": f"Bearer {TOKEN}"}, timeout=10, trust_env=False)
+    url, before, events = f"http://127.0.0.1:{port}/api/ask", time.monotonic() + 10, ""
+    with http, http.stream("POST", url, json={"question": QUESTION}) as response:
+        for piece in response.iter_text():
+            events += piece
+            assert time.monotonic() < before, events
+    return events
+
+
+def wait_until(there: Callable[[], object]) -> None:
+    before = time.monotonic() + 15
+    while not there():
+        assert time.monotonic() < before
+        time.sleep(0.02)
+
+
+def test_work_does_not_wait_for_who_does_not_read() -> None:
+    async def check() -> list[int]:
+        done = anyio.Event()
+
+        async def produce(send: Callable[[int], object]) -> None:
+            for number in range(10_000):
+                await send(number)  # type: ignore[misc]
+            done.set()
+
+        events = streamed(produce, lambda _: ())
+        first = await anext(events)
+        with anyio.fail_after(10):
+            await done.wait()
+        return [first, *[one async for one in events]]
+
+    assert anyio.run(check) == list(range(10_000))
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/api/ask", {"question": QUESTION}),
+        (
+            "/v1/chat/completions",
+            {"model": "localrag", "stream": True, "messages": [{"role": "user", "content": "x"}]},
+        ),
+        ("/v1/responses", {"model": "localrag", "stream": True, "input": "x"}),
+    ],
+)
+def test_an_answer_that_nobody_reads_frees_the_model(
+    served: Served, narrow: int, path: str, asked: dict[str, object]
+) -> None:
+    served.llm.pieces, served.llm.pause = MANY, 0
+    with unread(narrow, path, **asked):
+        time.sleep(1)
+        served.llm.pieces = ("It was opened in 1907 [1].",)
+        assert "event: answer" in answered(narrow)
+
+
+def test_a_tool_whose_progress_nobody_reads_frees_the_model(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = []
+
+    async def never_sent(*_: object, **__: object) -> None:
+        stuck.append(True)
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(ServerSession, "report_progress", never_sent)
+    params = {
+        "name": "ask",
+        "arguments": {"question": QUESTION},
+        "_meta": {"progressToken": 1},
+    }
+    head = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    with served.client(accept="application/json, text/event-stream") as http:
+        begun = http.post(
+            "/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": head}
+        )
+        http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+        http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        with http.stream("POST", "/mcp", json=body):
+            wait_until(lambda: stuck)
+            assert "event: answer" in answered(served.port)
+
+
+def test_who_reads_nothing_of_an_answer_is_cut_off(
+    served: Served, narrow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.5)
+    served.llm.pieces, served.llm.pause = MANY, 0
+    with unread(narrow, "/api/ask", question=QUESTION) as raw:
+        time.sleep(3)
+        got = b""
+        try:
+            while piece := raw.recv(1 << 16):
+                got += piece
+        except ConnectionResetError:
+            pass
+        assert b"event: answer" not in got
+
+
+def test_who_reads_slowly_is_not_cut_off(
+    served: Served, narrow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.5)
+    served.llm.pieces, served.llm.pause = MANY, 0
+    with unread(narrow, "/api/ask", question=QUESTION) as raw:
+        got = b""
+        while b"event: answer" not in got:
+            got += raw.recv(4096)
+            time.sleep(0.02)
+
+
+def test_what_an_answer_may_read_has_a_bound(served: Served) -> None:
+    with served.client(**{"accept-language": "zh"}) as http:
+        for k in (0, 101, 10**30):
+            refused = http.post("/api/ask", json={"question": QUESTION, "k": k})
+            assert refused.status_code == 400
+            assert "$.k" in refused.json()["error"]["message"]
+        assert "event: answer" in http.post("/api/ask", json={"question": "?x", "k": 100}).text
