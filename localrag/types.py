@@ -230,7 +230,7 @@ StepKind = Literal[
     "check citations",  # cited, removed, added: markers
     "check sentences",  # checked, unchecked, unsupported; asked: of how many the model was asked
     "disagreement",  # passages: numbers from 1, and what each says: figures or "" for a denial
-    "retrieval decision",  # needed; or strict
+    "retrieval decision",  # needed; close: whether only what a search found says so; or strict
     "relevance",  # passage, from 1; relevant; calibrated, probability, lacks; part;
     # fewer_words: of the question than another passage has, so that it was not read
     "support of a sentence",  # rating

@@ -144,6 +144,12 @@ def shown(printed: Console) -> str:
         ),
         (
             "retrieval decision",
+            {"needed": True, "close": True},
+            "documents are needed: they have something close to it",
+            "检索判断|需要查阅文档：其中有相近的内容",
+        ),
+        (
+            "retrieval decision",
             {"strict": True},
             "strict: from the documents or not at all",
             "检索判断|严格模式：只根据文档作答",
