@@ -351,6 +351,10 @@ def test_what_was_not_found_is_said_with_the_closest_sentence(
             "According to the model, the passages do not answer the question.",
         ),
         (
+            replace(NOT_FOUND, missing=(), absent=(), written=True),
+            "An answer was written from the passages, but they do not bear it out.",
+        ),
+        (
             replace(NOT_FOUND, missing=(), absent=(), probability=0.123),
             "The model puts the probability that the passages answer the question at 12%, which "
             "is too low for an answer.",
