@@ -279,10 +279,10 @@ class _Tried:
         found = (match[1] for text in self._texts for match in name.finditer(text))
         return next(found, "")
 
-    def _without(self, figures: Sequence[Word]) -> str:
+    def _without(self, gone: Sequence[Word]) -> str:
         """The question without figures and what leads to them, "" where it would be none."""
         wording = self._question
-        for each in figures:
+        for each in gone:
             head, _, tail = wording.partition(each.text)
             cut = _cut_in_chinese if answer_language(self._question) == "zh" else _cut
             if (halves := cut(head, each.text, tail)) is None:
