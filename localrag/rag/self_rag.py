@@ -23,6 +23,7 @@ from localrag.rag.both_sides import Both
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences, statement_of
+from localrag.rag.false_yes import without_false_yes
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import FewerWords
 from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
@@ -371,6 +372,7 @@ class SelfRAG(Pipeline):
         task = parts.naming(task, question, state.answered, state.language)
         options = replace(self._tools.generation, keep=1)
         pieces = self._writing(state, reading.messages(task), options, FOR_THE_CHECKS)
+        pieces = without_false_yes(pieces, state.question)
         written, seconds = timed(partial("".join, pieces))
         # A server whose template opens the thought sends only its end.
         text = written.rpartition("</think>")[2].strip()
