@@ -230,7 +230,7 @@ StepKind = Literal[
     "check citations",  # cited, removed, added: markers
     "check sentences",  # checked, unchecked, unsupported; asked: of how many the model was asked
     "disagreement",  # passages: numbers from 1, and what each says: figures or "" for a denial
-    "retrieval decision",  # needed; or strict
+    "retrieval decision",  # needed; close: whether only what a search found says so; or strict
     "relevance",  # passage, from 1; relevant; calibrated, probability, lacks; part;
     # fewer_words: of the question than another passage has, so that it was not read
     "support of a sentence",  # rating
@@ -373,7 +373,8 @@ class NotFound:
     sentence of `Answer.contexts` nearest to it; its marker is the number of the passage. `missing`
     are words that it does not contain, `absent` those of them that no passage read contains. None
     missing: the model alone judged that it is no answer. `probability`, where the model is
-    calibrated: that the passages hold the answer.
+    calibrated: that the passages hold the answer. `written`: an answer was, and was left out, for
+    the passages did not bear it out.
     """
 
     question: str
@@ -383,6 +384,7 @@ class NotFound:
     absent: tuple[str, ...] = ()
     probability: float | None = None
     suggestions: tuple[Suggestion, ...] = ()
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ def reason_text(found: NotFound, language: InterfaceLanguage | None = None) -> s
     if found.absent:
         words = _either(found.absent, say)
         reasons.append(say("None of the passages found contains {words}.", words=words))
-    if found.probability is not None:
+    if found.written:
+        reasons.append(say("An answer was written from the passages, but they do not bear it out."))
+    elif found.probability is not None:
         reasons.append(
             say(
                 "The model puts the probability that the passages answer the question at "

@@ -157,6 +157,8 @@ def _decision(step: Step, say: Say) -> str:
             return _written(step, say)
         case "retrieval decision" if values.get("strict"):
             return say("strict: from the documents or not at all")
+        case "retrieval decision" if values.get("close"):
+            return say("documents are needed: they have something close to it")
         case "retrieval decision":
             needed = values["needed"]
             return say("documents are needed" if needed else "documents are not needed")

@@ -44,7 +44,8 @@ MINIMUM_TERMS = 2
 LOOKED_AT = 10
 """Sentences that are compared with a question by embedding."""
 SENTENCE_TERMS = 4
-"""What has fewer is rather a heading."""
+"""What has fewer, and does not end as sentences do, is rather a heading."""
+_SENTENCE_END = re.compile(r"[.!?;。！？；…][\"'”’」』)）]*\s*\Z")
 OWN_LANGUAGE_COUNTS = 0.15
 SHARED_COUNTS = 0.5
 """What the share of a question's terms counts beside the cosine: a number alone is no likeness."""
@@ -209,7 +210,7 @@ class Attributor:
         """
         asked = self._terms(question)
         own = detect(question)
-        likely = [each for each in self._evidence if len(each.terms) >= SENTENCE_TERMS]
+        likely = [each for each in self._evidence if self._is_sentence(each)]
         shares = [
             (
                 SHARED_COUNTS * self._share(asked, each.terms)
@@ -230,6 +231,17 @@ class Attributor:
             for number, ((share, _), cosine) in enumerate(zip(few, cosines, strict=True))
         ]
         return self._citation(few[-max(scored)[1]][1])
+
+    def _is_sentence(self, each: _Evidence) -> bool:
+        """Whether it is none of the titles and headings, nor a fragment that says nothing."""
+        if _SENTENCE_END.search(each.text):
+            return len(each.terms) >= MINIMUM_TERMS
+        chunk = self._chunks[each.marker - 1].chunk
+        title = each.text.strip()
+        begins = chunk.start == 0 and not chunk.text[: each.start].strip()
+        alone = "\n" in chunk.text[each.end :].strip(" \t")[:1]
+        named = title in chunk.heading.split(" > ")
+        return len(each.terms) >= SENTENCE_TERMS and not named and not (begins and alone)
 
     def _sentences(self, chunk: Chunk) -> list[tuple[int, int, str]]:
         """Spans of the sentences, and of the rows of tables, and what they say.

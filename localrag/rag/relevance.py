@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from localrag.documents.chunking import passage_text
+from localrag.models.embeddings.base import Embedder
 from localrag.prompts import PromptLanguage
 from localrag.rag.grading import Grade, Grader, Reading, shifted
-from localrag.rag.question_words import Asked
+from localrag.rag.question_words import Asked, Text
 from localrag.types import ScoredChunk
 
 _WITHOUT_WORDS = 1.5
@@ -24,6 +26,8 @@ _STANDS_OUT = 1.2
 """Log odds that a first hit gains which stands out."""
 STANDING_OUT = 1.5
 """How many times the score of the second it then has."""
+_SIMILAR = 0.2
+"""Cosine from which on a passage may be about what is asked, in whatever words."""
 
 
 def graded(
@@ -63,3 +67,21 @@ def stands_out(found: Sequence[ScoredChunk]) -> bool:
 def is_tied(found: Sequence[ScoredChunk], number: int) -> bool:
     """Whether the search ranks a passage, by its number from 1, no higher than the next."""
     return number < len(found) and found[number - 1].score == found[number].score
+
+
+def is_close(
+    asked: Asked, found: Sequence[ScoredChunk], embedder: Embedder, *, by_meaning: bool
+) -> bool:
+    """Whether a passage may hold what is asked, as far as that is seen without a language model.
+
+    One has most words of the question, numbers aside; or, `by_meaning`, is similar to it.
+    """
+    texts = [passage_text(each.chunk) for each in found]
+    words = [word for word in asked.words if word.kind != "number"]
+    had = (sum(map(Text(text, asked.tokenize).has, words)) for text in texts)
+    if any(2 * count > len(words) for count in had):
+        return True
+    if not (by_meaning and texts):
+        return False
+    vector = embedder.embed_queries([asked.question])[0]
+    return float((embedder.embed_documents(texts) @ vector).max()) >= _SIMILAR

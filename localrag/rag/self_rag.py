@@ -23,11 +23,12 @@ from localrag.rag.both_sides import Both
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences, statement_of
+from localrag.rag.false_yes import without_false_yes
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import FewerWords
 from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
 from localrag.rag.refusals import not_from_documents, refuses
-from localrag.rag.relevance import graded, is_tied
+from localrag.rag.relevance import graded, is_close, is_tied
 from localrag.text.language import answer_language
 from localrag.text.questions import Parts
 from localrag.text.sentences import split_sentences
@@ -45,6 +46,10 @@ from localrag.types import (
 )
 
 POINTS: dict[Rating, int] = {"fully supported": 3, "partially supported": 1, "no support": 0}
+
+SURELY_NOT = 0.01
+"""Probability of a request for facts below which it is a greeting, a poem or a sum: none about
+documents came below, so what is only similar in them does not count."""
 
 FOR_THE_ANSWER = 0.5
 """Share of a time budget that is not spent on grading passages."""
@@ -190,7 +195,19 @@ class SelfRAG(Pipeline):
         ask = partial(self._grader.needs_documents, state.question, state.language)
         grade, seconds = timed(ask)
         state.needed = grade.value >= self._options.min_retrieval
-        yield state.graded("retrieval decision", grade, seconds, needed=state.needed)
+        close: dict[str, Plain] = {}
+        if not state.needed:  # for the model, "May I smoke in the room?" is small talk
+            state.needed, looking = timed(partial(self._is_close, state.question, grade))
+            seconds += looking
+            close = {"close": True} if state.needed else {}
+        yield state.graded("retrieval decision", grade, seconds, needed=state.needed, **close)
+
+    def _is_close(self, question: str, grade: Grade) -> bool:
+        """Whether the documents have something close to what the model would answer alone."""
+        tools = self._tools
+        asked, found = tools.asked(question), tools.retrieve(question, tools.k)
+        unsure = grade.value >= SURELY_NOT or not self._grader.reads_logits
+        return is_close(asked, found, tools.embedder, by_meaning=unsure)
 
     def _find(self, state: _State) -> Steps:
         state.asked, found = yield from parts.find(self._tools, state.question)
@@ -355,6 +372,7 @@ class SelfRAG(Pipeline):
         task = parts.naming(task, question, state.answered, state.language)
         options = replace(self._tools.generation, keep=1)
         pieces = self._writing(state, reading.messages(task), options, FOR_THE_CHECKS)
+        pieces = without_false_yes(pieces, state.question)
         written, seconds = timed(partial("".join, pieces))
         # A server whose template opens the thought sends only its end.
         text = written.rpartition("</think>")[2].strip()

@@ -20,6 +20,7 @@ from localrag.rag.faithfulness import (
     checked,
     sentences,
 )
+from localrag.rag.false_yes import without_false_yes
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
@@ -107,7 +108,7 @@ class StandardRAG(Pipeline):
         held = evidence.keep > 0  # else the prompt shows all passages, with their numbers
         citations = CitedStream(attributor.only(evidence.numbers, held=held), question, refusal)
         shown, text = self._unsupported == "mark", ""
-        for piece in self._written(evidence, citations):
+        for piece in self._written(question, evidence, citations):
             if isinstance(piece, Step):
                 yield piece
                 continue
@@ -140,10 +141,13 @@ class StandardRAG(Pipeline):
         evidence = yield from self._reader.read(question, chunks, language)
         return evidence.numbers if evidence else ()
 
-    def _written(self, evidence: Evidence, citations: CitedStream) -> Iterator[str | Step]:
+    def _written(
+        self, question: str, evidence: Evidence, citations: CitedStream
+    ) -> Iterator[str | Step]:
         started = time.perf_counter()
         options = replace(self._tools.generation, keep=evidence.keep)
-        for piece in self._tools.llm.stream(evidence.messages, options):
+        written = self._tools.llm.stream(evidence.messages, options)
+        for piece in without_false_yes(written, question):
             yield from citations.feed(piece)
         yield from citations.finish()
         values = {"passages": len(evidence.numbers)}

@@ -144,6 +144,12 @@ def shown(printed: Console) -> str:
         ),
         (
             "retrieval decision",
+            {"needed": True, "close": True},
+            "documents are needed: they have something close to it",
+            "检索判断|需要查阅文档：其中有相近的内容",
+        ),
+        (
+            "retrieval decision",
             {"strict": True},
             "strict: from the documents or not at all",
             "检索判断|严格模式：只根据文档作答",
@@ -343,6 +349,10 @@ def test_what_was_not_found_is_said_with_the_closest_sentence(
         (
             replace(NOT_FOUND, missing=(), absent=()),
             "According to the model, the passages do not answer the question.",
+        ),
+        (
+            replace(NOT_FOUND, missing=(), absent=(), written=True),
+            "An answer was written from the passages, but they do not bear it out.",
         ),
         (
             replace(NOT_FOUND, missing=(), absent=(), probability=0.123),

@@ -18,7 +18,7 @@ from localrag.config.settings import Settings
 from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Options
-from localrag.rag.not_found import Around, with_not_found
+from localrag.rag.not_found import Around, with_not_found, words_of
 from localrag.rag.question_words import Text, question_words
 from localrag.types import Answer, Message, NotFound, Step, Suggestion
 
@@ -262,6 +262,84 @@ def test_the_probability_is_told_where_it_is_the_reason(
     )
     (found,) = with_not_found(replace(answer, trace=trace, not_found=()), around).not_found
     assert found.probability == probability
+
+
+@pytest.mark.parametrize("kind", ["check sentences", "support of a sentence"])
+def test_an_answer_that_was_left_out_is_the_reason(
+    engine: Engine, kind: Literal["check sentences", "support of a sentence"]
+) -> None:
+    answer = ask(engine, "Which Doctor Vargo was it?")
+    assert not answer.not_found[0].written
+    graded = Step("relevance", {"relevant": True, "calibrated": True, "probability": 0.8}, 0.8, 0)
+    trace = (graded, Step("write", {"passages": 1}, None, 0), Step(kind, {}, None, 0))
+    around = Around(
+        engine.tokenizer,
+        engine._attributor,
+        lambda *_: [],
+        lambda *_: [],
+        lambda terms: (4, [1 for _ in terms]),
+    )
+    (found,) = with_not_found(replace(answer, trace=trace, not_found=()), around).not_found
+    assert found.written
+    assert found.probability is None
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ("Are cats allowed?", "Cats are not allowed."),
+        ("周末可以使用会议室吗？", "周末不开放。"),
+        ("Where are the rules of the house?", "Guests may smoke on the terrace of the house."),
+    ],
+)
+def test_the_closest_is_a_sentence_however_short(
+    engine: Engine, question: str, sentence: str
+) -> None:
+    english = (
+        "House rules of the Pension Linden\n\nGuests may smoke on the terrace of the house. "
+        "Cats are not allowed. Dogs are welcome and cost eight euros a night."
+    )
+    chinese = "会议室使用规定\n\n最多预订两小时。周末不开放。"
+    add(engine.library, document(english, source="rules.txt"), size=400, language="en")
+    add(engine.library, document(chinese, source="rooms.txt"), size=400, language="zh")
+    found = said(engine, question)
+    assert found.closest is not None
+    assert found.closest.quote == sentence
+
+
+@pytest.mark.parametrize(
+    ("question", "offered"),
+    [
+        ("Are tickets sold at 9:00?", "Are tickets sold?"),
+        ("Are tickets sold 24 hours before five?", "Are tickets sold before five?"),
+        ("Are tickets sold after ten days?", "Are tickets sold?"),
+        ("Did the glass house cost 48 euros?", "What do the documents say about “glass house”?"),
+        ("Did they open the pharmacy?", None),
+        ("Does an orchid cost 12 euros a morning?", "What do the documents say about “orchid”?"),
+        ("2031年李思摩跟随谁征讨？", "李思摩跟随谁征讨？"),
+        ("李思摩跟随太宗三个小时吗？", "李思摩跟随太宗吗？"),
+        ("跟随太宗的是500人吗？", "文档中关于“跟随太宗”有哪些内容？"),
+    ],
+)
+def test_a_wording_is_one_that_a_person_would_write(
+    engine: Engine, question: str, offered: str | None
+) -> None:
+    without = [one.question for one in said(engine, question).suggestions if one.kind == "without"]
+    assert without == ([offered] if offered else [])
+
+
+def test_a_time_and_a_number_with_its_unit_are_one_word(
+    tokenizer: Callable[[str], list[str]],
+) -> None:
+    words = words_of("Can I cancel at 9:00, 48 hours before 5 May 2019? 预订三个小时", tokenizer)
+    assert [word.text for word in words] == [
+        "cancel",
+        "9:00",
+        "48 hours",
+        "5 May 2019",
+        "预订",
+        "三个小时",
+    ]
 
 
 def test_an_empty_library_says_nothing_but_that(engine: Engine) -> None:

@@ -39,9 +39,12 @@ SAID_ORCHIDS = "Two hundred splendid orchids grow in the glass house."
 
 QUESTION = "When was the glass house opened?"
 
+ASKED = {4: QUESTION, 1: "Write a poem."}
+"""By how many scores it takes."""
+
 Scores = Mapping[str, float]
 NEEDED: Scores = {"information": 0.9, "writing": 0.1}
-NOT_NEEDED: Scores = {"information": 0.05, "writing": 0.95}
+NOT_NEEDED: Scores = {"information": 0.005, "writing": 0.995}
 FULL: Scores = {"Fully supported": 1}
 PARTIAL: Scores = {"Partially supported": 1}
 NONE: Scores = {"No support": 1}
@@ -139,10 +142,9 @@ def used_up(llm: ScriptedLLM) -> bool:
 # -- whether to retrieve ------------------------------------------------------------
 
 
-def test_a_poem_is_written_without_a_search() -> None:
+def test_a_poem_is_written_without_documents() -> None:
     llm = ScriptedLLM(["Green under glass, [3] it grows."], [NOT_NEEDED])
-    rag = pipeline(llm, retrieve=lambda *_: pytest.fail("nothing may be searched"))
-    answer = run(rag, "Write me a short poem.")
+    answer = run(pipeline(llm), "Write me a short poem.")
     assert answer.text == f"{NOTICE}Green under glass, it grows."
     assert not answer.grounded
     assert (answer.citations, answer.contexts, answer.support) == ((), (), ())
@@ -150,7 +152,7 @@ def test_a_poem_is_written_without_a_search() -> None:
         "retrieval decision: documents are not needed",
         "write: without the documents",
     ]
-    assert answer.trace[0].score == pytest.approx(0.05)
+    assert answer.trace[0].score == pytest.approx(0.005)
     metrics = answer.metrics
     assert metrics is not None
     assert (metrics.retrieval_needed, metrics.used_retrieval) == (False, False)
@@ -165,6 +167,50 @@ def test_the_threshold_decides_whether_documents_are_needed() -> None:
         answer = run(pipeline(llm, texts=[], min_retrieval=threshold))
         assert answer.metrics is not None
         assert answer.metrics.retrieval_needed is needed
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("May I smoke in the room?", "Smoking in the rooms is forbidden."),
+        ("房间里可以吸烟吗？", "客房的房间里禁止吸烟。"),
+    ],
+)
+def test_documents_are_read_where_they_have_most_words_of_the_question(
+    question: str, text: str
+) -> None:
+    """A small model takes it for small talk, and would say yes."""
+    rest, no = ("闲聊", "否") if question.endswith("？") else ("chat", "No")
+    llm = ScriptedLLM(["x"], [{rest: 1.0}, {no: 1.0}])
+    answer = run(pipeline(llm, [text], k=1), question)
+    assert answer.metrics is not None
+    assert answer.metrics.retrieval_needed
+    assert answer.metrics.documents_retrieved == 1
+    assert trace(answer)[0] == (
+        "retrieval decision: documents are needed: they have something close to it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "needed"), [(0.005, False), (0.05, True)], ids=["sure", "not sure"]
+)
+def test_what_is_only_similar_counts_where_the_model_is_not_sure(
+    asked: float, needed: bool
+) -> None:
+    llm = ScriptedLLM(["x"], [{"information": asked, "chat": 1 - asked}, yes(0)])
+    answer = run(
+        pipeline(llm, ["The room for tea is open."], k=1), "Is the room open, cosy, warm, lit?"
+    )
+    assert answer.metrics is not None
+    assert answer.metrics.retrieval_needed is needed
+
+
+@pytest.mark.parametrize("question", ["What is 2 + 2?", "2加2等于几？", "Hello!", "你好！"])
+def test_a_number_or_a_greeting_is_nothing_close(question: str) -> None:
+    llm = ScriptedLLM(["x"], [{"闲聊" if question[-1] in "？！" else "chat": 1.0}])
+    answer = run(pipeline(llm, ["2 plants and 2 ponds. 有2个池塘。"], k=1), question)
+    assert answer.metrics is not None
+    assert not answer.metrics.retrieval_needed
 
 
 # -- no relevant passage ------------------------------------------------------------
@@ -529,7 +575,7 @@ def test_an_empty_question(question: str) -> None:
 def test_errors_of_the_model_reach_the_caller(error: Exception) -> None:
     for scores in ([NEEDED, yes(0.9), yes(0), yes(0)], [NOT_NEEDED]):
         with pytest.raises(type(error), match=str(error)):
-            run(pipeline(ScriptedLLM([error], scores)))
+            run(pipeline(ScriptedLLM([error], scores)), ASKED[len(scores)])
 
 
 def test_an_error_while_grading_reaches_the_caller() -> None:
@@ -581,7 +627,7 @@ def test_an_error_in_the_middle_closes_the_stream_and_reaches_the_caller() -> No
         llm = Watched([SAID_OPENED], scores)
         llm.fails_after = 4
         with pytest.raises(BackendError, match="cut off"):
-            list(pipeline(llm).stream(QUESTION))
+            list(pipeline(llm).stream(ASKED[len(scores)]))
         assert llm.closed
 
 
@@ -762,7 +808,7 @@ def test_with_no_time_left_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_answer_without_documents_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = Slow(["la " * 500], [NOT_NEEDED])
     llm.piece = 0.1
-    answer, seconds = timed_run(llm, monkeypatch, 5.0)
+    answer, seconds = timed_run(llm, monkeypatch, 5.0, texts=[])
     assert trace(answer)[-1] == "write: without the documents, cut short"
     assert answer.text.startswith(f"{NOTICE}la la")
     assert seconds <= 5.2
@@ -801,7 +847,7 @@ def test_code_written_without_documents_keeps_its_brackets() -> None:
 
 def test_own_words_are_what_the_model_reads() -> None:
     llm = ScriptedLLM(["A verse."], [{"information": 0.1, "chat": 0.9}])
-    run(pipeline(llm, wording=OWN))
+    run(pipeline(llm, [], wording=OWN))
     assert llm.history[0][0][0].content == "Speak in verse."
     scores: list[Scores] = [{"information": 1}, yes(0.9), yes(0.1), yes(0.1), FULL, useful(5)]
     llm = ScriptedLLM(["It was opened in 1907."], scores)
