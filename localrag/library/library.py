@@ -66,6 +66,7 @@ from localrag.library.records import (
     LibraryStatus,
     NewDocument,
     Removal,
+    Removals,
     Stamp,
     UnreadFile,
 )
@@ -118,6 +119,8 @@ class Library:
         self._identity = catalogue.identity()
         self._lock = home.lock
         self._writing = 0
+        self.removed_before: Removals | None = None
+        """How far removals were when it was opened: what came later it may have read."""
         self._expected = expected
         self._held = ExitStack()
         self._places = Places(home.folder, home.files, read_only=home.read_only)
@@ -156,6 +159,7 @@ class Library:
                 with library._catalogue.read() as snapshot:
                     library._check(snapshot)
                     due = snapshot.meta(PURGE_DUE)
+                    library.removed_before = snapshot.removals()
                 if due or library._catalogue.has_log:
                     library.purge_if_possible()
             library._follow_removals()

@@ -26,11 +26,11 @@ PATIENCE = 3.0
 
 @dataclass
 class _Followed:
-    """What is known of the removals of one library; before the first look, nothing."""
+    """What is known of the removals of one library."""
 
     engine: Engine
-    removals: Removals | None = None
-    changed: float = 0.0
+    removals: Removals | None
+    changed: float
     forgotten: bool = True
     cut_off: bool = False
 
@@ -60,7 +60,7 @@ class Follower(Looking):
         removals = library.removals()
         known = self._followed.get(name)
         if known is None or known.engine is not engine:
-            known = self._followed[name] = _Followed(engine)  # removed since it was opened, say
+            known = self._followed[name] = _Followed(engine, library.removed_before, now)
         if removals != known.removals:
             known.removals, known.changed, known.forgotten = removals, now, False
             library.forget()  # at once: Windows deletes nothing that is open
