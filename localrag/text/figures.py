@@ -96,6 +96,19 @@ _ABOUT = re.compile(
     r"|up to|约|近|大约|将近|超过|多达|至少|逾|余|多)\s*\W?$",
     re.IGNORECASE,
 )
+_UP_TO = re.compile(
+    r"(?:within|under|below|before|until|up to|less than|fewer than|at most"
+    r"|(?:no|not) (?:more|later) than|不到|不足|未满|不满|少于|低于|小于|不超过|至多|最多)"
+    r"\s*(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_BEYOND = re.compile(
+    r"(?:after|over|above|beyond|past|exceed(?:s|ing)?|(?:more|later|longer|older|heavier) than"
+    r"|超过|超出|多于|大于|高于|逾|不止)\s*(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_UP_TO_BEHIND = re.compile(r"个?[\u4e00-\u9fff]{1,2}?(?:以内|之内|内|以下|以前|之前|前)")
+_BEYOND_BEHIND = re.compile(r"个?[\u4e00-\u9fff]{1,2}?(?:以上|以后|之后|以外|后)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +182,14 @@ def figures_not_in(text: str, others: Sequence[str]) -> list[Figure]:
         for f in wanted
         if not any(f.agrees(each) for each in there) and not _spelled(text[f.start : f.end], digits)
     ]
+
+
+def beyond(text: str, figure: Figure) -> bool | None:
+    """Whether a text speaks of what is beyond a number of it, or of what is up to it (False)."""
+    before, behind = text[max(0, figure.start - 16) : figure.start], text[figure.end :]
+    if _UP_TO.search(before) or _UP_TO_BEHIND.match(behind):
+        return False
+    return True if _BEYOND.search(before) or _BEYOND_BEHIND.match(behind) else None
 
 
 def _counts(figure: Figure, said: str) -> bool:

@@ -147,9 +147,54 @@ def test_asking_ends_where_the_time_does() -> None:
         asked.append(statement)
         return Grade(0.9)
 
-    ask = BoundedAsking(grade, lambda _: 60, read=800, written=40)  # .15 x 920 = 138
+    ask = BoundedAsking(grade, lambda _: 90, read=1500, written=40)  # .15 x 1620 = 243
     assert [ask(each) is None for each in "abc"] == [False, False, True]
     assert asked == ["a", "b"]
+    short = BoundedAsking(grade, lambda _: 75, read=90, written=3)
+    assert [short(each) is None for each in "abc"] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "quote", "rating"),
+    [
+        ("超过三十天可以退款吗？", "可以[1]。", "购买后三十天内可以凭收据退款。", "no support"),
+        (
+            "三十天内可以凭收据退款吗？",
+            "可以[1]。",
+            "购买后三十天内可以凭收据退款。",
+            "fully supported",
+        ),
+        ("超过三十天可以退款吗？", "不可以[1]。", "购买后三十天内可以凭收据退款。", None),
+        ("大型犬可以带入餐厅吗？", "可以[1]。", "小型犬可以带入餐厅。", None),
+        ("可以退款吗？", "超过三十天可以退款[1]。", "购买后三十天内可以凭收据退款。", "no support"),
+        (
+            "Can goods be returned after thirty days?",
+            "Yes [1].",
+            "Goods can be returned within 30 days.",
+            "no support",
+        ),
+        (
+            "Can goods be returned within thirty days?",
+            "Yes, they can [1].",
+            "Goods can be returned within 30 days.",
+            "fully supported",
+        ),
+        (
+            "Can goods be returned in July?",
+            "Yes [1].",
+            "Goods can be returned within 30 days.",
+            None,
+        ),
+    ],
+)
+def test_a_bare_yes_is_held_against_its_quotation_with_the_question(
+    question: str, answer: str, quote: str, rating: str | None
+) -> None:
+    text = f"{quote} Else they can be exchanged."
+    chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
+    cited = (Citation(1, 1, "g.pdf", 1, quote),)
+    finding = Passages(question, [chunk], TERMS).finding(answer, cited)
+    assert (finding and finding.rating) == rating
 
 
 def test_shares_and_ratings() -> None:
