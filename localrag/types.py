@@ -321,13 +321,15 @@ Rating = Literal["fully supported", "partially supported", "no support"]
 class SupportedSentence:
     """A sentence of an answer, `Answer.text[start:end]`, and how far the passages bear it out.
 
-    `share` is the expected share of full support, from 0 to 1; 1 for a verbatim quotation.
+    `share` is the expected share of full support, from 0 to 1. `quoted`: all that it says stands in
+    its quotation; else the model was asked, or a figure or a name of it stands elsewhere.
     """
 
     start: int
     end: int
     rating: Rating
     share: float
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

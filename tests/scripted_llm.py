@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError
 from localrag.models.llms.base import Completion, Options
+from localrag.rag.grading import SUPPORT
 from localrag.types import Message
 
 
@@ -20,6 +21,7 @@ class ScriptedLLM:
     A reply may be an exception, which is raised. `history` holds the messages and
     options of every call, `scored` the messages and choices,
     `kept` how many leading messages were to be kept. Four characters are a token.
+    A sentence whose support is next in no script is supported, and that is not noted.
     """
 
     name = "scripted"
@@ -59,6 +61,9 @@ class ScriptedLLM:
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
+        own = tuple(choices) in SUPPORT.values()
+        if own and not (self.scores and self.scores[0].keys() & set(choices)):
+            return np.array([1.0, 0.0, 0.0])
         self.kept.append(keep)
         self.scored.append((tuple(messages), tuple(choices)))
         assert self.scores, "the script has no scores left"

@@ -120,7 +120,7 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
             if isinstance(piece, Answer):
                 answer = piece
                 # What was shown as it was written has its marks below, in the evidence.
-                held = marked_text(answer) if answer.metrics and answer.support else held
+                held = marked_text(answer) if answer.metrics and answer.citations else held
             say_text(held, nl=False)
             held = piece if isinstance(piece, str) else ""
     say_text()

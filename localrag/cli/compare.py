@@ -209,7 +209,7 @@ def _print_way(console: Console, way: Output) -> None:
     title = Text(words.title(way.name), style="bold cyan")
     about = f"  {words.times(way)} · {words.outcome(way.outcome)}"
     console.print(title.append(about, style="dim"))
-    console.print(Text(marked_text(answer) if answer.support else answer.text))
+    console.print(Text(marked_text(answer) if answer.citations or answer.support else answer.text))
     if way.passages:
         rows = []
         for rank, placed in enumerate(way.passages, start=1):

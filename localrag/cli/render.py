@@ -12,6 +12,7 @@ from localrag.messages import tr
 from localrag.presentation.not_found import looked_for_text, reason_text, suggestion_text
 from localrag.presentation.places import cited_as, passage_place
 from localrag.presentation.steps import decision, rating_text, step_name
+from localrag.presentation.support import unchecked
 from localrag.printable import as_name
 from localrag.rag.citations import without_markers
 from localrag.types import Answer, LeftOut, NotFound, Rating, ScoredChunk
@@ -26,20 +27,25 @@ MOST_LEFT_OUT = 3
 
 
 _MARKS: dict[Rating, str] = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}
+_NOT_CHECKED = "?"
 
 
 def marked_text(answer: Answer) -> str:
-    """The answer with a mark behind each sentence that was checked, and what the marks mean."""
-    text, end = "", 0
-    for sentence in answer.support:
-        text += f"{answer.text[end : sentence.end]} {_MARKS[sentence.rating]}"
-        end = sentence.end
+    """The answer with a mark behind each sentence, and what the marks mean."""
+    meanings = {mark: rating_text(rating) for rating, mark in _MARKS.items()}
+    meanings[_NOT_CHECKED] = tr("not checked")
+    marks = {sentence.end: _MARKS[sentence.rating] for sentence in answer.support}
+    marks |= {end: _NOT_CHECKED for _, end in unchecked(answer)}
+    if not marks:
+        return answer.text
+    text, done = "", 0
+    for end in sorted(marks):
+        text += f"{answer.text[done:end]} {marks[end]}"
+        done = end
     legend = "  ".join(
-        f"{mark} {rating_text(rating)}"
-        for rating, mark in _MARKS.items()
-        if any(sentence.rating == rating for sentence in answer.support)
+        f"{mark} {said}" for mark, said in meanings.items() if mark in marks.values()
     )
-    return f"{text}{answer.text[end:]}\n({legend})"
+    return f"{text}{answer.text[done:]}\n({legend})"
 
 
 def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) -> None:
@@ -154,7 +160,7 @@ def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
 
 
 def _print_unsupported(console: Console, answer: Answer) -> None:
-    """The sentences of an answer that its passages do not bear out, or that none is."""
+    """The sentences of an answer that its passages do not bear out, or that were not checked."""
     from rich.text import Text
 
     doubtful = [each for each in answer.support if each.rating != "fully supported"]
@@ -162,9 +168,16 @@ def _print_unsupported(console: Console, answer: Answer) -> None:
         warning = tr("No sentence of this answer is supported by the passages it cites.")
         console.print(Text(warning, style="yellow"))
         return
-    for each in doubtful:
-        text = without_markers(answer.text[each.start : each.end]).strip()
-        line = Text(f"{_MARKS[each.rating]} {rating_text(each.rating)}", style="yellow")
+    told = [
+        (each.start, each.end, f"{_MARKS[each.rating]} {rating_text(each.rating)}")
+        for each in doubtful
+    ]
+    if answer.citations:
+        said = f"{_NOT_CHECKED} {tr('not checked')}"
+        told += [(start, end, said) for start, end in unchecked(answer)]
+    for start, end, said in sorted(told):
+        text = without_markers(answer.text[start:end]).strip()
+        line = Text(said, style="yellow")
         line.append(tr(": “{quote}”", quote=as_name(" ".join(text.split()))), style="dim")
         console.print(Item(line))
 

@@ -27,6 +27,7 @@ from localrag.messages import InterfaceLanguage, Say, speaker, tr
 from localrag.presentation import pages
 from localrag.presentation.records import plain
 from localrag.presentation.steps import decision, rating_text, step_line
+from localrag.presentation.support import unchecked
 from localrag.types import Answer, Rating
 
 FEW = 10
@@ -314,16 +315,18 @@ def verdicts(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
 
 
 def rated(answer: Answer) -> Iterator[dict[str, str]]:
-    """The answer in parts: `rating` and `kind` (its class) of each sentence that was checked."""
+    """The answer in parts: `rating` and `kind` (its class) of each sentence."""
+    found = [
+        (each.start, each.end, rating_text(each.rating), _CLASSES[each.rating])
+        for each in answer.support
+    ]
+    open_ = unchecked(answer) if answer.citations else []
+    found += [(start, stop, tr("not checked"), "unchecked") for start, stop in open_]
     end = 0
-    for sentence in answer.support:
-        yield {"text": answer.text[end : sentence.start], "rating": ""}
-        yield {
-            "text": answer.text[sentence.start : sentence.end],
-            "rating": rating_text(sentence.rating),
-            "kind": _CLASSES[sentence.rating],
-        }
-        end = sentence.end
+    for start, stop, rating, kind in sorted(found):
+        yield {"text": answer.text[end:start], "rating": ""}
+        yield {"text": answer.text[start:stop], "rating": rating, "kind": kind}
+        end = stop
     yield {"text": answer.text[end:], "rating": ""}
 
 

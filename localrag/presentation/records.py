@@ -12,6 +12,7 @@ from typing import Any
 
 from localrag.presentation.not_found import reason_text
 from localrag.presentation.steps import decision
+from localrag.presentation.support import unchecked
 from localrag.types import Answer, NotFound, ScoredChunk, Step
 
 
@@ -76,6 +77,7 @@ def _(answer: Answer) -> dict[str, Any]:
             }
             for sentence in answer.support
         ],
+        "unchecked": [answer.text[start:end] for start, end in unchecked(answer)],
         "metrics": plain(answer.metrics),
         "left_out": [picked(each, "source", "page", "place", "text") for each in answer.left_out],
         "not_found": plain(answer.not_found),

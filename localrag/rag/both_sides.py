@@ -119,7 +119,9 @@ class Both:
             marker, added = each.chunk + 1, self._sentence(each)
             start = len(answer.text) + 2
             cited = replace(cite(marker, each.text), claims=(added,))
-            rated = SupportedSentence(start, start + len(added), "fully supported", 1.0)
+            rated = SupportedSentence(
+                start, start + len(added), "fully supported", 1.0, quoted=True
+            )
             text = f"{answer.text}\n\n{added} [{marker}]"
             citations, support = (*answer.citations, cited), (*answer.support, rated)
             answer = replace(answer, text=text, citations=citations, support=support)

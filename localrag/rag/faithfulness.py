@@ -24,7 +24,7 @@ from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.parts import asked_in
 from localrag.rag.reading import Evidence, numbered_prompt
-from localrag.text.figures import Figure, figures, figures_not_in
+from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
 from localrag.text.questions import Parts, compares
 from localrag.text.sentences import split_sentences
@@ -39,6 +39,8 @@ Ask = Callable[[str], Grade | None]
 
 MOST_TIME = 0.15
 """Share of an answer's time that asking the model may take."""
+LEAST_TOKENS = 160
+"""Tokens that it may take in any case: two sentences over a document however short."""
 READ_FASTER = 3
 """How many times as fast as it writes a model reads, at least."""
 SUPPORTED, PARTLY = 0.5, 0.35
@@ -49,7 +51,14 @@ LEAST = 3
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
 _EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
 """Terms that say nothing by themselves."""
+_YES = re.compile(
+    r"(?:yes(?:, (?:\w+ ){1,2}(?:can|may|is|are|do|does|did|was|were|will|has|have|must))?"
+    r"|可以的?|能|是的?|对|有的?|会的?|需要|要|行|允许|应该)[.!。！]?",
+    re.IGNORECASE,
+)
+"""An answer that says no more than that it is so."""
 _BLANKS = re.compile(r"[ \t]*")
+_MEMBERS = re.compile(r"、|以及|[和与及;；]|,\s*(?:and\s+)?|\s+and\s+")
 _LETTER = re.compile(r"[^\W_]")
 
 
@@ -59,6 +68,11 @@ class Finding:
 
     rating: Rating
     share: float
+    quoted: bool = False
+
+    def of(self, start: int, end: int) -> SupportedSentence:
+        """The sentence of an answer, by its code points, of which this was found."""
+        return SupportedSentence(start, end, self.rating, self.share, self.quoted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +89,23 @@ class Passages:
         markers = marked(sentence)
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
         every = [passage_text(each.chunk) for each in self.chunks]
-        if strange := figures_not_in(statement, [*every, self.question]):
+        counted = counts_asked(self.question)
+        if strange := figures_not_in(statement, [*every, self.question], counted):
             if compares(self.question) and all(_reckoned(one, own) for one in strange):
                 return None  # "330 more": the passages have both numbers, and neither says so
+            if counted is not None and all(_listed(one, own) for one in strange):
+                return None
             return Finding("no support", 0.0)
-        if own and figures_not_in(statement, [*own, self.question]):
+        if own and figures_not_in(statement, [*own, self.question], counted):
             return Finding("partially supported", 0.0)
         quotes = [each for each in citations if each.marker in markers]
-        if any(self._quoted(statement, each) for each in quotes):
-            return Finding("fully supported", 1.0)
+        agrees = _YES.fullmatch(statement) is not None and not DENIAL.search(self.question)
+        if agrees:
+            statement = self.question.rstrip("?？吗么 ")
+        if self._of_another_side(statement, [each.quote for each in quotes]):
+            return Finding("no support", 0.0)
+        if any(self._quoted(statement, each, agrees) for each in quotes):
+            return Finding("fully supported", 1.0, quoted=True)
         return None
 
     def unknown_names(self, sentence: str) -> set[str]:
@@ -96,21 +118,42 @@ class Passages:
         names = set(_NAME.findall(statement))
         return {name for name in names if not known & set(self.terms(name))}
 
-    def _quoted(self, statement: str, citation: Citation) -> bool:
+    def _of_another_side(self, statement: str, quotes: Sequence[str]) -> bool:
+        """Whether of a number the quotations say what holds up to it, and this what does beyond it.
+
+        Or the other way round. Where one of the two is denied, it may follow from the other.
+        """
+        there = [(quote, each) for quote in quotes for each in figures(quote)]
+        for one in figures(statement):
+            side = beyond(statement, one)
+            sides = {
+                beyond(quote, each)
+                for quote, each in there
+                if one.kind == each.kind == "number"
+                and one.agrees(each)
+                and bool(DENIAL.search(quote)) == bool(DENIAL.search(statement))
+            }
+            if side is not None and sides == {not side}:
+                return True
+        return False
+
+    def _quoted(self, statement: str, citation: Citation, agrees: bool) -> bool:
         """Whether all that is said stands in the quotation, or in the heading above it.
 
         Of what the question names it suffices that the passage does ("It was opened in 1907"),
         unless the quotation names somebody or something else: MYCIN's rules are not DENDRAL's.
+        Not so where the answer just `agrees`, and the question is all that is said.
         """
         quote, chunk = citation.quote, self.chunks[citation.marker - 1].chunk
         asked = frozenset(self.terms(self.question))
         there = frozenset(self.terms(f"{quote}\n{chunk.heading}"))
+        there |= bare_terms(quote, figures(quote), 0, len(quote), self.terms)
         own = figures(statement)
         said = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
-        if len(said) + len(own) < LEAST or not (said - asked or own):
+        if len(said) + len(own) < LEAST or not (agrees or said - asked or own):
             return False
-        known = there | asked & frozenset(self.terms(passage_text(chunk)))
-        if not said <= known or figures_not_in(statement, [quote]):
+        known = there if agrees else there | asked & frozenset(self.terms(passage_text(chunk)))
+        if not said <= known or figures_not_in(statement, [quote], ""):
             return False
         others = (name for name in _NAME.findall(quote) if not asked & set(self.terms(name)))
         if not said & asked <= there and any(others):
@@ -150,6 +193,16 @@ def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
         math.isclose(wanted, reckoned, rel_tol=1e-9)
         for one, other in combinations(there, 2)
         for reckoned in (one + other, abs(one - other))
+    )
+
+
+def _listed(figure: Figure, texts: Sequence[str]) -> bool:
+    """Whether a sentence of the texts has as many members as a small number says."""
+    few = {len(_MEMBERS.split(t[s:e])) for t in texts for s, e in split_sentences(t)}
+    return (
+        figure.kind == "number"
+        and 3 <= (figure.value[0] or 0.0) <= COUNTED
+        and figure.value[0] in few
     )
 
 
@@ -232,7 +285,7 @@ def checked(
         if finding is None:
             unchecked += 1
         else:
-            found.append(SupportedSentence(start, end, finding.rating, finding.share))
+            found.append(finding.of(start, end))
     counts: dict[str, Plain] = {
         "checked": len(found),
         "unchecked": unchecked,
@@ -246,6 +299,8 @@ def checked(
 class BoundedAsking:
     """Asks the model as long as that takes no more than `MOST_TIME` of the answer's time.
 
+    Or no more than `LEAST_TOKENS`: a short answer over a short document is checked, too.
+
     Time is counted in tokens that are read, so that the same answer is always checked alike.
     """
 
@@ -255,7 +310,7 @@ class BoundedAsking:
         """`cost`: tokens of the question about a sentence, behind what was `read` already."""
         self._grade = grade
         self._cost = cost
-        self._left = MOST_TIME * (read + READ_FASTER * written)
+        self._left = max(MOST_TIME * (read + READ_FASTER * written), LEAST_TOKENS)
 
     def __call__(self, sentence: str) -> Grade | None:
         """The grade, or None where there is no time for it."""

@@ -404,7 +404,7 @@ class SelfRAG(Pipeline):
         spans = sentences(text)
         for number, (start, end) in enumerate(spans):
             if finding := passages.finding(text[start:end], citations):
-                rated.append(SupportedSentence(start, end, finding.rating, finding.share))
+                rated.append(finding.of(start, end))
                 yield Step("support of a sentence", {"rating": finding.rating}, finding.share, 0.0)
                 continue
             if not state.budget.allows("support of a sentence"):

@@ -11,12 +11,12 @@ from localrag.presentation.not_found import looked_for_text, reason_text, sugges
 from localrag.presentation.places import cited_as
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import scored, step_name
-from localrag.prompts import render
+from localrag.presentation.support import claims
 from localrag.rag.citations import MARKER, marked, without_markers
-from localrag.rag.refusals import refuses, tells_missing
+from localrag.rag.refusals import refuses
 from localrag.server import views
 from localrag.text.sentences import split_sentences
-from localrag.types import Answer, NotFound, Rating, ScoredChunk, Step
+from localrag.types import Answer, NotFound, Rating, ScoredChunk, Step, SupportedSentence
 
 
 def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str, Any]:
@@ -79,15 +79,13 @@ _MARKS: dict[Rating, str] = {
 }
 
 
-_NOTICES = (render("not_from_documents", "en"), render("not_from_documents", "zh"))
-
-
 def sentences(answer: Answer) -> list[dict[str, Any]]:
     """The text of an answer in sentences, which joined are the text, and what is known of each.
 
-    `mark` is "supported", "partly" or "not" where the sentence was checked, else "quoted" where
-    it has a checked quotation and "none" for one without; "" in a refusal, and where only is said
-    what the documents lack or that it is not from them: these claim nothing.
+    `mark` is "quoted" where all that is said stands in the quotation, "supported", "partly" or
+    "not" where the sentence was checked otherwise. Else it was not: "unchecked" with a quotation,
+    which proves nothing by itself, and "none" without; "" in a refusal, and where only is said what
+    the documents lack or that it is not from them: these claim nothing.
     `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
     from 0.
     """
@@ -99,18 +97,20 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
         for span in split_sentences(text)
         if without_markers(text[span.start : span.end]).strip(" .。")
     ]
-    graded = {each.start: each.rating for each in answer.support}
+    graded = {each.start: _mark(each) for each in answer.support}
     found = []
     for start, end in pairwise([0, *starts[1:], len(text)]):
         parts = _parts(answer, start, end)
-        rating = next((graded[at] for at in graded if start <= at < end), None)
+        rated = next((graded[at] for at in graded if start <= at < end), "")
         cited = any(isinstance(part, list) for part in parts)
-        quoted = cited and rating == "fully supported" and not answer.metrics
-        claims = text[start:end].strip() not in _NOTICES and not tells_missing(text[start:end])
-        mark = _MARKS[rating] if rating and not quoted else "quoted" if cited else unmarked
-        mark = mark if cited or claims else ""
+        mark = rated or ("unchecked" if cited else unmarked)
+        mark = mark if cited or claims(text[start:end]) else ""
         found.append({"parts": parts, "mark": mark})
     return found
+
+
+def _mark(each: SupportedSentence) -> str:
+    return "quoted" if each.quoted else _MARKS[each.rating]
 
 
 def _parts(answer: Answer, start: int, end: int) -> list[str | list[int]]:

@@ -29,7 +29,7 @@ _STEERS = re.compile(
     r"|automat|whoever|prompt|instruct|guidance|guidelines|quer(?:y|ies)|questions?\b|passages?\b"
     r"|users?\b|anyone|anybody|whatever|only\b|just\b|nothing|every\b|any\b|all\b|always|exactly"
     r"|words?\b|phrase|string|empty|dear\b|henceforth|from now on|this (?:notice|text|page)"
-    r"|https?://|relevan[ct]|fully supported)"
+    r"|https?://|relevan[ct]|fully supported|<!--)"
     r"|忽略|无视|忘|理会|放下|放在?一边|扮演|假装|当作|你|改[为成说写]|代替|与其|助[手理]|人工智能|模型|机器人|自动"
     r"|软件|读者|指[令引示]|提示词|提问|查询|资料|文档|本文|用户|任何|一切|所有|无论|不管|[只仅]|唯一|永远|总是"
     r"|一律|每[条次]|别的|不要|个词|字样|字符串|往后|从现在起|口吻|相关[度性]|完全支持|满分"
@@ -43,15 +43,22 @@ _ELSEWHERE = re.compile(
 )
 """The same in other languages, where one of them is enough."""
 _FRAME = re.compile(
-    r"<!--|-->|</?[a-z_|｜]+[^>\n]{0,40}>|\[/?(?:inst|system|user|assistant)\b|!\["
-    r"|^\W{0,4}(?:system|user|human|assistant|ai|model|q|a|question|answer|instruction|response"
+    r"<\|[^|>\n]{1,40}\|>|</?(?:s|bos|eos|think|(?:start|end)_of_turn"
+    r"|(?:tool|function)_(?:calls?|results?|response))>"
+    r"|(?:(?<![a-z0-9_])<|</)(?:sys|system|user|human|assistant|ai|prompt|instructions?|tasks?"
+    r"|passages?|系统|用户|助[手理]|指令)(?:_prompt|_message|[\s-][^>\n]{0,40})?>(?![@/.])"
+    r"|<[a-z]+\s[^>\n]{0,40}(?:display:\s?none|visibility:\s?hidden|font-size:\s?0)"
+    r"|\[/?(?:inst|system|user|assistant)\b|!\["
+    r"|^\W{0,6}(?:system|user|human|assistant|ai|model|q|a|question|answer|instruction|response"
     r"|系统|用户|助[手理]|问题?|答案?|指令)\s*[:#]"
     r"|\b(?:end of|[a-z]+ ends?) (?:the )?(?:document|passage|text|context|file)|到此结束|已结束"
     r"|(?:^|\W)(?:\w[ -]+){9}"
     r"|\b10/10\b",
     re.MULTILINE,
 )
-"""Marks of a chat, of markup or of the prompt itself, and words that were spelt apart."""
+"""Marks of a chat template or of the prompt itself, hidden markup, and words that were spelt apart.
+
+Not every angle bracket: addresses of honest mails, tags and types of technical texts have them."""
 
 _CELL = re.compile(r"(?<!<) ?\|(?!>) ?")
 

@@ -279,10 +279,12 @@ def test_marks_stand_behind_their_sentences(monkeypatch: pytest.MonkeyPatch) -> 
         SupportedSentence(14, 16, "fully supported", 0.6),
     )
     marked = marked_text(replace(ANSWER, text=text, support=support))
-    assert marked == "One [1]. ✓ Two. ✗ 三。 ✓[2] Four\n(✓ fully supported  ✗ no support)"
+    assert marked == (
+        "One [1]. ✓ Two. ✗ 三。 ✓[2] Four ?\n(✓ fully supported  ✗ no support  ? not checked)"
+    )
     monkeypatch.setattr("localrag.messages.interface_language", lambda: "zh")
     marked = marked_text(replace(ANSWER, text=text, support=support))
-    assert marked.endswith("\n(✓ 完全支持  ✗ 不支持)")
+    assert marked.endswith("\n(✓ 完全支持  ✗ 不支持  ? 未核对)")
 
 
 def test_support_and_metrics_in_json() -> None:
@@ -292,8 +294,10 @@ def test_support_and_metrics_in_json() -> None:
     assert shown_json["support"] == [{"text": "山羊", "rating": "fully supported", "share": 0.988}]
     assert shown_json["metrics"]["response_support_ratings"] == ["no support", "fully supported"]
     assert shown_json["metrics"]["best_score"] == 19.5
+    assert shown_json["unchecked"] == []
     plain = record_of(ANSWER)
     assert (plain["support"], plain["metrics"]) == ([], None)
+    assert plain["unchecked"] == [ANSWER.text]
 
 
 NOT_FOUND = NotFound(
@@ -430,6 +434,12 @@ def test_sentences_without_support_are_named_below_an_answer() -> None:
     lines = shown(printed).strip().splitlines()
     assert lines[0] == "✗ no support: “It holds 312 palms.”"
     assert lines[1].startswith("[1] b.md")
+
+
+def test_sentences_that_were_not_checked_are_named_below_an_answer() -> None:
+    printed = console()
+    print_evidence(printed, replace(ANSWER, text="可以[1]。", support=()))
+    assert shown(printed).strip().splitlines()[0] == "? not checked: “可以。”"
 
 
 def test_an_answer_of_which_nothing_is_supported_says_so_before_its_sources() -> None:

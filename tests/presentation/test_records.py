@@ -36,7 +36,7 @@ HIT = [
 ]
 ANSWER = [
     *("question", "answer", "language", "grounded", "citations", "contexts", "trace", "seconds"),
-    *("support", "metrics", "left_out", "not_found"),
+    *("support", "unchecked", "metrics", "left_out", "not_found"),
 ]
 TRY = Suggestion("Tea?", "without", "2031")
 FINDING = ["verdict", "probability", "reason"]

@@ -301,6 +301,13 @@ def test_a_server_without_logits_is_not_asked() -> None:
     assert llm.scored == []
 
 
+def test_a_short_answer_over_a_short_document_is_checked() -> None:
+    llm = ScriptedLLM(["Large [1]."], [{"Yes": 1}, {"No support": 1}])
+    answer = run(pipeline(llm, texts=["It is large, and it is old."]), "How large is the house?")
+    assert [each.rating for each in answer.support] == ["no support"]
+    assert not answer.grounded
+
+
 def test_a_first_hit_that_stands_out_is_more_relevant() -> None:
     grades = [{"Yes": 45, "No": 55}, {"Yes": 1, "No": 9}, {"Yes": 1, "No": 9}]
     for ahead, held in ((1.4, False), (1.6, True)):

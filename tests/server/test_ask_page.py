@@ -21,17 +21,31 @@ def test_each_sentence_is_marked_and_a_click_opens_its_page(opened: Open) -> Non
     sentences = at.page.locator(".answer .sentence")
     expect(sentences).to_have_count(3)
     assert [one.get_attribute("title") for one in sentences.all()] == [
-        "Quotation checked",
-        "Quotation checked",
-        "Without a quotation",
+        "In the words of the quotation",
+        "Supported, as the model judges",
+        "Supported, as the model judges",
     ]
     expect(at.page.locator(".legend > span")).to_have_text(
-        ["Quotation checked", "Without a quotation"]
+        ["In the words of the quotation", "Supported, as the model judges"]
     )
     sentences.nth(1).click(position={"x": 5, "y": 8})
     expect(at.page.locator(".viewer mark")).to_have_text("It has two hundred orchids.")
-    expect(sentences.nth(1)).to_have_class("sentence quoted cited open")
+    expect(sentences.nth(1)).to_have_class("sentence supported cited open")
     at.is_accessible()
+
+
+def test_what_was_not_checked_says_so_where_it_is_copied_or_saved(opened: Open) -> None:
+    answer = {
+        "sentences": [
+            {"parts": ["Yes", [0], ". "], "mark": "unchecked"},
+            {"parts": ["So."], "mark": "quoted"},
+        ],
+        "citations": [{"marker": 2}],
+    }
+    in_words = (
+        "(one) => import('/static/turn.js').then((turn) => turn.inWords(one, (word) => word))"
+    )
+    assert opened().page.evaluate(in_words, answer) == "Yes [2]. (unchecked) So."
 
 
 def test_keys_lead_through_the_citations_and_can_be_switched_off(opened: Open) -> None:

@@ -1,4 +1,5 @@
 // Conversations as files that open without this page, and without a network.
+import { inWords } from "./turn.js";
 
 // What documents say is no markup of ours: a picture in it would be fetched by who shows it.
 const plainly = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>!#|~]/g, "\\$&");
@@ -13,16 +14,16 @@ const missing = ({ question, looked_for, closest, reason }, answer, say) => [
 export function asMarkdown(turns, { library, say }) {
   const parts = turns.map(({ asked, answer }) => [
     `## ${plainly(asked)}`,
-    answer.answer.split(/\n+/).map(plainly).join("\n\n"),
+    inWords(answer, say).split(/\n+/).map(plainly).join("\n\n"),
     ...answer.not_found.map((one) => missing(one, answer, say).map(plainly).join("\n\n")),
     answer.citations.map((one, number) => `- \\[${one.marker}\\] ${plainly(answer.cited[number])}${say("colon")}${say("quotation", { quote: plainly(one.quote) })}`).join("\n"),
   ].filter(Boolean).join("\n\n"));
   return `# localrag: ${plainly(library)}\n\n${parts.join("\n\n")}\n`;
 }
 
-const STYLE = ":root{color-scheme:light dark}body{max-width:44rem;margin:2rem auto;padding:0 1rem;font:1rem/1.65 system-ui,sans-serif}h1{font-size:1.15rem}h2{font-size:1.2rem;margin:2.5rem 0 .5rem}.answer{white-space:pre-wrap}.answer span{text-decoration:underline 2px;text-underline-offset:4px}.answer .supported,.answer .quoted{text-decoration-color:#2e9e63}.answer .partly{text-decoration-style:dashed;text-decoration-color:#b98300}.answer .not{text-decoration-style:wavy;text-decoration-color:#d0453c}.answer .none{text-decoration-style:dotted;text-decoration-color:#7f8b9c}ol{padding:0;list-style:none}li{margin:.75rem 0;padding-left:.9rem;border-left:3px solid #7f8b9c}blockquote{margin:0}cite{font-style:normal;font-weight:600}footer{margin-top:2.5rem}small,footer{opacity:.75}";
+const STYLE = ":root{color-scheme:light dark}body{max-width:44rem;margin:2rem auto;padding:0 1rem;font:1rem/1.65 system-ui,sans-serif}h1{font-size:1.15rem}h2{font-size:1.2rem;margin:2.5rem 0 .5rem}.answer{white-space:pre-wrap}.answer span{text-decoration:underline 2px;text-underline-offset:4px}.answer .supported,.answer .quoted{text-decoration-color:#2e9e63}.answer .partly{text-decoration-style:dashed;text-decoration-color:#b98300}.answer .not{text-decoration-style:wavy;text-decoration-color:#d0453c}.answer .none,.answer .unchecked{text-decoration-style:dotted;text-decoration-color:#7f8b9c}ol{padding:0;list-style:none}li{margin:.75rem 0;padding-left:.9rem;border-left:3px solid #7f8b9c}blockquote{margin:0}cite{font-style:normal;font-weight:600}footer{margin-top:2.5rem}small,footer{opacity:.75}";
 // A test opens such a file and sees that the style applies: this is its SHA-256.
-const STYLE_HASH = "sha256-dQ3wFwsOx2aanUtAPYXx7acf5hju7adCpQajnR5J+8g=";
+const STYLE_HASH = "sha256-x0vvBxALng+gtlW/3pQQ/hIDmIMLm/bhNIM4PxAGKlI=";
 
 export function asPage(turns, { library, say, language }) {
   const parts = turns.map(({ asked, answer }, turn) => {

@@ -1,14 +1,22 @@
 import { html, useState } from "./preact.js";
 import { Passage } from "./passage.js";
 
-const ORDER = ["supported", "quoted", "partly", "not", "none"];
+const ORDER = ["quoted", "supported", "partly", "not", "unchecked", "none"];
+
+// The answer as text, with what each sentence is that no check has found to be right.
+export const inWords = (answer, say) => answer.sentences.map((one) => {
+  const text = one.parts.map((part) => (Array.isArray(part) ? ` ${part.map((number) => `[${answer.citations[number].marker}]`).join("")}` : part)).join("");
+  const blank = text.match(/\s*$/)[0];
+  const doubtful = one.mark && one.mark !== "quoted" && one.mark !== "supported";
+  return doubtful ? `${text.slice(0, text.length - blank.length)} (${say(one.mark)})${blank}` : text;
+}).join("");
 
 export function Turn({ say, turn, show, library, view, retry }) {
   const [copied, setCopied] = useState(false);
   const { answer, error, stopped } = turn;
   const copy = async () => {
     const cited = answer.citations.map((one, number) => `[${one.marker}] ${answer.cited[number]}${say("colon")}${say("quotation", { quote: one.quote })}`);
-    await navigator.clipboard.writeText([answer.answer, "", ...cited].join("\n"));
+    await navigator.clipboard.writeText([inWords(answer, say), "", ...cited].join("\n"));
     setCopied(true);
     setTimeout(() => setCopied(false), 4000);
   };
