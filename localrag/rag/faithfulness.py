@@ -24,7 +24,7 @@ from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.parts import asked_in
 from localrag.rag.reading import Evidence, numbered_prompt
-from localrag.text.figures import Figure, beyond, figures, figures_not_in
+from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
 from localrag.text.questions import Parts, compares
 from localrag.text.sentences import split_sentences
@@ -58,6 +58,7 @@ _YES = re.compile(
 )
 """An answer that says no more than that it is so."""
 _BLANKS = re.compile(r"[ \t]*")
+_MEMBERS = re.compile(r"、|以及|[和与及;；]|,\s*(?:and\s+)?|\s+and\s+")
 _LETTER = re.compile(r"[^\W_]")
 
 
@@ -88,11 +89,14 @@ class Passages:
         markers = marked(sentence)
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
         every = [passage_text(each.chunk) for each in self.chunks]
-        if strange := figures_not_in(statement, [*every, self.question]):
+        counted = counts_asked(self.question)
+        if strange := figures_not_in(statement, [*every, self.question], counted):
             if compares(self.question) and all(_reckoned(one, own) for one in strange):
                 return None  # "330 more": the passages have both numbers, and neither says so
+            if counted is not None and all(_listed(one, own) for one in strange):
+                return None
             return Finding("no support", 0.0)
-        if own and figures_not_in(statement, [*own, self.question]):
+        if own and figures_not_in(statement, [*own, self.question], counted):
             return Finding("partially supported", 0.0)
         quotes = [each for each in citations if each.marker in markers]
         agrees = _YES.fullmatch(statement) is not None and not DENIAL.search(self.question)
@@ -149,7 +153,7 @@ class Passages:
         if len(said) + len(own) < LEAST or not (agrees or said - asked or own):
             return False
         known = there if agrees else there | asked & frozenset(self.terms(passage_text(chunk)))
-        if not said <= known or figures_not_in(statement, [quote]):
+        if not said <= known or figures_not_in(statement, [quote], ""):
             return False
         others = (name for name in _NAME.findall(quote) if not asked & set(self.terms(name)))
         if not said & asked <= there and any(others):
@@ -189,6 +193,16 @@ def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
         math.isclose(wanted, reckoned, rel_tol=1e-9)
         for one, other in combinations(there, 2)
         for reckoned in (one + other, abs(one - other))
+    )
+
+
+def _listed(figure: Figure, texts: Sequence[str]) -> bool:
+    """Whether a sentence of the texts has as many members as a small number says."""
+    few = {len(_MEMBERS.split(t[s:e])) for t in texts for s, e in split_sentences(t)}
+    return (
+        figure.kind == "number"
+        and 3 <= (figure.value[0] or 0.0) <= COUNTED
+        and figure.value[0] in few
     )
 
 

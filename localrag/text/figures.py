@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,6 +96,25 @@ _ABOUT = re.compile(
     r"|up to|约|近|大约|将近|超过|多达|至少|逾|余|多)\s*\W?$",
     re.IGNORECASE,
 )
+_HOW_MANY = re.compile(
+    r"\bhow many\b(?:\s+(?:of|the|other|different|new|more)\b)*\s*((?:[a-z]+\s*){0,2})|\bhow much\b"
+    r"|(?:多少|几)(?![乎何])([个只支枚种项所家座台辆件条头棵株名位人次张本艘架部间套篇份]?)",
+    re.IGNORECASE,
+)
+_FEW = re.compile(
+    r"(?<![〇零一二三四五六七八九十百千万第每之])([二两三四五六七八九])(?=[个只支枚种项所家座公厘毫英平小]|\W*$)"
+)
+_MEASURED_EN = (
+    "$ € £ ¥ % ° second minute hour day week month year decade century age metre kilometre mile "
+    "foot feet inch mm cm square cubic gram kilogram kg ton tonne litre "
+    "liter centimetre centimeter millimetre millimeter hectare acre"
+)
+_MEASURED_ZH = (
+    "年 月 日 天 周 岁 时 分 秒 点 小时 分钟 世纪 米 里 千米 公里 英里 厘米 平方 立方 "
+    "克 公斤 千克 吨 度 元"
+)
+_MEASURED = frozenset(f"{_MEASURED_EN} {_MEASURED_ZH}".split())
+"""Units of what is measured and not counted."""
 _UP_TO = re.compile(
     r"(?:within|under|below|before|until|up to|less than|fewer than|at most"
     r"|(?:no|not) (?:more|later) than|不到|不足|未满|不满|少于|低于|小于|不超过|至多|最多)"
@@ -170,18 +189,81 @@ def figures(text: str) -> list[Figure]:
     return sorted(found, key=lambda each: each.start)
 
 
-def figures_not_in(text: str, others: Sequence[str]) -> list[Figure]:
-    """The figures of a text that stand in none of the others: neither its value nor its digits."""
+def figures_not_in(text: str, others: Sequence[str], counted: str | None = None) -> list[Figure]:
+    """The figures of a text that stand in none of the others: neither its value nor its digits.
+
+    Where something was `counted` (see `counts_asked`), a small number in words is looked for, too,
+    and neither a day of the month nor an amount of money, time or length is such a number.
+    """
+    if counted is not None:
+        return _counts_not_in(text, others, counted)
     wanted = [f for f in figures(text) if not _counts(f, text[f.start : f.end])]
     if not wanted:
         return []
     there = [each for other in others for each in figures(other)]
-    digits = {d.lstrip("0") for other in others for d in _DIGITS.findall(other.replace(",", ""))}
+    digits = _digits(others)
     return [
         f
         for f in wanted
         if not any(f.agrees(each) for each in there) and not _spelled(text[f.start : f.end], digits)
     ]
+
+
+def counts_asked(question: str) -> str | None:
+    """What a question asks the number of: "" where it does not say, None where it asks for none."""
+    found = _HOW_MANY.search(question)
+    return found and (found[1] or found[2] or "").strip()
+
+
+def _counts_not_in(text: str, others: Sequence[str], counted: str) -> list[Figure]:
+    there = [each for other in others for each in _with_small(other)]
+    digits, of_counts = _digits(others), _digits(map(_without_measures, others))
+    measured = counted == "" or any(map(_is_measure, _units(counted, 0, 0)))
+    found = []
+    for one in _with_small(text):
+        measure = one.kind != "number" or _measures(one)
+        same = (
+            each
+            for each in there
+            if one.agrees(each)
+            and (measured or measure or one.units & each.units or not _measures(each))
+        )
+        spelled = _spelled(text[one.start : one.end], digits if measure else of_counts)
+        if not spelled and not any(same):
+            found.append(one)
+    return found
+
+
+def _without_measures(text: str) -> str:
+    """The text with blanks for days, times and numbers of what is measured; a year may be both."""
+    plain = list(text)
+    for each in figures(text):
+        if _measures(each) or (each.kind == "date" and each.value[1:] != (None, None)):
+            plain[each.start : each.end] = " " * (each.end - each.start)
+    return "".join(plain)
+
+
+def _digits(texts: Iterable[str]) -> set[str]:
+    return {d.lstrip("0") for text in texts for d in _DIGITS.findall(text.replace(",", ""))}
+
+
+def _with_small(text: str) -> list[Figure]:
+    """The figures of a text with the Chinese numerals of one sign before 个 and its like."""
+    found = figures(text)
+    for match in _FEW.finditer(text):
+        if not any(each.start <= match.start() < each.end for each in found):
+            value = han_value(match[1])
+            found.append(Figure(match.start(1), match.end(1), "number", (value,)))
+    return found
+
+
+def _measures(figure: Figure) -> bool:
+    """Whether a number is one of money, time, length or the like, and counts no things."""
+    return figure.kind == "time" or any(map(_is_measure, figure.units))
+
+
+def _is_measure(unit: str) -> bool:
+    return unit in _MEASURED or unit.removesuffix("s") in _MEASURED
 
 
 def beyond(text: str, figure: Figure) -> bool | None:

@@ -71,6 +71,46 @@ def test_what_is_left_open(sentence: str) -> None:
     assert evidence().finding(sentence, CITED) is None
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "marked"),
+    [
+        ("How many pumps are delivered?", "Two pumps are delivered [1].", True),
+        ("How many pumps are delivered?", "12 pumps are delivered [1].", True),  # 12 March
+        ("How many pumps are delivered?", "90 pumps are delivered [1].", True),  # 90 euros
+        (
+            "How many pumps are delivered?",
+            "Four pumps were delivered [1].",
+            False,
+        ),  # four are named
+        ("How many valves are delivered?", "Seven valves were delivered [1].", False),
+        ("How many valves are delivered?", "7 [1].", False),
+        ("How much was the transport?", "It came to 90 euros [1].", False),
+        ("How much was the transport?", "90 [1].", False),
+        ("运费是多少钱？", "90[1]。", False),
+        ("送来了多少台水泵？", "送来了九台水泵[1]。", True),  # 9日
+        ("送来了几台水泵？", "两台[1]。", True),
+        ("送来了几个阀门？", "三个[1]。", False),
+        ("运费是多少？", "运费是90元[1]。", False),
+    ],
+)
+def test_a_count_that_was_asked_for_stands_in_its_passage_as_one(
+    question: str, answer: str, marked: bool
+) -> None:
+    text = (
+        "The pumps were delivered on 12 March by truck. Transport came to 90 euros. Seven valves "
+        "came. They are named Ada, Bea, Cleo and Dora.\n水泵于7月9日送到，运费90元。另有3个阀门。"
+    )
+    chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
+    cited = (Citation(1, 1, "g.pdf", 1, "The pumps were delivered on 12 March by truck."),)
+    finding = Passages(question, [chunk], TERMS).finding(answer, cited)
+    assert (finding is not None and finding.rating == "no support") == marked
+
+
+def test_a_small_number_in_words_is_not_quoted_where_it_does_not_stand() -> None:
+    passages = evidence("Who founded the garden?")
+    assert passages.finding("The garden was founded by two collectors in 1931 [1].", CITED) is None
+
+
 def test_names_that_stand_nowhere() -> None:
     found = evidence().unknown_names
     assert found("It was founded by Ottilie Harper [1].") == {"Harper"}
