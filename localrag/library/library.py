@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import LibraryError, LibraryMismatchError, UsageError
+from localrag.errors import (
+    LibraryDamagedError,
+    LibraryError,
+    LibraryMismatchError,
+    UsageError,
+)
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue import history
 from localrag.library.catalogue.catalogue import Catalogue
@@ -159,7 +164,8 @@ class Library:
                 with library._catalogue.read() as snapshot:
                     library._check(snapshot)
                     due = snapshot.meta(PURGE_DUE)
-                    library.removed_before = snapshot.removals()
+                    with suppress(LibraryDamagedError):  # `rebuild` opens it, and mends that
+                        library.removed_before = snapshot.removals()
                 if due or library._catalogue.has_log:
                     library.purge_if_possible()
             library._follow_removals()

@@ -142,7 +142,7 @@ class Snapshot:
         due = self.meta(PURGE_DUE) is not None
         if not due:
             newest = "SELECT coalesce(max(generation), 0) FROM removals"
-            kept = int(self.sql.execute(newest).fetchone()[0])
+            (kept,) = self.sql.of_kinds(self.sql.execute(newest).fetchone(), (int,))
             generation = max(kept, int(self.meta(FORGOTTEN) or 0))
         return Removals(epoch, generation, due)
 
