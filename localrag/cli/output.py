@@ -56,7 +56,7 @@ def question_argument(command: Command) -> Command:
     )(command)
 
 
-def _asked(context: click.Context, _: click.Parameter, value: tuple[str, ...]) -> str:
+def _asked(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> str:
     from localrag.errors import UsageError
 
     if not "".join(value).strip():
@@ -64,11 +64,16 @@ def _asked(context: click.Context, _: click.Parameter, value: tuple[str, ...]) -
     if len(value) > 1:
         raise UsageError(
             "The question came as {count} words, and not as one.",
-            hint="Put it in quotes: {command}",
+            hint="Put it in quotes: {question}",
             count=len(value),
-            command=f"{context.command_path} {shlex.quote(' '.join(value))}",
+            question=_quoted(" ".join(value)),
         )
     return value[0]
+
+
+def _quoted(text: str) -> str:
+    """A text as one word of a command line."""
+    return f'"{text}"' if os.name == "nt" else shlex.quote(text)
 
 
 def library_option(command: Command) -> Command:
@@ -183,7 +188,7 @@ def library_location(
     if value is not None:
         no_empty_path(context, option, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
-    name = f'"{chosen}"' if os.name == "nt" else shlex.quote(str(chosen))
+    name = _quoted(str(chosen))
     named = chosen and context.info_name not in SERVERS
     name_library(f"--library {name}" if named else "")
     if chosen is not None and not isinstance(chosen, str):  # as the group has read it

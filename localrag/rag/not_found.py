@@ -25,7 +25,7 @@ from localrag.text.han import HAN
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
 from localrag.text.spelling import edits_between
-from localrag.text.tokenize import PIECE, STOP_WORDS
+from localrag.text.tokenize import PIECE, STOP_WORDS, THOUSANDS
 from localrag.types import Answer, NotFound, ScoredChunk, Step, Suggestion
 
 MOST_SUGGESTIONS = 3
@@ -191,7 +191,7 @@ class _Tried:
         read: Sequence[ScoredChunk],
         around: Around,
     ) -> None:
-        self._question = question
+        self._question = THOUSANDS.sub("", question)  # as `words` count in it
         self._asked = asked
         self._words = words
         self._absent = absent
@@ -341,6 +341,7 @@ class _Tried:
 
 def words_of(question: str, tokenize: Tokenize) -> list[Word]:
     """The words that carry a question; a date, a time and a number with its unit are one each."""
+    question = THOUSANDS.sub("", question)
     words = [
         word
         for word in question_words(question, tokenize)

@@ -61,7 +61,7 @@ def test_a_question_without_quotes_is_given_back_with_them(
     run = localrag(command, "who", "wrote", "it?", "-k", "2")
     assert run.code == 2
     assert "The question came as 3 words" in run.err
-    assert f"localrag {command} 'who wrote it?'" in run.err
+    assert "Put it in quotes: 'who wrote it?'" in run.err
     assert localrag(command).code == 2
 
 

@@ -144,10 +144,13 @@ def test_uploads_stay_where_their_library_lies_elsewhere_by_now(
         assert not kept.exists()
 
 
-def test_an_upload_that_its_owner_has_changed_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["one", "moved"])
+def test_an_upload_that_its_owner_has_changed_stays(tmp_path: Path, place: str) -> None:
     with opened(tmp_path / "one") as library:
         send(library, tmp_path)
-        kept = tmp_path / "one" / UPLOADS / "report.txt"
+    (tmp_path / "one").rename(tmp_path / place)
+    with opened(tmp_path / place) as library:
+        kept = tmp_path / place / UPLOADS / "report.txt"
         kept.write_text("The lease was ended.", encoding="utf-8")
         library.sweep_uploads()
         assert kept.read_text(encoding="utf-8") == "The lease was ended."

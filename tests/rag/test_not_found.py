@@ -316,6 +316,10 @@ def test_the_closest_is_a_sentence_however_short(
         ("Did the glass house cost 48 euros?", "What do the documents say about “glass house”?"),
         ("Did they open the pharmacy?", None),
         ("Does an orchid cost 12 euros a morning?", "What do the documents say about “orchid”?"),
+        (
+            "For 1,000 panes, did the glass house cost 48 euros?",
+            "What do the documents say about “glass house”?",
+        ),
         ("2031年李思摩跟随谁征讨？", "李思摩跟随谁征讨？"),
         ("李思摩跟随太宗三个小时吗？", "李思摩跟随太宗吗？"),
         ("跟随太宗的是500人吗？", "文档中关于“跟随太宗”有哪些内容？"),

@@ -103,7 +103,9 @@ def sweep_uploads(directory: Path, sources: Iterable[SourceRecord]) -> None:
             continue
         holder = _holder(path, named)
         if holder is None:
-            path.unlink(missing_ok=True)
+            # Else it may be theirs, edited since its library was moved.
+            if all(os.path.lexists(one.state.path) for one in named):
+                path.unlink(missing_ok=True)
         else:
             _keep_time(path, holder.state.mtime_ns)
 
