@@ -149,6 +149,7 @@ def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
 
 def _is_gone(file: UnreadFile) -> bool:
     """Whether there is nothing left at its path; what lies in a file goes with that file."""
-    if "count" in file.error.values or Path(file.state.path).is_dir():
+    met_on_the_way = not (file.state.size or file.state.mtime_ns)  # nothing of it was read
+    if met_on_the_way or Path(file.state.path).is_dir():
         return True  # else it would have been met again
     return whereabouts(Path(file.state.path)) is None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from test_indexer import Room
 
+from localrag.documents import files
 from localrag.documents.files import parse_file
 from localrag.errors import ParsingError, SlowFileError, UnsupportedFileError
 from localrag.types import READER, Document
@@ -133,6 +134,23 @@ def test_unread_files_are_forgotten_when_they_are_read_or_gone(room: Room) -> No
     room.write("bad.txt", "words", age=50)
     room.add()
     assert unread(room) == {"*.mp4": "UnsupportedFileError", "elsewhere.txt": "EmptyFileError"}
+
+
+def test_what_could_not_be_opened_is_forgotten_once_it_can(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is then one of the files of types that are not read."""
+    room.write("x.bin", "\0\1\2")
+
+    def closed(path: Path, *_: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_opened", closed)
+        room.add()
+    assert list(unread(room)) == ["x.bin"]
+    room.add()
+    assert unread(room) == {"*.bin": "UnsupportedFileError"}
 
 
 def test_a_new_version_that_cannot_be_read_is_remembered_beside_the_old(room: Room) -> None:
