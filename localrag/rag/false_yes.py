@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 _LONGEST = 300
 """Code points of a first sentence that are waited for."""
-_BEGINNING = re.compile(r"\s*(?:yes\b|是的|可以|能|对)?", re.IGNORECASE)
+_BEGINNING = re.compile(r"\s*(?:(?:yes|是的|可以|能|对)(?=\s*(?:[,，:：]|\Z)))?", re.IGNORECASE)
+"""Not 对于 or 可以在: a comma or a colon stands behind it, or nothing yet."""
 _NO = (
     r"forbidden|prohibited|banned|not (?:allowed|permitted|possible)|(?:must|may|can) ?not"
     r"|(?:must|can|is|are)n['’]t|禁止|严禁|不得|不允许|不可以|不准|不能"

@@ -48,10 +48,11 @@ def test_what_says_one_thing_stays(question: str, written: str) -> None:
         assert "".join(without_false_yes(pieces, question)) == written
 
 
-def test_what_begins_otherwise_is_not_waited_for() -> None:
+@pytest.mark.parametrize("begun", ["The ", "Yes it is", "对于客", "可以追", "能源部"])
+def test_what_begins_otherwise_is_not_waited_for(begun: str) -> None:
     def pieces() -> Iterator[str]:
-        yield "The "
+        yield begun
         yield "glass"
         pytest.fail("it was there already")
 
-    assert next(without_false_yes(pieces(), "May I smoke?")) == "The "
+    assert next(without_false_yes(pieces(), "May I smoke?")) == begun
