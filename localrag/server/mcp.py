@@ -88,10 +88,13 @@ class Protocol:
             return ()
 
         with _while_connected(context):
-            async with aclosing(streamed(call, fail)) as texts:
-                async for text in texts:
-                    told += 1
-                    await context.session.report_progress(told, message=text)
+            try:
+                async with aclosing(streamed(call, fail)) as texts:
+                    async for text in texts:
+                        told += 1
+                        await context.session.report_progress(told, message=text)
+            except Exception as error:  # the session takes nothing any more
+                fail(error)
         return result or types.CallToolResult(
             content=[types.TextContent(text=failed)], is_error=True
         )

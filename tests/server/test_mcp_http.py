@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import io
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import anyio
 import httpx
@@ -32,6 +33,7 @@ from localrag.config.settings import HostedSettings, Settings
 from localrag.documents.files import parse_file
 from localrag.models.llms.base import Options, check_stopped
 from localrag.server import tools
+from localrag.server.mcp import Protocol
 from localrag.server.pages import SMALL
 from localrag.types import Message
 
@@ -496,3 +498,21 @@ def test_without_an_image_the_text_is_marked_and_it_is_said_why(
             assert data["notes"] == ["There is no image: the original is needed for it."]
 
     anyio.run(work)
+
+
+def test_a_session_that_takes_nothing_any_more_ends_the_call_alone() -> None:
+    class Nothing(msgspec.Struct):
+        pass
+
+    async def call(_: Nothing, tell: Callable[[str], Awaitable[None]]) -> None:
+        await tell("Reading")
+
+    async def report_progress(*_: object, **__: object) -> NoReturn:
+        raise BrokenPipeError("closed for writing")
+
+    tool = SimpleNamespace(name="read", asks=Nothing, call=call)
+    protocol = Protocol(cast("tools.Tools", SimpleNamespace(offered=lambda: [tool])))
+    session = SimpleNamespace(report_progress=report_progress)
+    context: Any = SimpleNamespace(request=None, session=session)
+    asked = types.CallToolRequestParams(name="read")
+    assert anyio.run(protocol._call_tool, context, asked).is_error
