@@ -211,7 +211,7 @@ def _fill(
         raise BundleError(
             "This wheel of localrag has no extra called {names}.",
             hint="Name a newer one with --wheel, or omit --extra.",
-            names=", ".join(absent),
+            names=tuple(absent),
         )
     notify("Copying the models")
     wanted = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]

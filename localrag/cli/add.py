@@ -123,7 +123,7 @@ def add(
     else:
         _print(report, seconds)
         if not (files or report.committed or report.linked or report.unchanged):
-            note(tr("There is no file in {folder} that localrag reads.", folder=", ".join(paths)))
+            note(tr("There is no file in {folder} that localrag reads.", folder=tuple(paths)))
         _print_problems(report, new, others, readings)
         # Said when these documents are why; `doctor` says it every time.
         if advice and (before is None or before.kind != advice.kind):

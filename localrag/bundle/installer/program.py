@@ -125,7 +125,7 @@ def _report(checked: CheckedBundle, seconds: float) -> None:
         )
     )
     if manifest.extras:
-        _say(tr("Extras: {names}", names=", ".join(manifest.extras)))
+        _say(tr("Extras: {names}", names=tuple(manifest.extras)))
     if left := len(manifest.files) - len(checked.looked_at):
         _say(
             tr(
