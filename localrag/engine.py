@@ -33,7 +33,8 @@ from localrag.prompts import render
 from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, recorded, unheard
 from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
-from localrag.rag.not_found import Around, with_not_found
+from localrag.rag.not_found import with_not_found
+from localrag.rag.wordings import Around
 from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language

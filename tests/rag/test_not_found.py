@@ -18,8 +18,9 @@ from localrag.config.settings import Settings
 from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Options
-from localrag.rag.not_found import Around, with_not_found, words_of
+from localrag.rag.not_found import with_not_found
 from localrag.rag.question_words import Text, question_words
+from localrag.rag.wordings import Around, words_of
 from localrag.types import Answer, Message, NotFound, Step, Suggestion
 
 HOUSE = (
