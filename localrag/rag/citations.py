@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from localrag.documents.chunking import passage_text
 from localrag.documents.tables import named_rows
-from localrag.text.figures import figures_not_in
+from localrag.text.figures import blanked, figures, figures_not_in
 from localrag.text.language import detect
 from localrag.text.sentences import split_sentences
 from localrag.types import Chunk, Citation, Place, ScoredChunk
@@ -170,12 +170,19 @@ class Attributor:
     def attribute_short(self, answer: str, question: str) -> list[Citation]:
         """Citation of an answer too short to be a sentence ("15.3%"), or none.
 
-        The sentence must hold every term of the answer, and is the one closest to the question.
+        The sentence must hold every term of the answer, its figures in words or digits ("9" for
+        "nine"), and is the one closest to the question.
         """
-        wanted = self._terms(answer)
-        holding = [
-            e for e in self._evidence if e.marker in self._markers and wanted and wanted <= e.terms
-        ]
+        own = figures(answer)
+        wanted, named = self._terms(answer), self._terms(blanked(answer, own))
+
+        def holds(e: _Evidence) -> bool:
+            if not own or wanted <= e.terms:
+                return bool(wanted) and wanted <= e.terms
+            there = figures(e.text)
+            return named <= e.terms and all(any(map(one.agrees, there)) for one in own)
+
+        holding = [e for e in self._evidence if e.marker in self._markers and holds(e)]
         if not holding:
             return []
         asked = self._terms(question)

@@ -189,6 +189,14 @@ def figures(text: str) -> list[Figure]:
     return sorted(found, key=lambda each: each.start)
 
 
+def blanked(text: str, some: Iterable[Figure]) -> str:
+    """The text with blanks for some of its figures; their units stay."""
+    rest = list(text)
+    for each in some:
+        rest[each.start : each.end] = " " * (each.end - each.start)
+    return "".join(rest)
+
+
 def figures_not_in(text: str, others: Sequence[str], counted: str | None = None) -> list[Figure]:
     """The figures of a text that stand in none of the others: neither its value nor its digits.
 
@@ -236,11 +244,9 @@ def _counts_not_in(text: str, others: Sequence[str], counted: str) -> list[Figur
 
 def _without_measures(text: str) -> str:
     """The text with blanks for days, times and numbers of what is measured; a year may be both."""
-    plain = list(text)
-    for each in figures(text):
-        if _measures(each) or (each.kind == "date" and each.value[1:] != (None, None)):
-            plain[each.start : each.end] = " " * (each.end - each.start)
-    return "".join(plain)
+    dated = (each for each in figures(text) if each.kind == "date")
+    days = [each for each in dated if each.value[1:] != (None, None)]
+    return blanked(text, [*days, *filter(_measures, figures(text))])
 
 
 def _digits(texts: Iterable[str]) -> set[str]:

@@ -221,6 +221,24 @@ def test_a_bare_answer_is_cited_where_a_sentence_holds_it(reply: str, shown: str
         )
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "quote"),
+    [
+        ("How many bicycles fit?", "9", "It carries nine bicycles."),
+        ("How many cars fit?", "two", "There is room for 2 cars on deck."),
+        ("How many bicycles fit?", "nine bicycles", "It carries nine bicycles."),
+        ("How many bicycles fit?", "8", None),
+        ("How many trucks fit?", "9 trucks", None),
+    ],
+)
+def test_a_bare_number_is_cited_in_words_or_digits(
+    question: str, answer: str, quote: str | None
+) -> None:
+    found = attributor("It carries nine bicycles. There is room for 2 cars on deck.")
+    cited = found.attribute_short(answer, question)
+    assert [one.quote for one in cited] == ([quote] if quote else [])
+
+
 def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
     rows = ["TA15 | Ti-6Al. 2Zr | 4.5", "TC4 | Ti-6Al. 4V | 4.43", "TA7 | Ti-5Al | 4.42"]
     text = "\n".join(rows)
