@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
+import numpy as np
 
 from localrag import factory, hosted
 from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
@@ -24,7 +25,7 @@ from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, Us
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.filters import Filter
 from localrag.library.derived import SOON
-from localrag.library.indexes.base import Legs
+from localrag.library.indexes.base import Legs, are_allowed
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import ChunkIds
@@ -35,6 +36,7 @@ from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.not_found import with_not_found
 from localrag.rag.wordings import Around
+from localrag.retrieval.sections import WIDE, Outline, Passage, widened
 from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
@@ -305,9 +307,15 @@ class Engine:
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
             found = self._found(
-                text, k, settings, replace(options, filter=wanted), lambda: allowed, steps.append
+                text,
+                2 * k,
+                settings,
+                replace(options, filter=wanted),
+                lambda: allowed,
+                steps.append,
             )
             options.on_found(found[: settings.answer.k])
+            found = self._widened(found, k, allowed)
             reading.chunks.update(one.chunk.id for one in found)
             return found
 
@@ -425,6 +433,7 @@ class Engine:
                 allowed=allowed(),
                 model=lambda: self.model_for(options),
                 on_step=on_step,
+                chunks_of=library.chunk_ids_of,
             )
             return self._chunks(retriever.retrieve(question, k), options, chunks)
 
@@ -469,6 +478,23 @@ class Engine:
             # A document may have been removed by another process since it was found.
             if (chunk := chunks.get(hit.chunk_id)) and chunk.document_id in sources
         ]
+
+    def _widened(
+        self, hits: Sequence[ScoredChunk], k: int, allowed: ChunkIds | None
+    ) -> list[ScoredChunk]:
+        """The first k sections that hold hits, as they are read."""
+        library = self.library
+
+        def outline_of(document: str) -> Outline:
+            language, passages = library.outline(document)
+            width = WIDE if language == "zh" else 1.0
+            return Outline([Passage(*each) for each in passages], width)
+
+        def may(chunk: int) -> bool:
+            return allowed is None or bool(are_allowed(np.array([chunk]), allowed)[0])
+
+        with library.one_state():
+            return widened(hits, k, outline_of, library.chunks_between, library.text, may)
 
     def _pipeline(
         self,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
+import numpy as np
 
 from localrag import hosted
 from localrag.config.settings import (
@@ -33,12 +34,20 @@ from localrag.config.settings import (
     Settings,
     WindowChunking,
 )
-from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
+from localrag.documents.cards import HEAD, card_of, card_text
+from localrag.documents.chunking import (
+    Chunker,
+    SentenceChunker,
+    WindowChunker,
+    heading_text,
+    passage_text,
+)
 from localrag.egress.databases import Database
 from localrag.errors import LocalragError, ModelNotFoundError, UsageError
 from localrag.library.derived import Indexes, Room
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
+    NAMING,
     KeywordIndex,
     Legs,
     SearchAndStatistics,
@@ -73,6 +82,7 @@ from localrag.rag.standard import StandardRAG
 from localrag.rag.untrusted import CheckedPipeline
 from localrag.rerankers.base import Reranker, Reranking
 from localrag.retrieval.base import Retriever
+from localrag.retrieval.documents import DocumentsFirst, named_documents
 from localrag.retrieval.evidence import EvidenceFusion, Texts
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever
 from localrag.retrieval.fusion import (
@@ -180,7 +190,12 @@ def indexes_of(
             keywords = RankBm25Keywords
         case _:
             assert_never(engine)
-    return Indexes(partial(FaissVectors, rescored), keywords, tokenizer, passage_text, room)
+    vectors = partial(FaissVectors, rescored)
+    return Indexes(vectors, keywords, tokenizer, heading_text, room, _card_text, HEAD)
+
+
+def _card_text(title: str, source: str, head: str) -> str:
+    return card_text(card_of(title, source, head))
 
 
 def make_wording(settings: Settings) -> Wording:
@@ -482,32 +497,49 @@ def make_retriever(
     allowed: ChunkIds | None,
     model: Callable[[], Model],
     on_step: OnStep,
+    chunks_of: Callable[[Sequence[str]], ChunkIds],
 ) -> Retriever:
     """Dense, keyword, or both, over the chunks that are `allowed`; `chunks` has them by id.
 
-    The language model helps as `retrieval.expansion` says, loaded where it does; `on_step` hears
-    the steps of that.
+    `chunks_of` gives the ids of the chunks of some documents. The language model helps as
+    `retrieval.expansion` says, loaded where it does; `on_step` hears the steps of that.
     """
     expansion, mode = settings.retrieval.expansion, settings.retrieval.mode
-    vectors = asked.vectors if allowed is None else Within(asked.vectors, allowed)
-    keywords = asked.keywords if allowed is None else Within(asked.keywords, allowed)
-    legs: dict[str, Retriever] = {
-        "dense": DenseRetriever(embedder, vectors),
-        "keyword": KeywordRetriever(tokenizer, keywords),
-    }
-    if expansion == "hyde":
-        if mode == "keyword":
-            raise UsageError(
-                "HyDE writes a passage for the dense search, which retrieval.mode keyword "
-                "does not run.",
-                hint="Choose --mode hybrid or dense, or --expand multi-query.",
-            )
-        legs["dense"] = HydeRetriever(embedder, vectors, model().llm, on_step)
-    if mode == "hybrid":
+    if expansion == "hyde" and mode == "keyword":
+        raise UsageError(
+            "HyDE writes a passage for the dense search, which retrieval.mode keyword "
+            "does not run.",
+            hint="Choose --mode hybrid or dense, or --expand multi-query.",
+        )
+
+    def search(allowed: ChunkIds | None) -> Retriever:
+        vectors = asked.vectors if allowed is None else Within(asked.vectors, allowed)
+        keywords = asked.keywords if allowed is None else Within(asked.keywords, allowed)
+        legs: dict[str, Retriever] = {
+            "dense": DenseRetriever(embedder, vectors),
+            "keyword": KeywordRetriever(tokenizer, keywords),
+        }
+        if expansion == "hyde":
+            legs["dense"] = HydeRetriever(embedder, vectors, model().llm, on_step)
+        if mode != "hybrid":
+            return HybridRetriever({mode: legs[mode]}, _as_found)
         fuse = _fusion(settings, asked.keywords, _passage_texts(chunks), tokenizer)
-        retriever = HybridRetriever(legs, fuse)
-    else:
-        retriever = HybridRetriever({mode: legs[mode]}, _as_found)
+        return HybridRetriever(legs, fuse)
+
+    def named(question: str) -> list[ChunkIds]:
+        terms = list(dict.fromkeys(tokenizer(question)))
+        _, (total, *counts) = asked.keywords.frequencies(
+            [NAMING, *(NAMING + term for term in terms)]
+        )
+        return named_documents(terms, asked.keywords, total, counts)
+
+    def within(documents: Sequence[str]) -> Retriever:
+        ids = chunks_of(documents)
+        return search(ids if allowed is None else np.intersect1d(ids, allowed))
+
+    retriever: Retriever = search(allowed)
+    if mode == "hybrid":
+        retriever = DocumentsFirst(retriever, named, chunks, within)
     if expansion == "multi-query":
         return MultiQueryRetriever(retriever, model().llm, on_step)
     return retriever

@@ -123,6 +123,40 @@ class Document:
         return PAGE_BREAK.join(page.text for page in self.pages)
 
 
+CardKind = Literal[
+    "",  # not told surely
+    "amendment",
+    "budget",
+    "contract",
+    "invoice",
+    "mail",
+    "minutes",
+    "notice",
+    "policy",
+    "quotation",
+    "report",
+    "sheet",
+    "slides",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a document is, as far as its title, its path and its beginning say (`documents.cards`).
+
+    `name` are the words of the file's name, `folders` those above it, outermost first. `dates` are
+    written year-month-day, as far as they are given.
+    """
+
+    title: str
+    name: str
+    folders: tuple[str, ...] = ()
+    kind: CardKind = ""
+    dates: tuple[str, ...] = ()
+    parties: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Lines `start:end` of a chunk's text are rows of a table whose columns have these names."""
@@ -138,7 +172,7 @@ class Chunk:
 
     `id` is a 63-bit integer, the same in SQLite, FAISS and the keyword index.
     `heading` is the path of headings above it, joined by " > ", or "". `columns` are the headers
-    of the tables in it: context beside the text, as headings are.
+    of the tables in it, and `title` is its document's: context beside the text, as headings are.
     """
 
     id: int
@@ -151,6 +185,7 @@ class Chunk:
     start: int
     end: int
     columns: tuple[Columns, ...] = ()
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 """Tokens of each text, as the embedding model cuts it."""
 
 SMALLEST_MAX_TOKENS = 16
+LONGEST_TITLE = 80
 HEADING_SEPARATOR = " > "
 
 _LONGEST = 20_000
@@ -51,21 +52,32 @@ class Chunker(Protocol):
 
 
 def passage_text(chunk: Chunk) -> str:
-    """Return what is embedded and indexed: the headings above the chunk, then its text.
+    """Return what is embedded and read: the title and headings above the chunk, then its text.
 
-    Headings that stand at the top of the text already are not repeated; rows of tables stand
+    Those that stand at the top of the text already are not repeated; rows of tables stand
     with their header.
     """
-    return _passage(chunk.heading, shown_text(chunk))
+    return _passage(chunk.title, chunk.heading, shown_text(chunk))
 
 
-def _passage(heading: str, text: str) -> str:
-    if not heading:
-        return text
-    path = heading.split(HEADING_SEPARATOR)
+def heading_text(chunk: Chunk) -> str:
+    """The same without the title: what the keyword index holds as a passage's own text."""
+    return _passage("", chunk.heading, shown_text(chunk))
+
+
+def _passage(title: str, heading: str, text: str) -> str:
+    path = [shortened_title(title)] if title else []
+    path += [name for name in heading.split(HEADING_SEPARATOR) if name and name not in path]
     shown = {" ".join(line.split()) for line in text.split("\n", len(path))[: len(path)]}
     above = HEADING_SEPARATOR.join(name for name in path if name not in shown)
     return f"{above}\n{text}" if above else text
+
+
+def shortened_title(title: str) -> str:
+    """A title of at most `LONGEST_TITLE` code points, so that it does not drown a passage."""
+    if len(title) <= LONGEST_TITLE:
+        return title
+    return title[: LONGEST_TITLE - 1].rstrip() + CUT_SHORT
 
 
 class WindowChunker:
@@ -146,16 +158,25 @@ class SentenceChunker:
         ends = pairwise([*source.with_rows([span.start for span in spans]), len(source.text)])
         starts = [cut for start, end in ends for cut in source.cuts(start, end, _LONGEST)]
         units = self._glued(source, self._units(source, [*starts, len(source.text)]))
+        title, title_tokens = self._title(source)
         headings = list({HEADING_SEPARATOR.join(path) for _, path in source.sections[1:]})
         tokens_of = dict(zip(headings, self._counted(headings), strict=True))
         passages: list[tuple[_Cut, int]] = []
         for group in self._groups(source, units):
             heading, heading_tokens = self._heading(group.path, tokens_of)
             # One token for the newline below the heading.
-            limit = self._max - heading_tokens - 1
-            for start, end, tokens in self._pack(source, group.units, limit):
-                passages.append((_Cut(start, end, heading), tokens + heading_tokens + 1))
-        return source.chunks(self._verified(source, passages))
+            above = heading_tokens + title_tokens + 1
+            for start, end, tokens in self._pack(source, group.units, self._max - above):
+                passages.append((_Cut(start, end, heading), tokens + above))
+        return source.chunks(self._verified(source, title, passages))
+
+    def _title(self, source: _Source) -> tuple[str, int]:
+        """The title as it counts for each passage, and its tokens with the sign behind it.
+
+        None where it would take a quarter of a passage: it then stands above the limit.
+        """
+        tokens = self._counted([source.title])[0] + 1 if source.title else 0
+        return (source.title, tokens) if tokens <= self._max // 4 else ("", 0)
 
     def _units(self, source: _Source, cuts: Sequence[int]) -> list[_Unit]:
         """What lies between neighbouring cuts."""
@@ -243,7 +264,9 @@ class SentenceChunker:
             tokens = sums[after] - sums[begin]
             yield units[begin].start, units[after - 1].end, tokens
 
-    def _verified(self, source: _Source, passages: list[tuple[_Cut, int]]) -> list[_Cut]:
+    def _verified(
+        self, source: _Source, title: str, passages: list[tuple[_Cut, int]]
+    ) -> list[_Cut]:
         """Count what is close to the limit as a whole, and halve what is above it.
 
         Tokens of rows that were cut add up to less: the signs between cells are missing.
@@ -255,7 +278,7 @@ class SentenceChunker:
             (done if tokens <= sure * self._max else doubtful).append(passage)
         while doubtful:
             counts = self._counted(
-                [_passage(p.heading, source.shown(p.start, p.end)) for p in doubtful]
+                [_passage(title, p.heading, source.shown(p.start, p.end)) for p in doubtful]
             )
             halves: list[_Cut] = []
             for (start, end, heading), tokens in zip(doubtful, counts, strict=True):
@@ -401,6 +424,7 @@ class _Source:
     ) -> None:
         self._document = document
         self.text = document.text
+        self.title = shortened_title(document.title)
         lengths = (len(page.text) + len(PAGE_BREAK) for page in document.pages)
         self._page_starts = [0, *accumulate(lengths)][:-1]
         self.sections = [_Section(0, ())]
@@ -530,6 +554,7 @@ class _Source:
                 start=start,
                 end=end,
                 columns=columns,
+                title=document.title,
             )
             for position, (start, end, heading) in enumerate(spans)
             for columns in [self.columns(start, end)]

@@ -26,6 +26,8 @@ from localrag.library.folder.gate import KEYWORDS, VECTORS, folder_size
 from localrag.library.folder.places import Place, Places
 from localrag.library.folder.sealing import DamagedIndexError
 from localrag.library.indexes.base import (
+    INHERITED,
+    NAMING,
     DerivedIndex,
     KeywordIndex,
     Query,
@@ -84,8 +86,12 @@ class Indexes:
     keywords: Callable[[], KeywordIndex]
     tokenize: Callable[[str], list[str]]
     passage_text: Callable[[Chunk], str]
-    """What of a chunk is searched: its text, and the headings above it."""
+    """What of a chunk is searched as its own: its text, and the headings above it."""
     room: Room = Room()
+    card_text: Callable[[str, str, str], str] = lambda _title, _source, _head: ""
+    """What all chunks of a document inherit, by its title, its path, and how it begins."""
+    head: int = 0
+    """Code points of that beginning."""
 
     @property
     def legs(self) -> tuple[Leg[Vector], Leg[Terms]]:
@@ -96,8 +102,19 @@ class Indexes:
         )
 
     def _terms(self, snapshot: Snapshot, generation: int) -> Iterator[tuple[int, Terms]]:
+        document, inherited = "", list[str]()
         for chunk in snapshot.chunks_since(generation):
-            yield chunk.id, self.tokenize(self.passage_text(chunk))
+            if chunk.document_id != document:
+                document = chunk.document_id
+                source = snapshot.sources_of([document]).get(document, "")
+                head = snapshot.text(document, 0, self.head)
+                card = self.tokenize(self.card_text(chunk.title, source, head))
+                inherited = list(dict.fromkeys(card))
+            terms = self.tokenize(self.passage_text(chunk))
+            terms += [INHERITED + term for term in inherited]
+            if not chunk.position:
+                terms += [NAMING, *(NAMING + term for term in inherited)]
+            yield chunk.id, terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +371,10 @@ class DerivedKeywords(Derived[Terms]):
     def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """At most k chunks with a term that so few edits make of this one; or with it."""
         return self._keywords().alike(term, edits, k, allowed)
+
+    def holders(self, term: str) -> ChunkIds:
+        """The chunks that hold a term, sorted by id."""
+        return self._keywords().holders(term)
 
     def at_hand(self, snapshot: Snapshot) -> KeywordIndex | None:
         """The index, if it need not be brought up to that state, nor is just now."""

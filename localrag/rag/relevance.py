@@ -60,8 +60,9 @@ def graded(
 
 
 def stands_out(found: Sequence[ScoredChunk]) -> bool:
-    """Whether the first hit of a search is far ahead of the second."""
-    return len(found) > 1 and found[0].score >= STANDING_OUT * found[1].score > 0
+    """Whether the first hit of a search is far ahead of all others."""
+    second = max((hit.score for hit in found[1:]), default=0.0)
+    return found[0].score >= STANDING_OUT * second > 0
 
 
 def is_tied(found: Sequence[ScoredChunk], number: int) -> bool:

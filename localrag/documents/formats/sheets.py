@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import PurePath
 
 from localrag.documents.formats import opendocument
 from localrag.documents.formats.archive import Archive, core_title
@@ -45,7 +46,8 @@ def read(file: SourceFile) -> Document:
         file.page_done()
     if archive is not None and pages:
         pages[-1] = Pictures(file, archive).on(pages[-1], stored(archive, "xl/media/"))
-    return build(file, pages, clean(title), unit="sheet")
+    # Its first heading is the name of a tab, which often says no more than "Sheet1" or a year.
+    return build(file, pages, clean(title) or clean(PurePath(file.source).stem), unit="sheet")
 
 
 def _page(sheet: Sheet) -> PageLines:

@@ -91,8 +91,8 @@ BEYOND = 1 << 53
 _WIDEST = 65_536  # dimensions of a vector
 
 _CHUNK = """c.id, d.id, c.position, c.heading, c.first_page, c.last_page, c."start", c."end",
-    c.document, c.columns"""
-_CHUNK_KINDS = (int, str, int, str, int, int, int, int, int, str)
+    c.document, c.columns, d.title"""
+_CHUNK_KINDS = (int, str, int, str, int, int, int, int, int, str, str)
 
 _SKIPPED = (
     f"(CASE WHEN asked.since > b.block * {BLOCK} THEN asked.since - b.block * {BLOCK} ELSE 0 END)"
@@ -529,6 +529,17 @@ class Snapshot:
         # Sorted here: SQLite would sort rows it can take ready from an index.
         return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
 
+    def chunk_ids_of(self, document_ids: Iterable[str]) -> ChunkIds:
+        """The chunks of some documents, sorted by id."""
+        rows = self.sql.rows(
+            "SELECT c.id FROM chunks c JOIN documents d ON d.number = c.document "
+            "WHERE d.id IN (SELECT value FROM json_each(?))",
+            json.dumps(sorted(set(document_ids))),
+            kinds=(int,),
+            ordered=False,
+        )
+        return np.sort(np.fromiter((row[0] for row in rows), dtype=np.int64))
+
     def spread_chunks(self, count: int) -> list[int]:
         """The ids of about so many chunks from all over the library, or of all if it has fewer."""
         (first, last) = self.sql.execute(
@@ -551,6 +562,26 @@ class Snapshot:
         rows = self._chunks("c.position", "d.id = ?", document_id)
         text = self._text(rows[0][8]) if rows else ""
         return [_chunk(row, text[row[6] : row[7]]) for row in rows]
+
+    def chunks_between(self, document_id: str, first: int, last: int) -> list[Chunk]:
+        """The chunks of a document at positions `first` to `last`, both included, in order."""
+        where = "d.id = ? AND c.position BETWEEN ? AND ?"
+        rows = self._chunks("c.position", where, document_id, max(first, 0), last)
+        texts = self.spans([(row[8], row[6], row[7]) for row in rows])
+        return [_chunk(row, text) for row, text in zip(rows, texts, strict=True)]
+
+    def outline(self, document_id: str) -> tuple[str, list[tuple[int, int, str, int, int]]]:
+        """The language of a document, and (id, position, heading, start, end) of its chunks."""
+        rows = self.sql.rows(
+            'SELECT c.position, c.id, c.heading, c."start", c."end", d.language FROM chunks c '
+            "JOIN documents d ON d.number = c.document WHERE d.id = ? ORDER BY c.position",
+            document_id,
+            kinds=(int, int, str, int, int, str),
+        )
+        language, passages = "", []
+        for position, chunk, heading, start, end, language in rows:  # noqa: B007 - one document's
+            passages.append((chunk, position, heading, start, end))
+        return language, passages
 
     def sources_of(
         self, document_ids: Iterable[str], wanted: Filter | None = None
@@ -575,7 +606,7 @@ class Snapshot:
             kinds=(int, *_CHUNK_KINDS),
         )
         found = [row[1:] for row in rows]
-        for *_, start, end, _, _ in found:
+        for *_, start, end, _, _, _ in found:
             if not 0 <= start <= end < BEYOND:
                 raise damaged_rows(f"{start}:{end}")
         return found
@@ -718,9 +749,11 @@ class Snapshot:
 
 def _chunk(row: Row, text: str) -> Chunk:
     """A row of `_chunks` with its text."""
-    identity, document_id, position, heading, first, last, start, end, _, columns = row
+    identity, document_id, position, heading, first, last, start, end, _, columns, title = row
     names = _decoded(columns, tuple[Columns, ...]) if columns != "[]" else ()
-    return Chunk(identity, document_id, position, text, heading, first, last, start, end, names)
+    return Chunk(
+        identity, document_id, position, text, heading, first, last, start, end, names, title
+    )
 
 
 def _since(generation: int, more: str = "") -> str:

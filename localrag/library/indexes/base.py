@@ -26,6 +26,21 @@ Vector = NDArray[np.float32]
 Terms = Sequence[str]
 """What somebody else has cut from a text, each as often as it occurs."""
 
+INHERITED = "\x01"
+"""Begins a term that a passage inherits from what its document is: it counts as present, not how
+often, and adds nothing to the passage's length."""
+
+NAMING = "\x02"
+"""Begins a term of what a document is, which the document's first passage alone holds: how many
+documents have it. The sign by itself is a term of every document."""
+
+_MARKS = (INHERITED, NAMING)
+
+
+def is_of_text(term: str) -> bool:
+    """Whether a term stands in the text of its passage."""
+    return not term.startswith(_MARKS)
+
 
 @dataclass(frozen=True, slots=True)
 class Storage:
@@ -73,12 +88,20 @@ class TermStatistics(Protocol):
         ...
 
 
+class TermHolders(Protocol):
+    """Which chunks hold a term."""
+
+    def holders(self, term: str) -> ChunkIds:
+        """Their ids, sorted."""
+        ...
+
+
 class SearchAndStatistics(KeywordSearch, TermStatistics, Protocol):
     """Both of the same index."""
 
 
-class SearchWithinAndStatistics(SearchWithin[Terms], TermStatistics, Protocol):
-    """Both of the same index."""
+class SearchWithinAndStatistics(SearchWithin[Terms], TermStatistics, TermHolders, Protocol):
+    """All of the same index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +193,12 @@ class VectorIndex(DerivedIndex[Vector], Protocol):
         ...
 
 
-class KeywordIndex(DerivedIndex[Terms], TermStatistics, Protocol):
-    """A lexical index, which also knows how common terms are, and which are spelt alike."""
+class KeywordIndex(DerivedIndex[Terms], TermStatistics, TermHolders, Protocol):
+    """A lexical index, which also knows how common terms are, and which are spelt alike.
+
+    A term that begins with `INHERITED` is of a field of its own: it is found by the term behind
+    that sign, and how much it counts is the index's to say.
+    """
 
     def search(self, query: Terms, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """The k best of all, or of those that are `allowed`, best first; ties by id.

@@ -6,6 +6,12 @@ Lucene has it (Robertson and Zaragoza, "The Probabilistic Relevance Framework: B
 2009). N, n and the mean are those of the passages that are left, and terms are added in one order,
 so that scores equal those of an index that never held more, to the digit.
 
+What a passage inherits from its headings and its document is a field of its own (`base.INHERITED`):
+tf is then tf + w * (1 - b + b * length / mean length) for a term that is inherited, which is BM25F
+with a field of weight w, no normalisation by length, and tf 1 (Robertson, Zaragoza and Taylor,
+"Simple BM25 extension to multiple weighted fields", CIKM 2004). n is then how many passages have a
+term in that field which has it in more.
+
 Terms are scored from the rarest on. Once the rest of them cannot lift a passage among the best any
 more, they are looked up only for the passages that are still in question (MaxScore: Turtle and
 Flood, "Query evaluation: strategies and optimizations", 1995): a common word costs little beside
@@ -27,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.indexes.base import Terms
+from localrag.library.indexes.base import INHERITED, Terms
 from localrag.library.indexes.postings import Postings, batches
 from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
 from localrag.library.indexes.segments import Segment
@@ -40,7 +46,11 @@ B = 0.75
 WHOLE = 1 << 16
 """Up to so many passages all that share a term with the query are found."""
 
-_FORM = "localrag-keywords-5"
+INHERITED_WEIGHT = 2.0
+"""What a term counts that a passage inherits, against one that stands once in a text of mean
+length (`benchmarks/LOG.md`, 2026-11-23, "a passage knows its document")."""
+
+_FORM = "localrag-keywords-6"
 _TERMS = 1 << 20
 """So many terms at a time become postings: 100 MB of memory for a moment."""
 
@@ -79,9 +89,11 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
         sums = np.empty(max(len(segment.rows.ids) for segment in passages.segments))
         for number, segment in enumerate(passages.segments):
             terms = [
-                _Weighted(one.weight, one.spans[number], rarer and one.common)
+                _Weighted(
+                    one.weight, one.spans[number], one.inherited[number], rarer and one.common
+                )
                 for one in wanted
-                if one.spans[number].stop
+                if one.spans[number].stop or one.inherited[number].stop
             ]
             mask = segment.among(allowed)
             if terms and (mask is None or mask.any()):
@@ -104,7 +116,17 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
         passages = self._passages()
-        return passages.total, [passages.holding(term)[0] for term in terms]
+        return passages.total, [passages.counted(term)[0] for term in terms]
+
+    def holders(self, term: str) -> ChunkIds:
+        """Looked up, without scores."""
+        sought, ids = term.encode("utf-8", "surrogatepass"), [np.empty(0, dtype=np.int64)]
+        for segment in self._segments:
+            places = segment.rows.places[segment.rows.find(sought)]
+            if segment.gone is not None:
+                places = places[~segment.gone[places]]
+            ids.append(segment.rows.ids[places])
+        return np.sort(np.concatenate(ids))
 
     def _passages(self) -> _Passages:
         segments, counted = self._segments, self._counted
@@ -139,12 +161,14 @@ class _Wanted(NamedTuple):
 
     weight: float
     spans: list[slice]
+    inherited: list[slice]
     common: bool
 
 
 class _Weighted(NamedTuple):
     weight: float
     span: slice
+    inherited: slice
     beside: bool
     """Counts only beside a term that does not."""
 
@@ -181,21 +205,23 @@ class _Passages:
                 count -= int(np.count_nonzero(segment.gone[segment.rows.places[span]]))
         return count, spans
 
+    def counted(self, term: str) -> tuple[int, list[slice], list[slice]]:
+        """How many passages have a term, in the field of more; where its pairs lie in each."""
+        count, spans = self.holding(term)
+        inheriting, inherited = self.holding(INHERITED + term)
+        return max(count, inheriting), spans, inherited
+
     def wanted(self, query: Terms) -> list[_Wanted]:
         """The terms of a query that any passage holds, the rarest first."""
-        found = []
+        terms = []
         for term, times in Counter(query).items():
-            count, spans = self.holding(term)
+            count, spans, inherited = self.counted(term)
             if count:
                 idf = math.log(1 + (self.total - count + 0.5) / (count + 0.5))
-                found.append(
-                    (
-                        count,
-                        term,
-                        _Wanted(times * idf * (K1 + 1), spans, count * _COMMON > self.total),
-                    )
-                )
-        return [one for *_, one in sorted(found, key=lambda each: each[:2])]
+                common = count * _COMMON > self.total
+                wanted = _Wanted(times * idf * (K1 + 1), spans, inherited, common)
+                terms.append((count, term, wanted))
+        return [wanted for *_, wanted in sorted(terms, key=lambda entry: entry[:2])]
 
 
 class _Best:
@@ -243,8 +269,8 @@ def _scored(
     def only(enough: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.flatnonzero(enough) if among is None else among[enough]
 
-    for left, (weight, span, beside) in zip(rest, terms, strict=False):
-        size = span.stop - span.start
+    for left, (weight, span, inherited, beside) in zip(rest, terms, strict=False):
+        size = max(span.stop - span.start, inherited.stop - inherited.start)
         if beside and not narrowed:
             among, narrowed = only(_of(scores, among) > 0), True
         if size * _COMMON > len(scores):
@@ -252,20 +278,37 @@ def _scored(
                 least, asked = max(least, _last_of(_of(scores, among), best.k)), True
             if left < least:
                 among = only(_of(scores, among) >= (least - left) * _SLACK)
-        held = rows.places[span]
-        if among is not None and len(among) * _APART < size:
-            at = np.minimum(np.searchsorted(held, among.astype(np.uint16)), size - 1)
-            found = held[at] == among
-            places, pairs = among[found], span.start + at[found]
-        else:
-            places, pairs = held.astype(np.int64), span
+        places, pairs = _held(rows, span, among)
         times = rows.counts(pairs).astype(np.float64)
+        if inherited.stop:
+            heirs, _ = _held(rows, inherited, among)
+            every = np.union1d(places, heirs)
+            sums = np.zeros(len(every))
+            sums[np.searchsorted(every, places)] = times
+            sums[np.searchsorted(every, heirs)] += INHERITED_WEIGHT / K1 * norms[heirs]
+            places, times = every, sums
         scores[places] += weight * times / (times + norms[places])
     if among is None:
         among = np.flatnonzero(scores >= least if least else scores > 0)
-    sums = scores[among]
-    kept = (sums >= least) & (sums > 0)
-    return rows.ids[among[kept]], sums[kept]
+    totals = scores[among]
+    kept = (totals >= least) & (totals > 0)
+    return rows.ids[among[kept]], totals[kept]
+
+
+def _held(
+    rows: Postings, span: slice, among: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | slice]:
+    """Where the passages stand that hold a term, and which pairs say so; of those `among`, if few.
+
+    Rising both; the places have shape (p,).
+    """
+    held = rows.places[span]
+    size = len(held)
+    if among is None or len(among) * _APART >= size:
+        return held.astype(np.int64), span
+    at = np.minimum(np.searchsorted(held, among.astype(np.uint16)), size - 1)
+    same = held[at] == among
+    return among[same], span.start + at[same]
 
 
 def _of(scores: NDArray[np.float64], among: NDArray[np.int64] | None) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.indexes.base import Terms
+from localrag.library.indexes.base import Terms, is_of_text
 
 MOST = 1 << 16
 """Passages of one such index: their places take 16 bits."""
@@ -37,7 +37,7 @@ class Postings(NamedTuple):
     ids: NDArray[np.int64]
     """Shape (n,), sorted."""
     lengths: NDArray[np.uint32]
-    """How many terms each passage has, repeated ones counted; shape (n,)."""
+    """How many terms the text of each passage has, repeated ones counted; shape (n,)."""
     starts: NDArray[np.uint32]
     """Where the pairs of each term begin, and the last ones end; shape (t + 1,)."""
     letters: NDArray[np.uint32]
@@ -78,13 +78,15 @@ class Postings(NamedTuple):
         for _, some in entries:
             terms.extend(map(numbers.__getitem__, some))
         ids = np.array([one for one, _ in entries], dtype=np.int64)
-        lengths = np.array([len(some) for _, some in entries], dtype=np.uint32)
+        sizes = np.array([len(some) for _, some in entries], dtype=np.int64)
+        of_text = (sum(map(is_of_text, some)) for _, some in entries)
+        lengths = np.fromiter(of_text, dtype=np.uint32, count=len(entries))
         order = np.argsort(ids, kind="stable")
         places = _inverted(order)
         names = [term.encode("utf-8", "surrogatepass") for term in numbers]
         rank = _inverted(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64))
         held = np.frombuffer(terms, dtype=f"u{terms.itemsize}").astype(np.int64)
-        pairs = rank[held] << 16 | np.repeat(places, lengths)
+        pairs = rank[held] << 16 | np.repeat(places, sizes)
         pairs.sort()
         first = np.flatnonzero(np.diff(pairs, prepend=-1))
         counts = np.minimum(np.diff(first, append=len(pairs)), _MOST_COUNTED)

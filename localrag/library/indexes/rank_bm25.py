@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from localrag.library.folder.gate import clear_index
-from localrag.library.indexes.base import Storage, Terms, Verified, are_allowed
+from localrag.library.indexes.base import INHERITED, Storage, Terms, Verified, are_allowed
 from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
 from localrag.text.spelling import edits_between
 from localrag.types import Hit
@@ -94,6 +94,12 @@ class RankBm25Keywords:
             counts = self._built().doc_freqs
             return len(counts), [sum(term in held for held in counts) for term in terms]
 
+    def holders(self, term: str) -> ChunkIds:
+        """Looks through all that there are."""
+        with self._lock:
+            held = sorted(chunk_id for chunk_id, terms in self._terms.items() if term in terms)
+        return np.array(held, dtype=np.int64)
+
     def chunk_set(self) -> ChunkSet:
         """Which chunks it holds."""
         return ChunkSet(len(self), sum(self._terms) % ID_SUMS)
@@ -112,7 +118,13 @@ class RankBm25Keywords:
     def _built(self) -> Any:
         if self._model is None:
             self._ids = sorted(self._terms)
-            self._model = _okapi([self._terms[chunk_id] for chunk_id in self._ids])
+            # It knows one field: what is inherited stands in the text.
+            self._model = _okapi(
+                [
+                    [term.removeprefix(INHERITED) for term in self._terms[chunk_id]]
+                    for chunk_id in self._ids
+                ]
+            )
         return self._model
 
 

@@ -1,0 +1,134 @@
+"""What a document is: a card made of its title, its path and how it begins, without a model.
+
+A passage of a real folder rarely says what it is about: "The total liability is limited" stands in
+six contracts. The card is what the passages inherit when they are searched, and what a person is
+shown of a document. It follows from what the catalogue holds, so that it goes with its document.
+Rules that know documents, and nothing of questions: what they do not know is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath, PureWindowsPath
+
+from localrag.text.figures import figures
+from localrag.text.han import HAN
+from localrag.types import Card, CardKind
+
+HEAD = 600
+"""Code points of a document's beginning in which its dates, parties and numbers are looked for."""
+
+MOST_FOLDERS = 3
+"""Folders above a file whose names say something of it."""
+
+_MOST = 6
+"""Dates, parties or numbers that a card has of each."""
+
+_WORD_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|[_\-.\s]+")
+"""OttwayLease_v2-final -> Ottway Lease v2 final."""
+
+_KIND_WORDS: tuple[tuple[CardKind, str, str], ...] = (
+    ("amendment", "amendment|addendum", "补充协议|变更协议|修订协议"),
+    ("contract", "contract|agreement|lease", "合同|协议"),
+    ("invoice", "invoice", "发票|账单"),
+    ("quotation", "quotation|quote", "报价"),
+    ("minutes", "minutes", "纪要|会议记录"),
+    ("policy", "policy|policies|handbook|protocol|regulations", "制度|规定|办法|手册|规程"),
+    ("report", "report", "报告|报表"),
+    ("notice", "notice", "通知|公告"),
+    ("budget", "budget", "预算"),
+)
+"""In this order: a supplementary agreement is no contract of its own."""
+
+_KINDS = tuple(
+    (kind, re.compile(rf"\b(?:{english})s?\b|{chinese}", re.IGNORECASE))
+    for kind, english, chinese in _KIND_WORDS
+)
+
+_BY_SUFFIX: dict[str, CardKind] = {
+    **dict.fromkeys((".eml", ".msg"), "mail"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".csv", ".tsv"), "sheet"),
+    **dict.fromkeys((".pptx", ".ppt", ".odp"), "slides"),
+}
+
+_COMPANY = re.compile(
+    # Ottway Electronics Ltd; Marsh & Sons GmbH
+    r"(?:[A-Z][\w'’&.-]*[ ](?:(?:of|and|&|de|van|der)[ ])?){1,5}"
+    r"(?:Ltd|Limited|LLC|LLP|Inc|Corp|Corporation|GmbH|AG|KG|SA|SAS|BV|NV|PLC|plc|Co|Company"
+    r"|Group|Holdings|Partners|Associates|Trust|University|Bank|Council)\b"
+    # 云翼航空有限公司
+    rf"|[{HAN}（）()]{{2,20}}?(?:有限责任公司|股份有限公司|有限公司|集团|事务所|公司|大学|学院|医院|银行)"
+)
+_PARTY_LINE = re.compile(
+    # Supplier: Ottway Electronics; 甲方（出租方）：滨江物业
+    r"^(?:from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
+    r"|lessor|lessee|employer|employee|vendor|甲方|乙方|丙方|出租[方人]|承租[方人]|供应商|供货方|客户"
+    r"|委托[方人]|受托[方人]|发件人|收件人)(?:\s?[（(][^）)\n]{1,20}[）)])?\s?[:：]\s*(?P<party>[^\n,，;；]{2,60})",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NUMBER = re.compile(
+    r"(?<![\w-])(?=[\w/-]*\d{2})[A-Z]{1,6}[-/ ]?\d[\dA-Z]*(?:[-/]\d[\dA-Z]*)*(?![\w-])"
+)
+"""INV-2024-017, HT2023-05, PO 4711."""
+
+
+def card_of(title: str, source: str, head: str) -> Card:
+    """The card of a document by its title, its path, and how it begins (`HEAD` code points)."""
+    # A library may come from a machine with the other sign between folders.
+    path = PureWindowsPath(source) if "\\" in source and "/" not in source else PurePath(source)
+    name = _words(path.stem)
+    folders = [_words(part) for part in path.parts[:-1] if part != path.anchor]
+    named = f"{title}\n{path.stem}"
+    return Card(
+        title=title,
+        name=name,
+        folders=tuple(folders[-MOST_FOLDERS:]),
+        kind=_kind(f"{title}\n{name}", path.suffix.lower()),
+        dates=_first(_dates(f"{named}\n{head}")),
+        parties=_first(_parties(f"{title}\n{head}")),
+        numbers=_first(match[0] for match in _NUMBER.finditer(f"{named}\n{head}")),
+    )
+
+
+def card_text(card: Card) -> str:
+    """The words by which a document is found: what all its passages inherit."""
+    return "\n".join((card.title, card.name, *card.folders, *card.parties, *card.numbers))
+
+
+def _words(name: str) -> str:
+    return " ".join(filter(None, _WORD_BREAK.split(name)))
+
+
+def _kind(named: str, suffix: str) -> CardKind:
+    """By the title and the file's name, which say it surely only where they say one thing."""
+    kinds = [kind for kind, pattern in _KINDS if pattern.search(named)]
+    if kinds[:1] == ["amendment"]:
+        return "amendment"
+    if len(kinds) == 1:
+        return kinds[0]
+    return "" if kinds else _BY_SUFFIX.get(suffix, "")
+
+
+def _dates(text: str) -> Iterator[str]:
+    """As year-month-day, year-month or year."""
+    for figure in figures(text):
+        year, *rest = figure.value
+        if figure.kind == "date" and year is not None:
+            parts = [f"{int(year):04}"]
+            for part in rest:
+                if part is None:
+                    break
+                parts.append(f"{int(part):02}")
+            yield "-".join(parts)
+
+
+def _parties(text: str) -> Iterator[str]:
+    for match in _PARTY_LINE.finditer(text):
+        yield " ".join(match["party"].split())
+    for match in _COMPANY.finditer(text):
+        yield " ".join(match[0].split())
+
+
+def _first(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))[:_MOST]
