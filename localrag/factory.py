@@ -343,8 +343,11 @@ def make_parse(settings: Settings) -> ParsingProcess:
 
 
 def chunking_fingerprint(settings: Settings) -> str:
-    """Identifies the chunking settings, for documents to remember how they were cut."""
-    return json.dumps(msgspec.to_builtins(settings.chunking), sort_keys=True)
+    """Identifies the chunking settings, for documents to remember how they were cut.
+
+    With the form in which passages are embedded: 2 is with the title of their document.
+    """
+    return json.dumps(msgspec.to_builtins(settings.chunking) | {"passage": 2}, sort_keys=True)
 
 
 def make_model(settings: Settings, models: ModelStore, library: Library | None = None) -> Model:

@@ -117,7 +117,7 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
     from rich.text import Text
 
     from localrag.presentation.places import place_text
-    from localrag.presentation.reading import how_text, note_text
+    from localrag.presentation.reading import card_texts, how_text, note_text
 
     document = reading.document
     parts = [
@@ -129,6 +129,8 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
     console.print(Item(Text(document.title, style="bold")))
     console.print(Item(Text(document.source, style="dim")))
     console.print(Text(tr(", ").join(parts), style="dim"))
+    for line in card_texts(reading.card):
+        console.print(Item(Text(line, style="dim")))
     chunks = reading.chunks or ()
     begins = [chunk.start for chunk in chunks]
     for page, start in pages:

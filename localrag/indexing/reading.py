@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Literal
 
+from localrag.documents.cards import HEAD, card_of
 from localrag.documents.chunking import Chunker
 from localrag.documents.files import Parse, read_bytes
 from localrag.documents.worker import storable
@@ -18,7 +19,7 @@ from localrag.indexing.passages import LANGUAGE_SAMPLE
 from localrag.library.library import Library
 from localrag.library.records import PageReading, SourceRecord
 from localrag.system.files import storable_path
-from localrag.types import PAGE_BREAK, Chunk, Document, Page, Place
+from localrag.types import PAGE_BREAK, Card, Chunk, Document, Page, Place
 
 PART = 30_000
 """Code points of a page that are shown at once."""
@@ -36,6 +37,11 @@ class Reading:
     language: str
     chunks: tuple[Chunk, ...] | None
     origin: Literal["file", "library", "changed", "gone"]
+
+    @property
+    def card(self) -> Card:
+        """What the document is."""
+        return card_of(self.document.title, self.document.source, self.document.text[:HEAD])
 
 
 @dataclass(frozen=True, slots=True)

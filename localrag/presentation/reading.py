@@ -10,7 +10,7 @@ from localrag.errors import ProgramTextError
 from localrag.library.records import PageReading, Problem
 from localrag.messages import InterfaceLanguage, phrase, speaker, translate
 from localrag.presentation.records import picked, plain
-from localrag.types import PAGE_BREAK, Chunk, Document, How, Page, PageNote, Unit
+from localrag.types import PAGE_BREAK, Card, Chunk, Document, How, Page, PageNote, Unit
 
 if TYPE_CHECKING:
     from localrag.indexing.reading import Reading
@@ -34,6 +34,20 @@ _NOTES = {
     "encrypted": "its text is encrypted: only its receiver can read it",
     "small pictures": "small pictures, such as logos, were left out",
     "misnamed": "the file was read as what it is, in spite of its name",
+}
+_KINDS = {
+    "amendment": "amendment",
+    "budget": "budget plan",
+    "contract": "contract",
+    "invoice": "invoice",
+    "mail": "mail",
+    "minutes": "minutes",
+    "notice": "notice",
+    "policy": "policy",
+    "quotation": "quotation",
+    "report": "report",
+    "sheet": "spreadsheet",
+    "slides": "slides",
 }
 _ADVICE = {
     "no text": "Look at it. If it shows text, scan it again more clearly.",
@@ -134,6 +148,21 @@ def with_starts(document: Document) -> list[tuple[Page, int]]:
     return list(zip(document.pages, (0, *ends), strict=False))
 
 
+def card_texts(card: Card, language: InterfaceLanguage | None = None) -> list[str]:
+    """What a card says of a document besides its title, for a line each."""
+    say = speaker(language)
+    lines = []
+    if card.kind:
+        lines.append(say("kind: {kind}", kind=say(_KINDS[card.kind])))
+    if card.dates:
+        lines.append(say("dates: {names}", names=say(", ").join(card.dates)))
+    if card.parties:
+        lines.append(say("parties: {names}", names=say(", ").join(card.parties)))
+    if card.numbers:
+        lines.append(say("numbers: {names}", names=say(", ").join(card.numbers)))
+    return lines
+
+
 def page_ranges(pages: Iterable[int]) -> str:
     """`3-7, 12`."""
     runs = groupby(enumerate(sorted(pages)), lambda one: one[1] - one[0])
@@ -223,6 +252,7 @@ def reading_json(
         "language": reading.language,
         "unit": document.unit,
         "origin": reading.origin,
+        "card": plain(reading.card),
         "pages": [
             picked(page, "number", "text", "how", "confidence")
             | {

@@ -22,11 +22,9 @@ from localrag.rag.base import Toolkit
 from localrag.rag.citations import LIST_MARK, Attributor, marked, without_markers
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
-from localrag.rag.parts import asked_in
 from localrag.rag.reading import Evidence, numbered_prompt
 from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
-from localrag.text.questions import Parts, compares
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, Plain, Rating, ScoredChunk, Step, SupportedSentence
 
@@ -91,8 +89,8 @@ class Passages:
         every = [passage_text(each.chunk) for each in self.chunks]
         counted = counts_asked(self.question)
         if strange := figures_not_in(statement, [*every, self.question], counted):
-            if compares(self.question) and all(_reckoned(one, own) for one in strange):
-                return None  # "330 more": the passages have both numbers, and neither says so
+            if len(own) > 1 and all(_reckoned(one, own) for one in strange):
+                return None  # "330 more": two passages have both numbers, and neither says so
             if counted is not None and all(_listed(one, own) for one in strange):
                 return None
             return Finding("no support", 0.0)
@@ -213,8 +211,6 @@ class Checked:
     text: str
     citations: tuple[Citation, ...] = ()
     support: tuple[SupportedSentence, ...] = ()
-    lost: Parts = ()
-    """Parts of the question of whose answer nothing is left."""
 
     @property
     def grounded(self) -> bool:
@@ -222,23 +218,18 @@ class Checked:
         unsupported = [each for each in self.support if each.rating == "no support"]
         return bool(self.citations) and len(unsupported) < len(sentences(self.text))
 
-    def without_unsupported(self, asked: Parts = (), *, unchecked: bool = False) -> Checked:
+    def without_unsupported(self, *, unchecked: bool = False) -> Checked:
         """The answer without the sentences that nothing bears out; no text where none is left.
 
-        Without those that were left `unchecked`, too, if wanted; `asked` are the parts of the
-        question that it answers.
+        Without those that were left `unchecked`, too, if wanted.
         """
         rated = {each.start: each for each in self.support}
         pieces: list[str] = []
         kept: list[SupportedSentence] = []
-        left: dict[str, bool] = {}
-        part = ""
         done = length = 0
         for start, end in sentences(self.text):
             found = rated.get(start)
             gone = found.rating == "no support" if found else unchecked
-            part = asked_in(self.text[start:end], part, asked)
-            left[part] = left.get(part, False) or not gone
             if gone:
                 pieces.append(self.text[done:start])
                 length += start - done
@@ -253,8 +244,7 @@ class Checked:
         if not sentences(text):
             return Checked("")
         cited = tuple(each for each in self.citations if each.marker in marked(text))
-        lost = tuple(part for part in asked if not left.get(part, True))
-        return Checked(text, cited, tuple(kept), lost)
+        return Checked(text, cited, tuple(kept))
 
     def cited(self, attributor: Attributor, numbers: Sequence[int]) -> Checked:
         """The answer with the closest of the passages that it was written from, if it cites none.
@@ -343,8 +333,7 @@ def asking(
     def ask(sentence: str) -> Grade:
         statement = statement_of(sentence)
         if evidence.keep:
-            asked = asked_in(sentence, question, evidence.asked)
-            return grader.support(asked, statement, Reading(language, own))
+            return grader.support(question, statement, Reading(language, own))
         task = render("borne_out", language, statement=statement)
         prompt = numbered_prompt(tools.wording, question, own, language, task)
         return grader.borne_out(prompt, language)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localrag.documents.chunking import passage_text
+from localrag.documents.formats.table import shown_name
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
 from localrag.rag.calibration import Graded, Scale
@@ -68,9 +69,7 @@ class Reading:
 
     def messages(self, task: str) -> list[Message]:
         """The passages, then the task."""
-        first, *others = (
-            hide_labels(hide_markers(passage_text(found.chunk))) for found in self.chunks
-        )
+        first, *others = map(as_read, self.chunks)
         if others:
             together = "\n\n".join(others)
             more = render("more_passages", self.language, passages=together)
@@ -79,6 +78,16 @@ class Reading:
             Message("system", render("relevance_system", self.language, passage=first)),
             Message("user", task),
         ]
+
+
+def as_read(found: ScoredChunk) -> str:
+    """A passage as a prompt shows it: the name of its file, title and headings, its text.
+
+    Nothing in it passes for a marker or a label of the prompt.
+    """
+    name = " ".join(shown_name(found.source).split())
+    text = passage_text(found.chunk)
+    return hide_labels(hide_markers(f"{name}\n{text}" if name else text))
 
 
 class Grader:

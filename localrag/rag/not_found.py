@@ -12,9 +12,9 @@ from itertools import islice
 
 from localrag.documents.chunking import passage_text
 from localrag.prompts import PromptLanguage, render
-from localrag.rag.question_words import Text, Word
+from localrag.rag.question_words import Text, Word, question_words
 from localrag.rag.refusals import refuses
-from localrag.rag.wordings import Around, Tried, is_figure, words_of
+from localrag.rag.wordings import Around, Tried
 from localrag.types import Answer, NotFound, Step
 
 MOST_SUGGESTIONS = 3
@@ -62,7 +62,7 @@ def _left_out(trace: Sequence[Step]) -> bool:
 
 def _filled(part: NotFound, answer: Answer, around: Around) -> NotFound:
     asked = Text(part.question, around.tokenize)
-    words = words_of(part.question, around.tokenize)
+    words = question_words(part.question, around.tokenize)
     closest = around.attributor(answer.contexts).nearest(part.question)
     texts = [Text(passage_text(each.chunk), around.tokenize) for each in answer.contexts]
     missing: list[Word] = []
@@ -72,7 +72,7 @@ def _filled(part: NotFound, answer: Answer, around: Around) -> NotFound:
         sentence = Text(f"{heading}\n{closest.quote}", around.tokenize)
         for word in words:
             # A sentence lives on what stands around it; only a number must stand in it itself.
-            near = sentence if is_figure(word) else texts[number]
+            near = sentence if word.kind == "number" else texts[number]
             if texts[number].could_have(word, asked) and not near.has(word):
                 missing.append(word)
     absent = [word for word in missing if not any(text.has(word) for text in texts)]

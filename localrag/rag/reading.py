@@ -8,37 +8,17 @@ answer (`benchmarks/LOG.md`, 2026-11-22, "one passage at a time").
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
-from localrag.documents.tables import shown_text
 from localrag.prompts import PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit, timed
-from localrag.rag.citations import hide_labels, hide_markers
-from localrag.rag.grading import Grader, Reading
-from localrag.rag.parts import naming
+from localrag.rag.grading import Grader, Reading, as_read
 from localrag.rag.question_words import FewerWords
 from localrag.rag.relevance import graded, is_tied
 from localrag.types import Message, ScoredChunk, Step
-
-_SEVERAL = re.compile(
-    r"\b(?:list|name|give)\b.{0,20}\b(?:all|every|each|some|\w+s)\b|\bsummar|\bcompar"
-    r"|\b(?:overview|outline|differences?|advantages|benefits|reasons)\b"
-    r"|\bwhat (?:are|were) (?:the|some|all|its|their)\b"
-    r"|\b(?:which|what) \w+s(?: \w+){0,4} (?:are|were)\b"
-    r"|哪些|哪几|列出|列举|总结|概[述括]|介绍|比较|区别|[什何]么?不同|异同|分别|各自",
-    re.IGNORECASE,
-)
-"""Questions whose answer one passage rarely holds whole."""
-
-
-def asks_for_several(question: str) -> bool:
-    """Whether the answer is a list, a summary or a comparison, of which one passage has a part."""
-    return bool(_SEVERAL.search(question))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +37,6 @@ class Evidence:
     messages: list[Message]
     keep: int = 0
     """Messages whose state is kept for other questions."""
-    asked: tuple[str, ...] = ()
-    """The parts of the question that the prompt names."""
 
 
 class PassageReader:
@@ -76,18 +54,18 @@ class PassageReader:
         question: str,
         chunks: Sequence[ScoredChunk],
         language: PromptLanguage,
-        among: Collection[int] = (),
     ) -> Generator[Step, None, Evidence | None]:
-        """The passages that hold the answer, or None; of those `among` these numbers, if any."""
+        """The passages that hold the answer, or None."""
         if not chunks:
             return None
-        if self.reads_together(question):
+        # To a server each question is a request of its own, with all of the passage.
+        if not self._grader.reads_logits:
             return (yield from self._together(question, chunks, language))
         grades: dict[int, float] = {}
         least = self._bounds.min_answerable
         fewer = FewerWords(self._asked(question), chunks)
-        for number in sorted(among) or range(1, len(chunks) + 1):
-            if not among and fewer.in_passage(number):
+        for number in range(1, len(chunks) + 1):
+            if fewer.in_passage(number):
                 yield not_read(number)
                 continue
             grades[number] = yield from self.grade(question, chunks, language, number)
@@ -98,13 +76,6 @@ class PassageReader:
             yield Step("answerable", {"answer": False}, grades[best], 0.0)
             return None
         return self._alone(question, best, Reading(language, (chunks[best - 1],)))
-
-    def reads_together(self, question: str) -> bool:
-        """Whether all passages are read at once.
-
-        To a server each question is a request of its own, with all of the passage.
-        """
-        return not self._grader.reads_logits or asks_for_several(question)
 
     def grade(
         self,
@@ -128,21 +99,19 @@ class PassageReader:
     def several(
         self,
         question: str,
-        answered: Mapping[str, tuple[int, ...]],
+        numbers: Sequence[int],
         chunks: Sequence[ScoredChunk],
         language: PromptLanguage,
     ) -> Evidence:
-        """What answers parts of a question together: the passages that hold one of them."""
-        wording, asked = self._wording, tuple(answered)
-        numbers = tuple(sorted(set(chain.from_iterable(answered.values()))))
+        """What answers a question from several passages together, by their numbers from 1."""
+        wording = self._wording
         if {("system", language), ("answer", language)} & wording.own.keys():
-            task = naming(self._task(language), question, asked, language)
+            task = self._task(language)
             messages = numbered_prompt(wording, question, chunks, language, task)
-            return Evidence(tuple(range(1, len(chunks) + 1)), messages, asked=asked)
+            return Evidence(tuple(range(1, len(chunks) + 1)), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
         reading = Reading(language, tuple(chunks[number - 1] for number in numbers))
-        messages = reading.messages(naming(task, question, asked, language))
-        return Evidence(numbers, messages, keep=1, asked=asked)
+        return Evidence(tuple(numbers), reading.messages(task), keep=1)
 
     def _task(self, language: PromptLanguage) -> str:
         # A small model that is told how to refuse does so when it need not, and copies whatever
@@ -209,6 +178,4 @@ def numbered_prompt(
 
 def passage_of(number: int, found: ScoredChunk) -> str:
     """A passage as a prompt with several of them shows it."""
-    chunk = found.chunk
-    heading = f" ({' '.join(hide_markers(chunk.heading).split())})" if chunk.heading else ""
-    return f"[{number}]{heading}\n{hide_labels(hide_markers(shown_text(chunk)))}"
+    return f"[{number}] {as_read(found)}"

@@ -17,20 +17,17 @@ from functools import partial
 from localrag.documents.chunking import passage_text
 from localrag.models.llms.base import Options
 from localrag.prompts import PromptLanguage, render
-from localrag.rag import bridges, parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
 from localrag.rag.both_sides import Both
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, CitedStream, without_markers
 from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences, statement_of
-from localrag.rag.false_yes import without_false_yes
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import FewerWords
-from localrag.rag.reading import Bounds, PassageReader, asks_for_several, not_read
+from localrag.rag.reading import not_read
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded, is_close, is_tied
 from localrag.text.language import answer_language
-from localrag.text.questions import Parts
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
@@ -111,29 +108,19 @@ class _State:
     language: PromptLanguage
     budget: Budget
     needed: bool = True
-    asked: Parts = ()
-    answered: Parts = ()
-    """The parts of the question, and those that some passage holds."""
-    found: Sequence[parts.Found] = ()
+    found: Sequence[ScoredChunk] = ()
     read: int = 0
     """How many of the passages found are graded, or will not be."""
     best: float = 0.0
-    likeliest: frozenset[int] = frozenset()
-    """Where no part is held: the numbers of the only passages that are graded for the whole."""
     relevant: list[ScoredChunk] = field(default_factory=list)
     cut_short: bool = False
     unchecked: bool = False
     drafts: list[Draft] = field(default_factory=list)
 
     @property
-    def missing(self) -> Parts:
-        """The parts of the question that no passage holds, where some hold the others."""
-        return parts.missing(self.asked, self.answered)
-
-    @property
     def ungraded(self) -> Sequence[ScoredChunk]:
         """Passages found that are still to be graded."""
-        return [each.passage for each in self.found[self.read :]]
+        return self.found[self.read :]
 
     def step(
         self, kind: StepKind, score: float | None = None, seconds: float = 0.0, **values: Plain
@@ -171,10 +158,7 @@ class SelfRAG(Pipeline):
         yield from self._decide(state)
         if state.needed:
             yield from self._find(state)
-            yield from self._grade_parts(state)
-            yield from self._follow(state)
-            if not state.answered:
-                yield from self._grade_passages(state)
+            yield from self._grade_passages(state)
             yield from self._drafts(state)
         # The first of equals: it has the more relevant passages.
         best = max(state.drafts, key=lambda each: (each.score, each.support), default=None)
@@ -210,9 +194,9 @@ class SelfRAG(Pipeline):
         return is_close(asked, found, tools.embedder, by_meaning=unsure)
 
     def _find(self, state: _State) -> Steps:
-        state.asked, found = yield from parts.find(self._tools, state.question)
+        found = yield from self._tools.find(state.question)
         room = self._tools.room(state.question)
-        state.found = [one for one in found if self._tools.fitting([one.passage], room, _text)]
+        state.found = [passage for passage in found if self._tools.fitting([passage], room, _text)]
         if too_long := len(found) - len(state.found):
             yield state.step("retrieve", too_long=too_long)
 
@@ -222,8 +206,8 @@ class SelfRAG(Pipeline):
         One that is clearly enough is tried before the others are read.
         """
         options = self._options
-        stop = options.early_stop and not state.drafts and not asks_for_several(state.question)
-        passages = [each.passage for each in state.found]
+        stop = options.early_stop and not state.drafts
+        passages = state.found
         fewer = FewerWords(self._tools.asked(state.question), passages)
         found: list[tuple[float, ScoredChunk]] = []
         while state.ungraded:
@@ -233,9 +217,7 @@ class SelfRAG(Pipeline):
                 break
             chunk = state.ungraded[0]
             state.read += 1
-            if state.likeliest and state.read not in state.likeliest:
-                continue
-            if not state.likeliest and fewer.in_passage(state.read):
+            if fewer.in_passage(state.read):
                 yield not_read(state.read)
                 continue
             value = yield from self._relevance(state, state.read, state.question)
@@ -251,46 +233,11 @@ class SelfRAG(Pipeline):
         if state.relevant and not self._answerable(state):
             yield state.step("answerable", state.best, answer=False)
 
-    def _grade_parts(self, state: _State) -> Steps:
-        """Grade passages for each part of a question; where none is held, it is taken as one."""
-        in_time = partial(state.budget.allows, "relevance", reserve=FOR_THE_ANSWER)
-        grade = partial(self._relevance, state)
-        least = self._options.min_best_relevance
-        grades = yield from parts.grades(state.asked, state.found, grade, least, in_time)
-        state.answered, best, left = grades
-        if not state.answered:
-            state.likeliest = parts.likeliest(best)
-            return
-        if left:  # what was not looked for is not missing
-            yield state.step("budget", skipped="passages", count=left)
-            state.asked = state.answered
-        state.read, state.best = len(state.found), max(best.values())
-        ranked = sorted(best, key=lambda at: -best[at])
-        relevant = (at for at in ranked if best[at] >= self._options.min_relevance)
-        state.relevant = [state.found[at - 1].passage for at in relevant]
-
-    def _follow(self, state: _State) -> Steps:
-        """Find what leads to the answer first, where that is asked for and time is not short."""
-        if state.asked or self._options.budget_seconds:
-            return
-        least, found = self._options.min_best_relevance, [each.passage for each in state.found]
-        reader = PassageReader(self._tools, self._grader, Bounds(self._options.enough, least))
-        by = yield from bridges.followed(state.question, found, state.language, self._tools, reader)
-        if by is None:
-            return
-        state.asked, state.answered = by.asked, tuple(by.answered)
-        state.found = [parts.Found(each, state.question) for each in by.chunks]
-        state.read, state.best = len(state.found), least
-        numbers = sorted({number for held in by.answered.values() for number in held})
-        state.relevant = [by.chunks[number - 1] for number in numbers]
-
     def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""
-        passages = [each.passage for each in state.found]
         words = self._tools.asked(asked)
-        ask = partial(graded, self._grader, words, state.language, passages, number)
-        searched = self._tools.reranking is None and not state.asked
-        grade, seconds = timed(partial(ask, searched=searched))
+        ask = partial(graded, self._grader, words, state.language, state.found, number)
+        grade, seconds = timed(partial(ask, searched=self._tools.reranking is None))
         relevant = grade.value >= self._options.min_relevance
         yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value
@@ -328,8 +275,6 @@ class SelfRAG(Pipeline):
             return singles[:1]
         together = self._tools.fitting(state.relevant, self._tools.room(state.question), _text)
         joint = [Reading(state.language, tuple(together))] if len(together) > 1 else []
-        if state.answered and joint:
-            return joint
         # The first has been tried where it was enough to stop at.
         return [*([] if state.drafts else singles[:1]), *joint, *singles[1:]]
 
@@ -366,13 +311,9 @@ class SelfRAG(Pipeline):
 
     def _write(self, state: _State, reading: Reading) -> Generator[Step, None, str]:
         wording, question = self._tools.wording, state.question.strip()
-        if state.answered:
-            question = parts.to_answer(question, state.asked, state.answered)
         task = wording.render("write_from_passages", state.language, question=question)
-        task = parts.naming(task, question, state.answered, state.language)
         options = replace(self._tools.generation, keep=1)
         pieces = self._writing(state, reading.messages(task), options, FOR_THE_CHECKS)
-        pieces = without_false_yes(pieces, state.question)
         written, seconds = timed(partial("".join, pieces))
         # A server whose template opens the thought sends only its end.
         text = written.rpartition("</think>")[2].strip()
@@ -411,9 +352,8 @@ class SelfRAG(Pipeline):
                 yield state.step("budget", skipped="sentences", count=len(spans) - number)
                 state.unchecked = True
                 break
-            asked = parts.asked_in(text[start:end], state.question, state.answered)
             statement = statement_of(text[start:end])
-            ask = partial(self._grader.support, asked, statement, reading)
+            ask = partial(self._grader.support, state.question, statement, reading)
             grade, seconds = timed(ask)
             rating = self._rating(grade.value)
             yield state.graded("support of a sentence", grade, seconds, rating=rating)
@@ -458,12 +398,11 @@ class SelfRAG(Pipeline):
 
         Its text is one piece, which a reader may be shown with its marks instead.
         """
-        others = [one.passage for one in state.found if one.passage not in state.relevant]
+        others = [passage for passage in state.found if passage not in state.relevant]
         chunks = [*state.relevant, *others]
         answer = Checked(best.text, best.citations, best.sentences)
         if self._options.unsupported != "mark":
-            answer = answer.without_unsupported(state.answered)
-            state.answered = tuple(part for part in state.answered if part not in answer.lost)
+            answer = answer.without_unsupported()
         both = Both.among(
             state.question, chunks, best.numbers, state.language, self._tools, numbered=False
         )
@@ -471,20 +410,17 @@ class SelfRAG(Pipeline):
         if not answer.citations or both.found:
             attributor = self._tools.attributor(chunks)
             answer = both.completed(answer.cited(attributor, best.numbers), attributor.cite)
-        yield answer.text + "".join(parts.lacking(state.missing, state.language))
-        # Behind those that are cited, what was looked through for what is missing.
-        contexts = chunks if state.missing or both.found else state.relevant
+        yield answer.text
+        contexts = chunks if both.found else state.relevant
         yield self._answer(state, answer, contexts)
 
     def _answer(
         self, state: _State, answer: Checked | None = None, contexts: Sequence[ScoredChunk] = ()
     ) -> Answer:
-        found = [one.passage for one in state.found]
         return finished(
             state.question,
-            contexts if answer else found[: self._tools.k],
+            contexts if answer else state.found[: self._tools.k],
             answer.citations if answer else (),
-            missing=state.missing if answer else (),
             grounded=answer is not None,
             support=answer.support if answer else (),
             metrics=SelfRAGMetrics(

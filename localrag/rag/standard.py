@@ -5,27 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from localrag.prompts import PromptLanguage, render
-from localrag.rag import bridges, parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.both_sides import Both
-from localrag.rag.citations import MARKER, CitedStream
+from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import (
     Checked,
     Passages,
     Unsupported,
     asking,
     checked,
-    sentences,
 )
-from localrag.rag.false_yes import without_false_yes
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.text.language import answer_language
-from localrag.text.questions import Parts
 from localrag.types import ScoredChunk, Step
 
 
@@ -49,46 +44,20 @@ class StandardRAG(Pipeline):
 
     def _pieces(self, question: str) -> Iterator[Piece]:
         language = answer_language(question)
-        # A server would be sent all passages for each part: its model is asked once for the whole.
-        apart = self._grader.reads_logits
-        asked, found = yield from parts.find(self._tools, question, apart=apart)
-        passages = [each.passage for each in found]
+        passages = yield from self._tools.find(question)
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
-        holding = partial(self._holding, language)
-        answered, likeliest = yield from parts.held(asked, found[: len(chunks)], holding)
-        if not asked:
-            by = yield from bridges.followed(question, chunks, language, self._tools, self._reader)
-            if by:
-                asked, answered, chunks = by
-        if answered:
-            text = parts.to_answer(question, asked, tuple(answered))
-            evidence: Evidence | None = self._reader.several(text, answered, chunks, language)
-        else:
-            evidence = yield from self._reader.read(question, chunks, language, likeliest)
+        evidence = yield from self._reader.read(question, chunks, language)
         answer = Checked("")
-        missing: Parts = ()
         if evidence:
             answer = yield from self._answered(question, evidence, chunks, language)
         if not answer.text:
             yield render("refusal", language)
-        elif not refuses(answer.text):
-            answered = {part: held for part, held in answered.items() if part not in answer.lost}
-            # "A is older", or a bare "17 pounds": a part that no citation is for gets its own.
-            markers = {one.marker for one in answer.citations}
-            bare = {part: held for part, held in answered.items() if markers.isdisjoint(held)}
-            if bare and not _each_is_cited(answer.text, len(answered)):
-                cited = parts.resting_on(self._tools.attributor(chunks), bare)
-                yield " " + "".join(f"[{one.marker}]" for one in cited)
-                answer = replace(answer, citations=(*answer.citations, *cited))
-            missing = parts.missing(asked, answered)
-            yield from parts.lacking(missing, language)
         yield finished(
             question,
             chunks,
             answer.citations,
             grounded=answer.grounded,
             support=answer.support,
-            missing=missing,
         )
 
     def _answered(
@@ -108,7 +77,7 @@ class StandardRAG(Pipeline):
         held = evidence.keep > 0  # else the prompt shows all passages, with their numbers
         citations = CitedStream(attributor.only(evidence.numbers, held=held), question, refusal)
         shown, text = self._unsupported == "mark", ""
-        for piece in self._written(question, evidence, citations):
+        for piece in self._written(evidence, citations):
             if isinstance(piece, Step):
                 yield piece
                 continue
@@ -125,7 +94,7 @@ class StandardRAG(Pipeline):
         answer = yield from checked(text, citations.citations, passages, ask)
         if not shown:
             strict = self._unsupported == "remove unchecked"
-            answer = answer.without_unsupported(evidence.asked, unchecked=strict)
+            answer = answer.without_unsupported(unchecked=strict)
             if strict:
                 answer = answer.cited(attributor, evidence.numbers)
             yield answer.text
@@ -134,20 +103,10 @@ class StandardRAG(Pipeline):
             yield added
         return whole
 
-    def _holding(
-        self, language: PromptLanguage, question: str, chunks: Sequence[ScoredChunk]
-    ) -> Generator[Step, None, tuple[int, ...]]:
-        """The numbers of the passages that hold the answer, from 1."""
-        evidence = yield from self._reader.read(question, chunks, language)
-        return evidence.numbers if evidence else ()
-
-    def _written(
-        self, question: str, evidence: Evidence, citations: CitedStream
-    ) -> Iterator[str | Step]:
+    def _written(self, evidence: Evidence, citations: CitedStream) -> Iterator[str | Step]:
         started = time.perf_counter()
         options = replace(self._tools.generation, keep=evidence.keep)
-        written = self._tools.llm.stream(evidence.messages, options)
-        for piece in without_false_yes(written, question):
+        for piece in self._tools.llm.stream(evidence.messages, options):
             yield from citations.feed(piece)
         yield from citations.finish()
         values = {"passages": len(evidence.numbers)}
@@ -158,9 +117,3 @@ class StandardRAG(Pipeline):
             "added": len(citations.added),
         }
         yield Step("check citations", values, None, 0.0)
-
-
-def _each_is_cited(text: str, parts: int) -> bool:
-    """Whether there is a sentence for each part, and none without a marker."""
-    said = sentences(text)
-    return len(said) >= parts and all(MARKER.search(text[start:end]) for start, end in said)

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Literal
 
 from localrag.documents.chunking import passage_text
@@ -18,7 +17,6 @@ from localrag.rag.base import Retrieve
 from localrag.rag.citations import Attributor
 from localrag.rag.question_words import Text, Tokenize, Word, question_words
 from localrag.system.memory import pattern_of_words
-from localrag.text.figures import figures
 from localrag.text.han import HAN
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
@@ -41,8 +39,6 @@ LONG_LATIN = 8
 SHORTEST_HAN = 3
 """Of two characters, one that differs makes another word."""
 LONGEST_HEADING = 60
-MOST_OF_IT = 0.6
-"""Share of the words that a passage has from which on it may well answer without the number."""
 RARE = 0.02
 """Share of the passages that have a word, up to which it tells what a question is about."""
 FEW = 3
@@ -53,44 +49,6 @@ _OTHER = frozenset("零〇一二三四五六七八九十百千万亿上下左右
 
 _GLOSS = rf"(?:^|[^{HAN}\w])([{HAN}]{{2,12}})\s*[（(]\s*WORD\s*[)）,，;；]"
 _BRACKET = r"WORD\s*[（(]\s*([A-Za-z][A-Za-z .'’-]{1,60}?)\s*[)）,，;；]"
-_NUMERAL = (
-    r"(?:\d[\d.,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fourteen|fifteen"
-    r"|twenty|thirty|forty|fifty|sixty|ninety)"
-)
-_EN_UNIT = (
-    r"(?:second|minute|hour|day|night|week|month|year|euro|dollar|pound|percent|people|person|guest"
-    r"|page|time|kilogram|kg|kilometre|kilometer|km|metre|meter|cm|mm|gram|litre|liter|degree)s?"
-)
-_ZH_UNIT = (
-    "(?:小时|钟头|分钟|秒|天|晚|周|星期|礼拜|月|年|元|块|欧元|美元|人|位|名|次|页|公斤|公里|米|度)"
-)
-_HAN_NUMERAL = r"\d一二两三四五六七八九十百千半"
-_UNIT_ALONE = re.compile(f"{_EN_UNIT}|{_ZH_UNIT}", re.IGNORECASE)
-_MEASURE = re.compile(
-    rf"\b{_NUMERAL}[\s-]+{_EN_UNIT}\b"
-    rf"|(?<![{_HAN_NUMERAL}])[{_HAN_NUMERAL}]+\s*(?:个半?)?{_ZH_UNIT}",
-    re.IGNORECASE,
-)
-"""A number with its unit: what it says is one thing, and nothing of it says anything alone."""
-_BEFORE = re.compile(
-    r"(?:\b(?:as of|in|of|on|at|for|from|by|to|during|since|until|till|after|before|within)\s+"
-    r"(?:the\s+)?|[在于自从到至]|截至|截止)\Z",
-    re.IGNORECASE,
-)
-_DESCRIBED = re.compile(r"(?:\b(?:the|a|an|this|that|its|their|our|your|my)|['’]s?)\s+\Z", re.I)
-"""Before a number that describes the word behind it: the 2023 report."""
-_BY_HOW_MUCH = re.compile(r"\s+(?:before|after|in advance|ahead|earlier|later)\b", re.IGNORECASE)
-_IS = re.compile(r"(?:[是为有第共达收值花等超过]|多少)\Z")
-"""Before a number that a Chinese sentence cannot do without."""
-_WHEN = re.compile(r"(?:小时|钟头|分钟|秒|天|晚|周|星期|礼拜|月|年|点|时|日|号)\Z")
-_GAP = re.compile(r"[\s,，、]+(?=[?？.。!！])|\s+(?=[,，])")
-_UNIT = re.compile(r"^\s*(?:年度?|月份?|日|号|%|％|之?[前后内]|以[前后内上下])+")
-_SAYS_WHO = re.compile(r"(?:\b(?:i|you|we|they|he|she|it|who|to|not)|n['’]t)\s+\Z", re.IGNORECASE)
-"""Before a verb: “cancel” is no subject to search for."""
-_VERB_FORM = re.compile(r"[a-z]{3,}(?:ed|ing)\Z")
-_LINKS = frozenset(
-    ["after", "before", "until", "till", "within", "between", "during", "without", "under", "over"]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +103,13 @@ class Tried:
 
     def _candidates(self) -> Iterator[tuple[Suggestion, Callable[[list[ScoredChunk]], bool]]]:
         spelt: dict[Word, str] = {}
-        for word in [each for each in self._absent if not is_figure(each)][:MOST_WORDS]:
+        for word in [each for each in self._absent if each.kind != "number"][:MOST_WORDS]:
             if other := self._spelt(word):
                 spelt[word] = other
                 yield self._instead(word, other, "spelling"), self._some_has(other)
         for word in self._words:
             if word not in spelt and (other := self._translated(word)):
                 yield self._instead(word, other, "translation"), self._some_has(other)
-        gone = [each for each in self._absent if each not in spelt]
-        left = [each for each in self._words if each not in gone]
-        if gone and all(map(is_figure, gone)) and (wording := self._without(gone)):
-            finds = self._one_has(left, MOST_OF_IT)
-            yield Suggestion(wording, "without", _named(gone)), finds
-        elif gone and 2 * _letters(left) >= _letters(gone) and (subject := self._subject(left)):
-            about = Suggestion(self._about(_said(subject, self._question)), "without", _named(gone))
-            yield about, self._one_has(subject, 1.0)
         for heading in self._headings():
             yield Suggestion(self._about(heading), "heading"), self._some_is_new
 
@@ -168,13 +118,6 @@ class Tried:
     def _some_has(self, word: str) -> Callable[[list[ScoredChunk]], bool]:
         folded = fold(word)
         return lambda found: any(folded in fold(passage_text(each.chunk)) for each in found)
-
-    def _one_has(self, words: Sequence[Word], share: float) -> Callable[[list[ScoredChunk]], bool]:
-        def finds(found: list[ScoredChunk]) -> bool:
-            texts = (Text(passage_text(each.chunk), self._around.tokenize) for each in found)
-            return any(sum(map(text.has, words)) >= share * len(words) > 0 for text in texts)
-
-        return finds
 
     def _some_is_new(self, found: list[ScoredChunk]) -> bool:
         return any(each.chunk.id not in self._read for each in found)
@@ -209,44 +152,6 @@ class Tried:
         found = (match[1] for text in self._texts for match in name.finditer(text))
         return next(found, "")
 
-    def _without(self, gone: Sequence[Word]) -> str:
-        """The question without figures and what leads to them, "" where it would be none."""
-        wording = self._question
-        for each in gone:
-            head, _, tail = wording.partition(each.text)
-            cut = _cut_in_chinese if answer_language(self._question) == "zh" else _cut
-            if (halves := cut(head, each.text, tail)) is None:
-                return ""
-            wording = "".join(halves)
-        wording = _GAP.sub("", " ".join(wording.split())).strip(" ,，")
-        return wording[:1].upper() + wording[1:] if self._question[:1].isupper() else wording
-
-    def _subject(self, words: Sequence[Word]) -> Sequence[Word]:
-        """Words that stand together and tell what is asked about: a noun, as far as can be seen."""
-        runs: list[list[Word]] = []
-        for word in words:
-            if is_figure(word) or _UNIT_ALONE.fullmatch(word.text):
-                continue
-            between = self._question[_end(runs[-1][-1]) : word.start] if runs else None
-            runs[-1:] = (
-                [[*runs[-1], word]] if between in ("", " ", "-", "的") else [*runs[-1:], [word]]
-            )
-        named = [run for each in runs if (run := self._noun(each)) and any(map(self._is_rare, run))]
-        return max(named, key=_letters, default=())
-
-    def _noun(self, run: list[Word]) -> list[Word]:
-        if any(word.kind == "han" for word in run):
-            return run
-        if _SAYS_WHO.search(self._question[: run[0].start]):
-            return []
-        if run[0].start and run[0].text[0].isupper():  # a name ends where no capital is
-            return [*takewhile(lambda word: word.text[0].isupper(), run)]
-        verb = next((at for at, word in enumerate(run) if _VERB_FORM.match(word.text)), len(run))
-        texts = [fold(text) for text in self._texts]
-        while verb > 1 and not any(fold(_said(run[:verb], self._question)) in t for t in texts):
-            verb -= 1  # what stands so in no passage is hardly one noun
-        return run[:verb]
-
     def _about(self, subject: str) -> str:
         return render("about", answer_language(self._question), subject=subject)
 
@@ -267,82 +172,6 @@ class Tried:
             own = {fold(word.text) for word in question_words(heading, self._around.tokenize)}
             if len(shared) > 1 or (shared and own <= asked and any(map(self._is_rare, shared))):
                 yield heading
-
-
-def words_of(question: str, tokenize: Tokenize) -> list[Word]:
-    """The words that carry a question; a date, a time and a number with its unit are one each."""
-    question = THOUSANDS.sub("", question)
-    words = [
-        word
-        for word in question_words(question, tokenize)
-        if fold(word.text) not in _LINKS and not word.text.startswith("几")
-    ]
-    dated = [(one.start, one.end, 2) for one in figures(question) if one.kind != "number"]
-    measured = [
-        (*match.span(), 1)
-        for match in _MEASURE.finditer(question)
-        if all(match.end() <= start or end <= match.start() for start, end, _ in dated)
-    ]
-    for start, end, least in [*dated, *measured]:  # a year by itself is a number in any language
-        text = question[start:end]
-        within = [word for word in words if start < _end(word) and word.start < end]
-        if len(within) >= least and all(
-            start <= word.start and _end(word) <= end for word in within
-        ):
-            words = [word for word in words if word not in within]
-            words.append(Word(text, start, (text, *tokenize(text)), _kind(text)))
-    return sorted(words, key=lambda word: word.start)
-
-
-def _kind(text: str) -> Literal["number", "han", "other"]:
-    if not any(letter.isalpha() for letter in text):
-        return "number"
-    return "han" if re.search(f"[{HAN}]", text) else "other"
-
-
-def is_figure(word: Word) -> bool:
-    """Whether a word is a number, a date, a time or a number with its unit."""
-    return (
-        word.kind == "number"
-        or any(one.end - one.start == len(word.text) for one in figures(word.text))
-        or bool(_MEASURE.fullmatch(word.text))
-    )
-
-
-def _end(word: Word) -> int:
-    return word.start + len(word.text)
-
-
-def _cut(head: str, _: str, tail: str) -> tuple[str, str] | None:
-    """What is left of an English question around a figure; None where it must stay."""
-    if before := _BEFORE.search(head):
-        return head[: before.start()], tail
-    if (_DESCRIBED.search(head) and tail[:1] == " ") or _BY_HOW_MUCH.match(tail):
-        return head, tail
-    return None
-
-
-def _cut_in_chinese(head: str, figure: str, tail: str) -> tuple[str, str] | None:
-    """The same of a Chinese one, which can do without a time."""
-    unit = _UNIT.match(tail)
-    rest = tail[unit.end() :] if unit else tail
-    before = _BEFORE.sub("", head)
-    a_time = before != head or rest != tail or _WHEN.search(figure)
-    if _IS.search(before) or not a_time:
-        return None
-    return before, rest if before else rest.removeprefix("的")
-
-
-def _said(words: Sequence[Word], question: str) -> str:
-    return question[words[0].start : _end(words[-1])]
-
-
-def _named(words: Iterable[Word]) -> str:
-    return " ".join(each.text for each in words)
-
-
-def _letters(words: Iterable[Word]) -> int:
-    return sum(len(each.text) for each in words)
 
 
 def _nearest_word(letters: str, edits: int, texts: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -234,21 +234,23 @@ class Transaction(Snapshot):
                 for position, one in enumerate(document.tables)
             ),
         )
+        self._store_chunks(number, new.chunks, new.vectors)
+        store_checksums(self.sql, number)
+
+    def _store_chunks(
+        self, number: int, chunks: Sequence[Chunk], vectors: NDArray[np.float32]
+    ) -> None:
+        """Chunks of a document with their vectors, shape (n, dimension), under new numbers."""
         generation = self._next_generation()
         last = self._last("chunks")
-        numbers = range(last + 1, last + 1 + len(new.chunks))
-        chunks = (
-            (each, *_columns(chunk), number, generation)
-            for each, chunk in zip(numbers, new.chunks, strict=True)
+        numbers = range(last + 1, last + 1 + len(chunks))
+        rows = (
+            (row, *_columns(chunk), number, generation)
+            for row, chunk in zip(numbers, chunks, strict=True)
         )
-        self._insert("chunks", ("number", *_FIELDS, "document", "generation"), chunks)
-        self._insert(
-            "embeddings",
-            ("chunk", "vector"),
-            zip(numbers, _packed(new.vectors), strict=True),
-        )
-        self._counted((chunk.id for chunk in new.chunks), 1)
-        store_checksums(self.sql, number)
+        self._insert("chunks", ("number", *_FIELDS, "document", "generation"), rows)
+        self._insert("embeddings", ("chunk", "vector"), zip(numbers, _packed(vectors), strict=True))
+        self._counted((chunk.id for chunk in chunks), 1)
 
     def set_source(self, state: FileState, document_id: str) -> bool:
         """Say that this file holds that document; a document it held before may go.
@@ -258,6 +260,7 @@ class Transaction(Snapshot):
         before, number = self.source(state.path), self._number(document_id)
         if number is None:
             return False
+        known_by = self.sources_of({document_id, before.document_id if before else document_id})
         times = state.size, state.mtime_ns, state.checked_ns
         if before is None:
             self.sql.execute(
@@ -279,13 +282,33 @@ class Transaction(Snapshot):
         self._store_sources_checksum(document_id)
         if before is not None and before.document_id != document_id:
             self._drop_unless_held(before.document_id)
+        self._index_renamed(known_by)
         return True
 
     def remove_source(self, path: str) -> bool:
         """Forget a path, and its document where no other path holds it: then True."""
         before = self.source(path)
+        known_by = self.sources_of({before.document_id} if before else ())
         self.sql.execute("DELETE FROM sources WHERE path = ?", (path,))
-        return before is not None and self._drop_unless_held(before.document_id)
+        gone = before is not None and self._drop_unless_held(before.document_id)
+        self._index_renamed(known_by)
+        return gone
+
+    def _index_renamed(self, known_by: Mapping[str, str]) -> None:
+        """Have the passages indexed anew of documents whose first path is another one now."""
+        now = self.sources_of(known_by)
+        for document_id, path in known_by.items():
+            number = self._number(document_id)
+            if number is None or now.get(document_id) == path:
+                continue
+            self.set_meta(PURGE_DUE, 1)  # the old name stands in the index until then
+            chunks = self.document_chunks(document_id)
+            vectors = self.document_vectors(document_id)
+            self._forget_chunks(number)
+            self.sql.execute("DELETE FROM chunks WHERE document = ?", (number,))
+            rows = np.array([vectors[chunk.id] for chunk in chunks], dtype=np.float32)
+            self._store_chunks(number, chunks, rows)
+            store_checksum(self.sql, "passages", PASSAGES, number)
 
     def set_unread(self, files: Iterable[UnreadFile]) -> None:
         """Remember files that could not be read."""
