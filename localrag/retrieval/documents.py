@@ -58,10 +58,13 @@ def named_documents(
         chosen = sums >= best * (1 - 1e-9)
         if best < math.log(total + 1) or chosen.sum() > MOST_NAMED:
             break
-        names.append(ids[chosen])
+        # Two contracts that a question says as much of, by other words, are two names.
+        words = np.array([held[term][chosen] for term in left]).T
+        for row in np.unique(words, axis=0):
+            names.append(ids[chosen][(words == row).all(axis=1)])
         free &= ~chosen
         left = {term: value for term, value in left.items() if not held[term][chosen].any()}
-    return names
+    return sorted(names, key=lambda name: int(name[0]))[:MOST_NAMED]
 
 
 class DocumentsFirst:

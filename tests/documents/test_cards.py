@@ -1,0 +1,66 @@
+"""What a document is, told by its title, its path and its beginning."""
+
+from __future__ import annotations
+
+import pytest
+
+from localrag.documents.cards import card_of, card_text
+from localrag.types import CardKind
+
+
+def test_a_contract_with_its_party_dates_and_number() -> None:
+    head = (
+        "Maintenance agreement no. MA-2024-017\nbetween Ottway Electronics Ltd and the housing "
+        "association\nSupplier: Brenn & Sons\nSigned on 3 March 2024."
+    )
+    card = card_of("Maintenance agreement", "/home/x/contracts/2024/OttwayLease_v2.docx", head)
+    assert (card.kind, card.name) == ("contract", "Ottway Lease v2")
+    assert card.folders == ("x", "contracts", "2024")
+    assert card.parties == ("Brenn & Sons", "Ottway Electronics Ltd")
+    assert card.numbers == ("MA-2024-017",)
+    assert card.dates == ("2024-03-03",)
+    assert "Ottway" in card_text(card)
+    assert "contracts" in card_text(card)
+
+
+def test_a_chinese_contract() -> None:
+    head = (
+        "甲方（委托方）：滨江物业管理有限公司\n乙方：净安保洁有限公司\n"
+        "合同编号 HT-2025-08\n二〇二五年三月一日"
+    )
+    card = card_of("保洁服务合同", "/档案/外包/保洁-2025.docx", head)
+    assert card.kind == "contract"
+    assert card.parties[:2] == ("滨江物业管理有限公司", "净安保洁有限公司")
+    assert card.numbers == ("HT-2025-08",)
+    assert "2025-03-01" in card.dates
+
+
+@pytest.mark.parametrize(
+    ("title", "source", "kind"),
+    [
+        ("Amendment to the lease", "a.docx", "amendment"),
+        ("租赁合同补充协议", "a.docx", "amendment"),
+        ("Invoice 4711", "invoice-4711.pdf", "invoice"),
+        ("Partners' meeting", "minutes-2026-02-11.md", "minutes"),
+        ("Costs", "costs.xlsx", "sheet"),
+        ("Re: the keys", "2026-03-05.eml", "mail"),
+        ("Report on invoices", "x.pdf", ""),
+        ("The glass house", "x.pdf", ""),
+        ("Leasehold gardens", "x.pdf", ""),
+    ],
+)
+def test_a_kind_is_told_only_where_it_is_sure(title: str, source: str, kind: CardKind) -> None:
+    assert card_of(title, source, "").kind == kind
+
+
+def test_paths_of_windows_and_names_of_all_lengths() -> None:
+    card = card_of("t", r"C:\Users\li\合同\租赁_2024.docx", "")
+    assert (card.name, card.folders) == ("租赁 2024", ("Users", "li", "合同"))
+    assert card_of("", "x" * 250, "").name == "x" * 250
+    assert card_of("", "", "") == card_of("", "", "")
+
+
+@pytest.mark.parametrize("noise", ["A " * 300, "（" * 600, "INV-" * 150, "1" * 600, "a:" * 300])
+def test_a_hostile_beginning_takes_no_time(noise: str) -> None:
+    card = card_of(noise[:200], "x.txt", noise)
+    assert len(card.parties) <= 6
