@@ -21,6 +21,7 @@ import numpy as np
 
 from localrag import factory, hosted
 from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
+from localrag.documents.cards import HEAD, card_of
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.filters import Filter
@@ -40,7 +41,7 @@ from localrag.retrieval.sections import WIDE, Outline, Passage, widened
 from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
-from localrag.types import Answer, Chunk, Hit, Place, ScoredChunk, Step
+from localrag.types import Answer, Card, Chunk, Hit, Place, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.egress.consent import Consent
@@ -513,7 +514,7 @@ class Engine:
             self.tokenizer,
             self._wording,
             reranking,
-            self._dated,
+            self._card_of,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:
@@ -531,9 +532,15 @@ class Engine:
     def _attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
         return Attributor(chunks, self.tokenizer, self._place_of, self.embedder)
 
-    def _dated(self, found: ScoredChunk) -> str:
-        """When the file of a passage was last changed, as far as the library knows."""
-        record = self.library.document_record(found.chunk.document_id)
+    def _card_of(self, found: ScoredChunk) -> Card:
+        """What the document of a passage is, dated by its file where it gives no date."""
+        chunk, library = found.chunk, self.library
+        head = library.text(chunk.document_id, 0, HEAD)
+        card = card_of(chunk.title, found.source, head)
+        return card if card.date else replace(card, date=self._changed(chunk.document_id))
+
+    def _changed(self, document_id: str) -> str:
+        record = self.library.document_record(document_id)
         sources = map(self.library.source, record.sources if record else ())
         changed = max((each.state.mtime_ns for each in sources if each), default=0)
         return datetime.fromtimestamp(changed / 1e9, UTC).date().isoformat() if changed > 0 else ""

@@ -34,7 +34,7 @@ from localrag.config.settings import (
     Settings,
     WindowChunking,
 )
-from localrag.documents.cards import HEAD, card_of, card_text
+from localrag.documents import cards
 from localrag.documents.chunking import (
     Chunker,
     SentenceChunker,
@@ -80,6 +80,7 @@ from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.reading import Bounds
 from localrag.rag.standard import StandardRAG
 from localrag.rag.untrusted import CheckedPipeline
+from localrag.rag.versions import CardOf
 from localrag.rerankers.base import Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.documents import DocumentsFirst, named_documents
@@ -94,7 +95,7 @@ from localrag.retrieval.fusion import (
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.text.language import detect, shares
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Chunk, Hit, ScoredChunk
+from localrag.types import Card, Chunk, Hit, ScoredChunk
 
 if TYPE_CHECKING:
     from localrag.documents.worker import ParsingProcess
@@ -191,11 +192,11 @@ def indexes_of(
         case _:
             assert_never(engine)
     vectors = partial(FaissVectors, rescored)
-    return Indexes(vectors, keywords, tokenizer, heading_text, room, _card_text, HEAD)
+    return Indexes(vectors, keywords, tokenizer, heading_text, room, _card_text, cards.HEAD)
 
 
 def _card_text(title: str, source: str, head: str) -> str:
-    return card_text(card_of(title, source, head))
+    return cards.card_text(cards.card_of(title, source, head))
 
 
 def make_wording(settings: Settings) -> Wording:
@@ -680,7 +681,7 @@ def make_pipeline(
     tokenizer: Tokenizer,
     wording: Wording,
     reranking: Reranking | None = None,
-    dated: Callable[[ScoredChunk], str] = lambda _: "",
+    card_of: CardOf = lambda _: Card("", ""),
 ) -> Pipeline:
     """The way a question is answered; an answer that did what a document says is written again."""
     answer, self_rag = settings.answer, settings.self_rag
@@ -694,7 +695,7 @@ def make_pipeline(
         Options(max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed),
         wording,
         reranking,
-        dated,
+        card_of,
     )
     grader = Grader(model.chooser, partial(_similarity, embedder), model.scale)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported

@@ -144,14 +144,17 @@ CardKind = Literal[
 class Card:
     """What a document is, as far as its title, its path and its beginning say (`documents.cards`).
 
-    `name` are the words of the file's name, `folders` those above it, outermost first. `dates` are
-    written year-month-day, as far as they are given.
+    `name` are the words of the file's name, `folders` those above it, outermost first. Dates are
+    written year-month-day, as far as they are given: `date` is the document's own, the newest that
+    title or name gives, else the first of its beginning. `standing` says what is not in force.
     """
 
     title: str
     name: str
     folders: tuple[str, ...] = ()
     kind: CardKind = ""
+    standing: Literal["", "draft", "withdrawn"] = ""
+    date: str = ""
     dates: tuple[str, ...] = ()
     parties: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath, PureWindowsPath
+from typing import Literal
 
 from localrag.text.figures import figures
 from localrag.text.han import HAN
@@ -52,6 +53,12 @@ _BY_SUFFIX: dict[str, CardKind] = {
     **dict.fromkeys((".pptx", ".ppt", ".odp"), "slides"),
 }
 
+_DRAFT = re.compile(r"\bdraft\b|草案|草稿|征求意见|讨论稿", re.IGNORECASE)
+_WITHDRAWN = re.compile(
+    r"\b(?:archived?|superseded|obsolete|withdrawn|outdated|old)\b|废止|作废|已失效|旧版|归档",
+    re.IGNORECASE,
+)
+
 _COMPANY = re.compile(
     # Ottway Electronics Ltd; Marsh & Sons GmbH
     r"(?:[A-Z][\w'’&.-]*[ ](?:(?:of|and|&|de|van|der)[ ])?){1,5}"
@@ -80,12 +87,15 @@ def card_of(title: str, source: str, head: str) -> Card:
     name = _words(path.stem)
     folders = [_words(part) for part in path.parts[:-1] if part != path.anchor]
     named = f"{title}\n{path.stem}"
+    dates = _first(_dates(f"{named}\n{head}"))
     return Card(
         title=title,
         name=name,
         folders=tuple(folders[-MOST_FOLDERS:]),
         kind=_kind(f"{title}\n{name}", path.suffix.lower()),
-        dates=_first(_dates(f"{named}\n{head}")),
+        standing=_standing("\n".join((title, name, *folders[-1:]))),
+        date=max(_dates(named), default="") or next(iter(dates), ""),
+        dates=dates,
         parties=_first(_parties(f"{title}\n{head}")),
         numbers=_first(match[0] for match in _NUMBER.finditer(f"{named}\n{head}")),
     )
@@ -108,6 +118,13 @@ def _kind(named: str, suffix: str) -> CardKind:
     if len(kinds) == 1:
         return kinds[0]
     return "" if kinds else _BY_SUFFIX.get(suffix, "")
+
+
+def _standing(named: str) -> Literal["", "draft", "withdrawn"]:
+    """By title, name and the folder that a document lies in."""
+    if _DRAFT.search(named):
+        return "draft"
+    return "withdrawn" if _WITHDRAWN.search(named) else ""
 
 
 def _dates(text: str) -> Iterator[str]:

@@ -16,10 +16,12 @@ from localrag.models.llms.base import LLM, Options
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
 from localrag.rag.question_words import Asked
+from localrag.rag.versions import CardOf, newest_first
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import (
     Answer,
+    Card,
     Citation,
     NotFound,
     ScoredChunk,
@@ -77,8 +79,8 @@ class Toolkit:
     generation: Options
     wording: Wording = field(default_factory=Wording)
     reranking: Reranking | None = None
-    dated: Callable[[ScoredChunk], str] = lambda _: ""
-    """The date of a passage's document as year-month-day, "" where it is not known."""
+    card_of: CardOf = lambda _: Card("", "")
+    """What the document of a passage is, with its date as far as that is known."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
 
     def asked(self, question: str) -> Asked:
@@ -94,7 +96,7 @@ class Toolkit:
         if reranking:
             found, step = reranking.apply(question, found, self.k)
             yield step
-        return found
+        return newest_first(found, self.asked(question), self.card_of)
 
     def room(self, question: str) -> int:
         """Tokens that passages may take together, beside question and answer."""

@@ -86,7 +86,7 @@ class Both:
             found = None
         if found:
             numbered = numbered and all(each.chunk + 1 in read for each in found.statements)
-        return cls(found, chunks, language, tools.dated, numbered)
+        return cls(found, chunks, language, lambda found: tools.card_of(found).date, numbered)
 
     @property
     def steps(self) -> list[Step]:

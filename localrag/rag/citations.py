@@ -210,6 +210,14 @@ class Attributor:
         """The sentence of passage `marker` that is closest to `text`."""
         return self._cite(marker, text, self._terms(text))
 
+    def closest_sentence(
+        self, markers: Sequence[int], question: str, statement: str
+    ) -> tuple[int, str]:
+        """Of these passages the sentence closest to a statement, or to the question without one."""
+        text = statement if len(self._terms(statement)) >= MINIMUM_TERMS else question
+        marker = self.closest(markers, text)
+        return marker, self.cite(marker, text).quote
+
     def nearest(self, question: str) -> Citation | None:
         """The sentence of the passages that is closest to a question; None without passages.
 

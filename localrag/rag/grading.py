@@ -18,6 +18,8 @@ from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
 from localrag.rag.calibration import Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
+from localrag.text.figures import with_digits
+from localrag.text.language import detect
 from localrag.types import Message, Plain, ScoredChunk
 
 UTILITIES = ("1", "2", "3", "4", "5")
@@ -69,7 +71,7 @@ class Reading:
 
     def messages(self, task: str) -> list[Message]:
         """The passages, then the task."""
-        first, *others = map(as_read, self.chunks)
+        first, *others = (as_read(found, self.language) for found in self.chunks)
         if others:
             together = "\n\n".join(others)
             more = render("more_passages", self.language, passages=together)
@@ -80,13 +82,16 @@ class Reading:
         ]
 
 
-def as_read(found: ScoredChunk) -> str:
+def as_read(found: ScoredChunk, language: PromptLanguage | None = None) -> str:
     """A passage as a prompt shows it: the name of its file, title and headings, its text.
 
-    Nothing in it passes for a marker or a label of the prompt.
+    Nothing in it passes for a marker or a label of the prompt. For a question in another
+    `language`, large numbers stand in digits, too.
     """
     name = " ".join(shown_name(found.source).split())
     text = passage_text(found.chunk)
+    if language and detect(text) not in (language, "mixed"):
+        text = with_digits(text)
     return hide_labels(hide_markers(f"{name}\n{text}" if name else text))
 
 

@@ -169,7 +169,9 @@ def numbered_prompt(
     first: int = 1,
 ) -> list[Message]:
     """All passages with their numbers, and a task behind them."""
-    passages = "\n\n".join(passage_of(number, each) for number, each in enumerate(chunks, first))
+    passages = "\n\n".join(
+        f"[{number}] {as_read(found, language)}" for number, found in enumerate(chunks, first)
+    )
     # Passages first and the task last: all tasks share what was read before them.
     body = render("passages", language, passages=passages, question=question.strip())
     system = wording.render("system", language)

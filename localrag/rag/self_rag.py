@@ -27,6 +27,7 @@ from localrag.rag.question_words import FewerWords
 from localrag.rag.reading import not_read
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded, is_close, is_tied
+from localrag.rag.verdicts import borne_out
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
 from localrag.types import (
@@ -281,9 +282,10 @@ class SelfRAG(Pipeline):
     def _draft(
         self, state: _State, reading: Reading, attributor: Attributor
     ) -> Generator[Step, None, Draft]:
-        written = yield from self._write(state, reading)
         # Another passage may say the same: what was read is what is cited.
         numbers = tuple(1 + state.relevant.index(chunk) for chunk in reading.chunks)
+        quotation = partial(attributor.closest_sentence, numbers, state.question)
+        written = "".join(borne_out(iter([(yield from self._write(state, reading))]), quotation))
         refusal = render("refusal", state.language)
         cited = CitedStream(attributor.only(numbers, held=True), state.question, refusal)
         text = "".join([*cited.feed(written), *cited.finish()]).strip()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from localrag.prompts import PromptLanguage, render
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.both_sides import Both
-from localrag.rag.citations import CitedStream
+from localrag.rag.citations import Attributor, CitedStream
 from localrag.rag.faithfulness import (
     Checked,
     Passages,
@@ -20,6 +21,7 @@ from localrag.rag.faithfulness import (
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
+from localrag.rag.verdicts import borne_out
 from localrag.text.language import answer_language
 from localrag.types import ScoredChunk, Step
 
@@ -77,7 +79,7 @@ class StandardRAG(Pipeline):
         held = evidence.keep > 0  # else the prompt shows all passages, with their numbers
         citations = CitedStream(attributor.only(evidence.numbers, held=held), question, refusal)
         shown, text = self._unsupported == "mark", ""
-        for piece in self._written(evidence, citations):
+        for piece in self._written(question, evidence, citations, attributor):
             if isinstance(piece, Step):
                 yield piece
                 continue
@@ -103,10 +105,14 @@ class StandardRAG(Pipeline):
             yield added
         return whole
 
-    def _written(self, evidence: Evidence, citations: CitedStream) -> Iterator[str | Step]:
+    def _written(
+        self, question: str, evidence: Evidence, citations: CitedStream, attributor: Attributor
+    ) -> Iterator[str | Step]:
         started = time.perf_counter()
         options = replace(self._tools.generation, keep=evidence.keep)
-        for piece in self._tools.llm.stream(evidence.messages, options):
+        written = self._tools.llm.stream(evidence.messages, options)
+        quotation = partial(attributor.closest_sentence, evidence.numbers, question)
+        for piece in borne_out(written, quotation):
             yield from citations.feed(piece)
         yield from citations.finish()
         values = {"passages": len(evidence.numbers)}

@@ -86,6 +86,8 @@ _GRAMMAR = (
 )
 _NO_UNIT = frozenset(_GRAMMAR.split())
 _BEFORE_UNIT = frozenset({"new", "more", "other", "different"})
+LARGE = 1000
+"""From here on a number is hard to turn from one language's words into the other's."""
 COUNTED = 10
 """A number word up to this may count what a text lists: "three reasons"."""
 _DIGITS = re.compile(r"\d+")
@@ -195,6 +197,26 @@ def blanked(text: str, some: Iterable[Figure]) -> str:
     for each in some:
         rest[each.start : each.end] = " " * (each.end - each.start)
     return "".join(rest)
+
+
+def with_digits(text: str) -> str:
+    """The text with large numbers in digits, too, behind those that words or 万 and 亿 write.
+
+    A small model turns 一百八十万 into 180 million; of 一百八十万 (1,800,000) it copies the digits.
+
+    >>> with_digits("共一百八十万元")
+    '共一百八十万 (1,800,000)元'
+    """
+    parts: list[str] = []
+    done = 0
+    for figure in figures(text):
+        value = figure.value[0] if figure.kind == "number" else None
+        written = text[figure.start : figure.end]
+        if value is None or value < LARGE or value % 1 or not any(map(str.isalpha, written)):
+            continue
+        parts += text[done : figure.end], f" ({value:,.0f})"
+        done = figure.end
+    return "".join([*parts, text[done:]])
 
 
 def figures_not_in(text: str, others: Sequence[str], counted: str | None = None) -> list[Figure]:

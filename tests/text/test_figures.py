@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.text.figures import Figure, figures, figures_not_in, han_value
+from localrag.text.figures import Figure, figures, figures_not_in, han_value, with_digits
 
 
 def one(text: str) -> Figure:
@@ -131,3 +131,23 @@ def test_the_figures_that_stand_nowhere_else(text: str, other: str, missing: lis
 def test_a_long_line_of_figures_takes_no_long_time() -> None:
     text = "In 1907 there were 3,000 people and 二百 more, 5% of them; " * 2000
     assert len(figures(text)) == 8000
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "合同总价一百八十万元，首期30万元。",
+            "合同总价一百八十万 (1,800,000)元，首期30万 (300,000)元。",
+        ),
+        ("1.8 million pounds", "1.8 million (1,800,000) pounds"),
+        (
+            "3,500 units in 2024, three of them on 5 May",
+            "3,500 units in 2024, three of them on 5 May",
+        ),
+        ("二〇二五年三月一日", "二〇二五年三月一日"),
+        ("", ""),
+    ],
+)
+def test_large_numbers_in_words_get_their_digits(text: str, shown: str) -> None:
+    assert with_digits(text) == shown

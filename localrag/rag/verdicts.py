@@ -1,0 +1,65 @@
+"""A yes or a no is shown only where the sentence that it rests on says so, too.
+
+A small model agrees before it has read what it agrees to: "Yes, staff on probation can work from
+home" beside "Staff on probation may not work from home". Where the two differ in whether they deny,
+the sentence of the document is told instead. Looks at answers and quotations, never at a question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from localrag.rag.disagreement import DENIAL
+
+_VERDICT = re.compile(
+    # "Yes, ..." "No." "可以，..." but neither 可以在 nor Nova
+    r"\s*(?P<word>yes|no|是的?|不是|否|不|可以|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
+    r"\s*(?:[,，.。:：;；!！]\s*|\Z)",
+    re.IGNORECASE,
+)
+_BEGUN = re.compile(r"\s*(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})?\s*\Z", re.IGNORECASE)
+"""What may still become a verdict."""
+_NO = frozenset({"no", "不是", "否", "不", "不可以", "不能", "不对", "没有", "不需要", "不会"})
+_END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
+_LONGEST = 300
+"""Code points of a first sentence that is waited for, and of a sentence that is told instead."""
+_MARKER = " [{number}]"
+
+Quotation = Callable[[str], tuple[int, str]]
+"""A statement, "" for the question -> the number of a passage, and its sentence closest to that."""
+
+
+def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
+    """What is written, as it comes, with the document's sentence for a verdict that it denies.
+
+    Only a first sentence that begins with a verdict is waited for.
+    """
+    held = ""
+    for piece in pieces:
+        held += piece
+        verdict = _VERDICT.match(held)
+        if not verdict and not _BEGUN.fullmatch(held):
+            break
+        rest = held[verdict.end() :] if verdict else ""
+        if len(held) > _LONGEST or (rest.strip() and _END.search(rest)):
+            break
+    if held:
+        yield _told(held, quotation)
+    yield from pieces
+
+
+def _told(held: str, quotation: Quotation) -> str:
+    verdict = _VERDICT.match(held)
+    if not verdict or len(held) > _LONGEST:
+        return held
+    rest = held[verdict.end() :].strip()
+    says_no = verdict["word"].lower() in _NO
+    number, quote = quotation(rest)
+    denies = bool(DENIAL.search(quote))
+    agrees = denies == (bool(DENIAL.search(rest)) if rest else says_no)
+    if rest and agrees and denies and not says_no:
+        return rest[:1].upper() + rest[1:]  # "Yes, smoking is forbidden": the rest says it all
+    if agrees or not quote or len(quote) > _LONGEST:
+        return held
+    return quote + _MARKER.format(number=number)
