@@ -16,6 +16,7 @@ from localrag.rag.base import Toolkit
 from localrag.rag.citations import hide_markers, without_markers
 from localrag.rag.disagreement import Disagreement, Statement, disagreement
 from localrag.rag.faithfulness import Checked
+from localrag.rag.versions import CardOf, rank
 from localrag.text.figures import figures
 from localrag.types import Citation, Message, Plain, ScoredChunk, Step, SupportedSentence
 
@@ -57,13 +58,13 @@ def says_otherwise(sentence: str, chunks: Sequence[ScoredChunk]) -> bool:
 class Both:
     """Sees to it that an answer gives all that its passages differ in.
 
-    `dated` gives the date of a passage's document, "" where it is not known.
+    `card_of` gives the card of a passage's document.
     """
 
     found: Disagreement | None
     chunks: Sequence[ScoredChunk]
     language: PromptLanguage
-    dated: Callable[[ScoredChunk], str]
+    card_of: CardOf
     numbered: bool = True
     """Whether the prompt shows all of these passages, with their numbers."""
 
@@ -86,7 +87,7 @@ class Both:
             found = None
         if found:
             numbered = numbered and all(each.chunk + 1 in read for each in found.statements)
-        return cls(found, chunks, language, lambda found: tools.card_of(found).date, numbered)
+        return cls(found, chunks, language, tools.card_of, numbered)
 
     @property
     def steps(self) -> list[Step]:
@@ -98,6 +99,21 @@ class Both:
             "figures": tuple(each.figure for each in self.found.statements),
         }
         return [Step("disagreement", values, None, 0.0)]
+
+    def newest(self, read: Sequence[int]) -> int | None:
+        """The number of the passage in force, from 1, where it is none of those that were `read`.
+
+        By the cards of their documents: one that is newer than all that was read.
+        """
+        if self.found is None:
+            return None
+        ranks = {
+            each.chunk + 1: rank(self.card_of(self.chunks[each.chunk]))
+            for each in self.found.statements
+        }
+        best = max(ranks, key=lambda number: (ranks[number], -number))
+        newer = all(ranks[best] > ranks[number] for number in read if number in ranks)
+        return best if newer and best not in read else None
 
     def told(self, messages: list[Message]) -> list[Message]:
         """The prompt for the answer, with a word of what its passages differ in."""
@@ -141,7 +157,7 @@ class Both:
 
     def _sentence(self, statement: Statement) -> str:
         found = self.chunks[statement.chunk]
-        date = self.dated(found)
+        date = self.card_of(found).date
         name = hide_markers(" ".join(shown_name(found.source).split()))
         return render(
             "said_otherwise",

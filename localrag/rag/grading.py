@@ -43,8 +43,8 @@ class Grade:
     """A value on the scale of its question; `unread` where no reply gave it.
 
     `probability` is what it means, where the model is calibrated; `value`, which thresholds are
-    for, is on the starter model's scale then. Both are lower where a passage `lacks` words of the
-    question.
+    for, is on the starter model's scale then. A passage `lacks` words of the question: both are
+    lower where it mentions them in no other words.
     """
 
     value: float
@@ -129,6 +129,12 @@ class Grader:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
             return Grade(similarity, unread=True)
         return self._scaled("relevance", reading.language, choice[0])
+
+    def mentions(self, word: str, reading: Reading) -> float:
+        """Probability that the passages mention a word, in whatever words."""
+        task = render("mentions", reading.language, word=word)
+        choice = self._chooser.choose(reading.messages(task), YES_NO[reading.language], keep=1)
+        return float(choice[0]) if choice.read else 1.0
 
     def answerable(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
         """Probability that the passages of a prompt, read together, hold the answer.

@@ -15,10 +15,13 @@ from functools import partial
 from localrag.prompts import PromptLanguage, render
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit, timed
-from localrag.rag.grading import Grader, Reading, as_read
-from localrag.rag.question_words import FewerWords
+from localrag.rag.grading import Grade, Grader, Reading, as_read
 from localrag.rag.relevance import graded, is_tied
 from localrag.types import Message, ScoredChunk, Step
+
+MOST_ALONE = 3
+"""Passages that are read each by itself: the first two sections that a search brings hold the
+answer of nearly all questions (`benchmarks/LOG.md`, 2026-11-23)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,6 @@ class PassageReader:
 
     def __init__(self, tools: Toolkit, grader: Grader, bounds: Bounds) -> None:
         self._grader = grader
-        self._reranked = tools.reranking is not None
         self._wording = tools.wording
         self._asked = tools.asked
         self._bounds = bounds
@@ -63,19 +65,23 @@ class PassageReader:
             return (yield from self._together(question, chunks, language))
         grades: dict[int, float] = {}
         least = self._bounds.min_answerable
-        fewer = FewerWords(self._asked(question), chunks)
-        for number in range(1, len(chunks) + 1):
-            if fewer.in_passage(number):
-                yield not_read(number)
-                continue
+        for number in range(1, min(len(chunks), MOST_ALONE) + 1):
             grades[number] = yield from self.grade(question, chunks, language, number)
             if self.is_enough(grades[number]) and not is_tied(chunks, number):
                 break
-        best = max(grades, key=grades.__getitem__)
-        if grades[best] < least:
+        best, *others = sorted(grades, key=lambda number: -grades[number])
+        if grades[best] >= least:
+            return self.alone(question, best, chunks, language)
+        if not others:
             yield Step("answerable", {"answer": False}, grades[best], 0.0)
             return None
-        return self._alone(question, best, Reading(language, (chunks[best - 1],)))
+        # What is asked of two documents, no passage holds by itself.
+        numbers = tuple(sorted((best, others[0])))
+        both = [chunks[number - 1] for number in numbers]
+        grade, seconds = timed(partial(self._graded, question, both, language))
+        held = not grade.unread and grade.value >= least
+        yield Step("answerable", {"answer": held, **grade.told()}, grade.value, seconds)
+        return self.several(question, numbers, chunks, language) if held else None
 
     def grade(
         self,
@@ -85,12 +91,17 @@ class PassageReader:
         number: int,
     ) -> Generator[Step, None, float]:
         """How far a passage, by its number from 1, alone holds the answer."""
-        ask = partial(graded, self._grader, self._asked(question), language, chunks, number)
-        grade, seconds = timed(partial(ask, searched=not self._reranked))
+        grade, seconds = timed(partial(self._graded, question, [chunks[number - 1]], language))
         held = grade.value >= self._bounds.min_answerable
         told = {"passage": number, "relevant": held, **grade.told()}
         yield Step("relevance", told, grade.value, seconds)
         return grade.value
+
+    def _graded(
+        self, question: str, passages: Sequence[ScoredChunk], language: PromptLanguage
+    ) -> Grade:
+        asked, least = self._asked(question), self._bounds.min_answerable
+        return graded(self._grader, asked, language, passages, least)
 
     def is_enough(self, grade: float) -> bool:
         """Whether no other passage needs to be read for a better one."""
@@ -121,8 +132,15 @@ class PassageReader:
         refusal = render("refusal", language)
         return self._wording.render("answer_or_refuse", language, refusal=refusal)
 
-    def _alone(self, question: str, number: int, reading: Reading) -> Evidence:
-        language, wording = reading.language, self._wording
+    def alone(
+        self,
+        question: str,
+        number: int,
+        chunks: Sequence[ScoredChunk],
+        language: PromptLanguage,
+    ) -> Evidence:
+        """What answers a question from one passage, by its number from 1."""
+        wording, reading = self._wording, Reading(language, (chunks[number - 1],))
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = wording.render("answer", language)
             messages = numbered_prompt(

@@ -237,8 +237,9 @@ class SelfRAG(Pipeline):
     def _relevance(self, state: _State, number: int, asked: str) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""
         words = self._tools.asked(asked)
-        ask = partial(graded, self._grader, words, state.language, state.found, number)
-        grade, seconds = timed(partial(ask, searched=self._tools.reranking is None))
+        passage, least = state.found[number - 1], self._options.min_best_relevance
+        ask = partial(graded, self._grader, words, state.language, [passage], least)
+        grade, seconds = timed(ask)
         relevant = grade.value >= self._options.min_relevance
         yield state.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value

@@ -72,6 +72,8 @@ class StandardRAG(Pipeline):
         """Write an answer and check it; without text where nothing in it is borne out."""
         numbered = not evidence.keep
         both = Both.among(question, chunks, evidence.numbers, language, self._tools, numbered)
+        if (newest := both.newest(evidence.numbers)) and evidence.keep:
+            evidence = self._reader.alone(question, newest, chunks, language)
         yield from both.steps
         evidence = replace(evidence, messages=both.told(evidence.messages))
         attributor = self._tools.attributor(chunks)

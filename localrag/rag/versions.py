@@ -39,13 +39,14 @@ def newest_first(found: Sequence[ScoredChunk], asked: Asked, card_of: CardOf) ->
         ]
         done.update(places)
         if len(places) > 1 and not _told_apart([found[place] for place in places], asked, card_of):
-            versions = sorted(places, key=lambda place: _rank(card_of(found[place])), reverse=True)
+            versions = sorted(places, key=lambda place: rank(card_of(found[place])), reverse=True)
             for place, version in zip(places, versions, strict=True):
                 ordered[place] = found[version]
     return ordered
 
 
-def _rank(card: Card) -> tuple[bool, str]:
+def rank(card: Card) -> tuple[bool, str]:
+    """How far a document is in force: the newest of those that are neither drafts nor withdrawn."""
     return not card.standing, card.date
 
 
