@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from localrag.types import Chunk, ScoredChunk
 
-READ = 1000
+READ = 700
 """Length of a section that is read at once: code points, of which a Chinese one counts `WIDE`."""
 
 WIDE = 2.5
