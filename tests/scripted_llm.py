@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from localrag.models.llms.base import Completion, Options
 from localrag.rag.grading import SUPPORT
 from localrag.types import Message
 
+_MENTIONS = re.compile(r"“(?P<word>[^”]+)”(?:, in this or in other words\?|，或意思相同的说法？)")
+
 
 class ScriptedLLM:
     """An `LLM` and `ChoiceScorer`: replies and probabilities come off two queues.
@@ -21,7 +24,8 @@ class ScriptedLLM:
     A reply may be an exception, which is raised. `history` holds the messages and
     options of every call, `scored` the messages and choices,
     `kept` how many leading messages were to be kept. Four characters are a token.
-    A sentence whose support is next in no script is supported, and that is not noted.
+    A sentence whose support is next in no script is supported, a word that a passage lacks is
+    mentioned in other words unless it is `unmentioned`, and neither is noted.
     """
 
     name = "scripted"
@@ -32,7 +36,9 @@ class ScriptedLLM:
         scores: Iterable[Mapping[str, float]] = (),
         *,
         context_window: int = 4096,
+        unmentioned: Collection[str] = (),
     ) -> None:
+        self.unmentioned = unmentioned
         self.replies = deque(replies)
         self.scores = deque(scores)
         self.history: list[tuple[tuple[Message, ...], Options]] = []
@@ -64,6 +70,8 @@ class ScriptedLLM:
         own = tuple(choices) in SUPPORT.values()
         if own and not (self.scores and self.scores[0].keys() & set(choices)):
             return np.array([1.0, 0.0, 0.0])
+        if word := _MENTIONS.search(messages[-1].content):
+            return np.array([0.1, 0.9] if word["word"] in self.unmentioned else [0.9, 0.1])
         self.kept.append(keep)
         self.scored.append((tuple(messages), tuple(choices)))
         assert self.scores, "the script has no scores left"

@@ -42,7 +42,7 @@ def graded(
     if grade.unread:
         return grade
     lacks, _ = asked.missing("\n".join(map(as_read, passages)))
-    if not lacks or grade.value < least:
+    if not (lacks and grader.reads_logits) or grade.value < least:
         return replace(grade, lacks=lacks)
     mentioned = fmean(grader.mentions(word, reading) for word in lacks[:_MOST_WORDS])
     if mentioned >= MENTIONED:

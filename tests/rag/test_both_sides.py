@@ -7,7 +7,7 @@ from localrag.rag.both_sides import Both
 from localrag.rag.disagreement import disagreement
 from localrag.rag.faithfulness import Checked
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Chunk, Citation, Message, ScoredChunk
+from localrag.types import Card, Chunk, Citation, Message, ScoredChunk
 
 ENGLISH = ["The deposit for a locker is 20 euros.", "A locker needs a deposit of 35 euros."]
 ASKED = Message("user", "Answer.")
@@ -20,7 +20,9 @@ def both(texts: list[str], question: str, language: PromptLanguage) -> Both:
         for n, text in enumerate(texts, start=1)
     ]
     found = disagreement(question, chunks, Tokenizer())
-    return Both(found, chunks, language, lambda each: "2024-03-01" if each.score else "")
+    return Both(
+        found, chunks, language, lambda hit: Card("", "", date="2024-03-01" if hit.score else "")
+    )
 
 
 def cite(marker: int, text: str) -> Citation:

@@ -9,7 +9,6 @@ from scripted_llm import ScriptedLLM
 from localrag.errors import BackendError, UsageError
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
-from localrag.presentation.steps import decision
 from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
@@ -108,31 +107,32 @@ def test_the_passages_are_read_on_until_one_is_enough() -> None:
 @pytest.mark.parametrize(("best", "held"), [(6, True), (4, False)])
 def test_where_none_is_enough_the_best_one_is_answered_from_or_none(best: int, held: bool) -> None:
     grades = [{"Yes": 3, "No": 7}, {"Yes": best, "No": 10 - best}, {"Yes": 1, "No": 9}]
-    llm = ScriptedLLM(["The tea room closes at six."], grades)
+    llm = ScriptedLLM(["The tea room closes at six."], [*grades, {"Yes": 4, "No": 6}])
     texts = [TEXTS[0], TEXTS[2], TEXTS[1]]
     answer = run(pipeline(llm, texts=texts), "When does the tea room close?")
     assert answer.grounded == held
     assert [one.marker for one in answer.citations] == [2] * held
 
 
-def test_a_passage_about_another_year_is_less_relevant() -> None:
-    grades = [{"Yes": 7, "No": 3}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}]
-    for question, held in (("What was opened in 1907?", True), ("What was opened in 1908?", False)):
-        llm = ScriptedLLM(["The glass house was opened in 1907."], grades)
+def test_two_passages_are_read_together_where_none_is_enough_alone() -> None:
+    grades = [{"Yes": 4, "No": 6}, {"Yes": 1, "No": 9}, {"Yes": 3, "No": 7}, {"Yes": 9, "No": 1}]
+    llm = ScriptedLLM(["The house was opened in 1907. The tea room closes at six."], grades)
+    answer = run(pipeline(llm), "When was the house opened, and when does the tea room close?")
+    assert answer.grounded
+    (read,) = (messages for messages, _ in llm.history)
+    text = "".join(message.content for message in read)
+    assert [text.count(passage) for passage in TEXTS] == [1, 0, 1]
+    assert [one.marker for one in answer.citations] == [1, 3]
+
+
+def test_a_passage_that_does_not_mention_what_is_asked_does_not_hold_it() -> None:
+    question = "What was opened in 1908?"
+    grades = [{"Yes": 7, "No": 3}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}, {"Yes": 3, "No": 7}]
+    for unmentioned, held in ((), True), (("1908",), False):
+        llm = ScriptedLLM(["The glass house was opened."], grades, unmentioned=unmentioned)
         answer = run(pipeline(llm, min_answerable=0.6), question)
         assert answer.grounded == held
-        assert answer.trace[1].values.get("lacks", ()) == (() if held else ("1908",))
-
-
-@pytest.mark.parametrize(
-    "question",
-    ["Which parts of the garden are open?", "List all the houses.", "花园里有哪些温室？"],
-)
-def test_for_a_list_all_passages_are_read_together(question: str) -> None:
-    llm = ScriptedLLM(["x"], [{"Yes": 9, "No": 1, "是": 9, "否": 1}])
-    run(pipeline(llm), question)
-    assert len(llm.scored) == 1
-    assert all(text.rstrip(".") in llm.history[0][0][1].content for text in TEXTS)
+        assert answer.trace[1].values["lacks"] == ("1908",)
 
 
 def test_own_words_are_what_the_model_reads() -> None:
@@ -165,7 +165,7 @@ def test_prompt_language_follows_the_question() -> None:
 def test_unanswerable_is_said_in_the_questions_language(
     question: str, no: str, refusal: str
 ) -> None:
-    llm = ScriptedLLM([], [{no: 1}] * 3)
+    llm = ScriptedLLM([], [{no: 1}] * 4)  # each, and the two best together
     answer = run(pipeline(llm), question)
     assert answer.text.startswith(refusal)
     assert not answer.grounded
@@ -274,12 +274,12 @@ def test_an_invented_figure_is_taken_out_and_the_text_comes_once_it_is_checked()
 
 
 def test_figures_that_differ_are_told_to_the_model_that_reads_all_passages() -> None:
-    llm = ScriptedLLM(["It is 20 euros [1], elsewhere 35 euros [2]."], [{"Yes": 1}])
+    llm = ScriptedLLM(["Yes", "It is 20 euros [1], elsewhere 35 euros [2]."])
     answer = run(
-        pipeline(llm, texts=DEPOSITS),
+        pipeline(llm, texts=DEPOSITS, scorer=False),
         "What are the differences of the deposit for a locker , how many euros ?",
     )
-    task = llm.history[0][0][1].content
+    task = llm.history[1][0][1].content
     assert "give different figures: 20 [1], 35 [2]" in task
     assert "By contrast" not in answer.text
 
@@ -306,16 +306,6 @@ def test_a_short_answer_over_a_short_document_is_checked() -> None:
     answer = run(pipeline(llm, texts=["It is large, and it is old."]), "How large is the house?")
     assert [each.rating for each in answer.support] == ["no support"]
     assert not answer.grounded
-
-
-def test_a_first_hit_that_stands_out_is_more_relevant() -> None:
-    grades = [{"Yes": 45, "No": 55}, {"Yes": 1, "No": 9}, {"Yes": 1, "No": 9}]
-    for ahead, held in ((1.4, False), (1.6, True)):
-        found = contexts(TEXTS)
-        found = [replace(found[0], score=ahead * found[1].score), *found[1:]]
-        llm = ScriptedLLM(["The glass house was opened in 1907."], grades)
-        answer = run(pipeline(llm, found=found), "When was the glass house opened?")
-        assert answer.grounded == held
 
 
 def test_where_the_search_ranks_nothing_all_passages_are_read() -> None:
@@ -371,15 +361,3 @@ def test_strictly_a_server_is_asked_too_and_what_stays_unchecked_is_not_shown(
     answer = run(rag, "How large is the glass house?")
     assert answer.text == text
     assert answer.grounded == (len(answer.citations) == 1)
-
-
-def test_a_passage_with_fewer_words_of_the_question_is_passed_over() -> None:
-    texts = [TEXTS[2], TEXTS[2], TEXTS[2], "The pond is deep.", "The tea room opens at nine."]
-    llm = ScriptedLLM([], [{"Yes": 1, "No": 9}] * 4)
-    rag = pipeline(llm, found=contexts(texts), k=5)
-    answer = run(rag, "Who owns the tea room ?")
-    assert not answer.grounded
-    assert not llm.scores
-    told = [step for step in answer.trace if step.kind == "relevance"]
-    assert [step.values.get("fewer_words", False) for step in told] == [0, 0, 0, 1, 0]
-    assert decision(told[3], "en") == "passage 4 not read: it has fewer words of the question"
