@@ -6,7 +6,7 @@ language.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,6 +20,7 @@ SHORT_ID = 12
 
 _Library = Annotated[str, Meta(description="Name of a library; the first one unless given.")]
 _Link = Annotated[str, Meta(description="Opens the place in the user's browser.")] | UnsetType
+_Disarmed = Annotated[int, Meta(description="Words with links, pictures or HTML, made text.")]
 _Resource = Annotated[str, Meta(description="URI of the page, as a resource.")]
 
 
@@ -105,11 +106,12 @@ class Found(Struct):
     library: str
     passages: list[Passage]
     left_out: int
+    disarmed: _Disarmed = 0
 
     def said(self) -> str:
         """In words."""
         said = [each.said() for each in self.passages] or [tr("Nothing found.")]
-        return "\n\n".join([*said, *_left_out(self.left_out)])
+        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
 
 
 class Quotation(Struct):
@@ -166,6 +168,7 @@ class Answered(Struct):
     seconds: float
     not_found: list[Missing] = []
     unsupported: Annotated[bool, Meta(description="True: no passage says what it says.")] = False
+    disarmed: _Disarmed = 0
 
     def said(self) -> str:
         """In words."""
@@ -177,7 +180,7 @@ class Answered(Struct):
         for each in self.not_found:
             part = f"{tr('On “{question}”:', question=each.question)}\n" if self.grounded else ""
             said.append(f"{part}{each.said()}")
-        return "\n\n".join([*said, *_left_out(self.left_out)])
+        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
 
 
 class PageText(Struct):
@@ -197,12 +200,13 @@ class PageText(Struct):
     next_start: Annotated[int, Meta(description="Go on here; the page is longer.")] | UnsetType = (
         UNSET
     )
+    disarmed: _Disarmed = 0
     link: _Link = UNSET
 
     def said(self) -> str:
         """In words."""
         head = tr("{where} (of {pages} in all):", where=self.where, pages=self.pages)
-        said = [head, self.text, *_left_out(self.left_out), *self.notes]
+        said = [head, self.text, *_notices(self.left_out, self.disarmed), *self.notes]
         if self.next_start is not UNSET:
             said.append(tr("The page goes on at start={start}.", start=self.next_start))
         if self.link is not UNSET:
@@ -326,12 +330,16 @@ def _quoted(number: int, where: str, text: str, link: str | UnsetType) -> str:
     return said if link is UNSET else f"{said}\n{link}"
 
 
-def _left_out(count: int) -> Sequence[str]:
-    if not count:
-        return ()
-    return (
-        tr(
+def _notices(left_out: int, disarmed: int) -> Iterator[str]:
+    """What was done to the text of documents before it was given."""
+    if left_out:
+        yield tr(
             "{count} sentences are left out ([…]): they could be meant for a model, not for you.",
-            count=count,
-        ),
-    )
+            count=left_out,
+        )
+    if disarmed:
+        yield tr(
+            "Links, pictures and HTML in the documents are shown as text ({count} "
+            "{count:word|words} changed), so that nothing is fetched from elsewhere.",
+            count=disarmed,
+        )
