@@ -25,11 +25,14 @@ from starlette.routing import Route
 from localrag.engine import AskOptions, Engine
 from localrag.errors import ContextOverflowError, UsageError
 from localrag.messages import InterfaceLanguage
+from localrag.models.embeddings.base import Vectors
 from localrag.presentation.markdown import inert
 from localrag.rag.base import Piece
 from localrag.server import responses
 from localrag.server.annotations import ClientText, url_citations
 from localrag.server.asker import preferred, recorded
+from localrag.server.bounds import expect_short
+from localrag.server.embedding import counted, embedded
 from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.openai_records import (
@@ -205,16 +208,23 @@ class Surface:
                 hint="Leave dimensions out.",
                 dimension=embedder.dimension,
             )
-        counts = await anyio.to_thread.run_sync(embedder.count_tokens, texts)
-        if max(counts) > embedder.max_tokens:
-            raise ContextOverflowError(
-                "A text has {count} tokens; this model embeds {most} at most.",
-                hint="Split it.",
-                count=max(counts),
-                most=embedder.max_tokens,
-            )
-        vectors = await anyio.to_thread.run_sync(embedder.embed_queries, texts)
-        tokens = sum(counts)
+        processors = self.queue.processors
+
+        async def work() -> tuple[int, Vectors]:
+            counts = await counted(processors, embedder, texts)
+            if max(counts) > embedder.max_tokens:
+                raise ContextOverflowError(
+                    "A text has {count} tokens; this model embeds {most} at most.",
+                    hint="Split it.",
+                    count=max(counts),
+                    most=embedder.max_tokens,
+                )
+            return sum(counts), await embedded(processors, embedder.embed_queries, texts)
+
+        done = await while_heard(request, work())
+        if done is None:
+            return Response()
+        tokens, vectors = done
         data = [
             {"object": "embedding", "index": number, "embedding": _vector(row, asked)}
             for number, row in enumerate(np.asarray(vectors, dtype="<f4"))
@@ -227,12 +237,17 @@ class Surface:
         asked = await decoded(request, RerankRequest)
         engine = self._engine(asked.model)
 
-        def scores() -> list[float]:
-            texts = engine.embedder.embed_documents(asked.documents)
-            query = engine.embedder.embed_queries([asked.query])[0]
-            return [float(score) for score in texts @ query]
+        async def scores() -> list[float]:
+            embedder = await anyio.to_thread.run_sync(lambda: engine.embedder)
+            processors = self.queue.processors
+            await counted(processors, embedder, [asked.query, *asked.documents])
+            query = await embedded(processors, embedder.embed_queries, [asked.query])
+            texts = await embedded(processors, embedder.embed_documents, asked.documents)
+            return [float(score) for score in texts @ query[0]]
 
-        found = await anyio.to_thread.run_sync(scores) if asked.documents else []
+        found = await while_heard(request, scores()) if asked.documents else []
+        if found is None:
+            return Response()
         order = sorted(range(len(found)), key=lambda number: -found[number])
         results = [
             {"index": n, "relevance_score": found[n], "document": {"text": asked.documents[n]}}
@@ -247,9 +262,11 @@ class Surface:
         library = self.libraries.named("" if name == "default" else name)
         engine = self.libraries.engine(library)
         query = asked.query if isinstance(asked.query, str) else " ".join(asked.query)
+        expect_short(query)
         await recorded(library, "search", query)
         options = AskOptions(k=asked.max_num_results)
-        hits = await anyio.to_thread.run_sync(engine.search, query, options)
+        async with self.queue.processors.turn():
+            hits = await anyio.to_thread.run_sync(engine.search, query, options)
         data = [
             {
                 "file_id": hit.chunk.document_id,

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.messages import tr
+from localrag.server.bounds import LONGEST_QUESTION
 
 SHORT_ID = 12
 """Characters of a document's id that stand for it."""
@@ -27,7 +28,10 @@ _Resource = Annotated[str, Meta(description="URI of the page, as a resource.")]
 class SearchFor(Struct, forbid_unknown_fields=True):
     """Arguments of `search`."""
 
-    query: Annotated[str, Meta(description="A question or keywords, in any language.")]
+    query: Annotated[
+        str,
+        Meta(description="A question or keywords, in any language.", max_length=LONGEST_QUESTION),
+    ]
     k: Annotated[int, Meta(ge=1, le=50, description="How many passages.")] | UnsetType = UNSET
     library: _Library = ""
 
@@ -35,7 +39,12 @@ class SearchFor(Struct, forbid_unknown_fields=True):
 class AskFor(Struct, forbid_unknown_fields=True):
     """Arguments of `ask`."""
 
-    question: Annotated[str, Meta(description="A question that can be understood by itself.")]
+    question: Annotated[
+        str,
+        Meta(
+            description="A question that can be understood by itself.", max_length=LONGEST_QUESTION
+        ),
+    ]
     mode: (
         Annotated[
             Literal["standard", "self-rag"],
@@ -49,14 +58,23 @@ class AskFor(Struct, forbid_unknown_fields=True):
 class PageOf(Struct, forbid_unknown_fields=True):
     """Arguments of `get_page`."""
 
-    document: Annotated[str, Meta(description="Name, id or resource URI of a document.")]
+    document: Annotated[
+        str,
+        Meta(description="Name, id or resource URI of a document.", max_length=LONGEST_QUESTION),
+    ]
     page: Annotated[int, Meta(ge=1, le=LAST_PAGE, description="Number of the page.")] = 1
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
-    mark: Annotated[str, Meta(description="Words of it to mark, such as a quotation.")] = ""
+    mark: Annotated[
+        str,
+        Meta(description="Words of it to mark, such as a quotation.", max_length=LONGEST_QUESTION),
+    ] = ""
     image: Annotated[bool, Meta(description="Whether to send an image of it, too.")] = True
     question: Annotated[
         str,
-        Meta(description="What you look for: sentences about it are not left out as suspicious."),
+        Meta(
+            description="What you look for: sentences about it are not left out as suspicious.",
+            max_length=LONGEST_QUESTION,
+        ),
     ] = ""
     library: _Library = ""
 
@@ -64,7 +82,9 @@ class PageOf(Struct, forbid_unknown_fields=True):
 class DocumentsIn(Struct, forbid_unknown_fields=True):
     """Arguments of `list_documents`."""
 
-    containing: Annotated[str, Meta(description="Only names with this in them.")] = ""
+    containing: Annotated[
+        str, Meta(description="Only names with this in them.", max_length=LONGEST_QUESTION)
+    ] = ""
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long list.")] = 0
     library: _Library = ""
 

@@ -202,7 +202,8 @@ class Tools:
                 disarmed=shown.disarmed,
             )
 
-        return await anyio.to_thread.run_sync(find)
+        async with self._queue.processors.turn():
+            return await anyio.to_thread.run_sync(find)
 
     async def ask(self, asked: AskFor, tell: Tell) -> Answered:
         """The answer; `tell` hears how long it waits, and what is done."""
