@@ -386,7 +386,8 @@ class LocalRAG:
             path = Path(samples).expanduser()
             name, samples = path.name, read_dataset(path)
         own = {"default": self.settings}
-        with open_cache(Path(cache).expanduser() if cache is not None else None) as kept:
+        folder = Path(cache).expanduser() if cache is not None else None
+        with open_cache(folder, self.engine.library) as kept:
             paths = [Path(path) for path in documents]
             evaluator = Evaluator(self.engine, kept, documents=paths, tell=tell or untold)
             return evaluator.evaluate(

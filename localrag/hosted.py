@@ -16,7 +16,7 @@ from localrag.config.settings import OpenAISettings, Settings
 from localrag.library.catalogue.filters import Filter
 from localrag.library.library import Library
 from localrag.library.private import PrivateSources
-from localrag.models.llms.openai.server_info import is_here, parallel_calls
+from localrag.models.llms.openai.server_info import is_elsewhere, parallel_calls
 from localrag.types import Step
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def is_hosted(settings: Settings) -> bool:
     """Whether the language model, or one of its servers, is on another machine; in doubt it is."""
     llm = settings.llm
-    return isinstance(llm, OpenAISettings) and not all(map(is_here, llm.base_urls))
+    return isinstance(llm, OpenAISettings) and is_elsewhere(llm)
 
 
 def calls_at_once(settings: Settings) -> int:

@@ -43,6 +43,14 @@ def call(number, *arguments):
         raise OSError(ctypes.get_errno(), "system call")
     return "done"
 
+ON_X86 = os.uname().machine == "x86_64"
+
+def capabilities():
+    import struct
+    held = ctypes.create_string_buffer(24)
+    call(125 if ON_X86 else 90, struct.pack("=Ii", 0x20080522, 0), held)
+    return [one & ~4 for one in struct.unpack("=6I", held.raw)]
+
 def parse_file(path, data, options, tick, **_):
     target = data.decode()
     try:
@@ -159,10 +167,29 @@ def test_no_program_and_no_process_is_started(process: ParsingProcess, code: str
         "os.sched_setaffinity(int(target), {0})",
         "os.sched_setscheduler(int(target), os.SCHED_IDLE, os.sched_param(0))",
         "call({'x86_64': 294, 'aarch64': 26}[os.uname().machine], 0)",  # inotify_init1
+        # A file that signals to others when something comes, or types for them
+        "__import__('fcntl').fcntl(0, 8, int(target))",  # F_SETOWN
+        "__import__('fcntl').fcntl(0, 10, 9)",  # F_SETSIG
+        "__import__('fcntl').fcntl(0, 15, __import__('struct').pack('=ii', 1, int(target)))",
+        "__import__('fcntl').fcntl(0, 1026, 1)",  # F_NOTIFY
+        "__import__('fcntl').ioctl(0, 0x8901, __import__('struct').pack('=i', int(target)))",
+        "__import__('fcntl').ioctl(0, 0x5412, b'x')",  # TIOCSTI
+        # What others have made of System V's
+        "call(31 if ON_X86 else 195, 0, 0, 0)",  # shmctl
+        "call(66 if ON_X86 else 191, 0, 0, 0)",  # semctl
+        "call(65 if ON_X86 else 193, 0, bytes(6), 1)",  # semop
+        "call(71 if ON_X86 else 187, 0, 0, 0)",  # msgctl
+        "call(69 if ON_X86 else 189, 0, bytes(16), 1, 0)",  # msgsnd
+        "call(70 if ON_X86 else 188, 0, bytes(16), 1, 0, 0)",  # msgrcv
     ],
 )
 def test_other_processes_are_left_alone(process: ParsingProcess, code: str) -> None:
     assert attack(process, code, os.getpid()) == "refused"
+
+
+def test_root_has_no_more_rights_than_others(process: ParsingProcess) -> None:
+    assert attack(process, "capabilities()") == "[0, 0, 0, 0, 0, 0]"
+    assert attack(process, "__import__('fcntl').fcntl(0, 3) >= 0") == "True", "others are let"
 
 
 def test_attacks_that_work_elsewhere_are_not_refused_for_another_reason(
@@ -219,6 +246,8 @@ def test_numbers_are_those_of_the_kernel(machine: str) -> None:
     assert set(wanted.split()) <= known
     assert {"read", "write", "openat", "mmap", "futex", "exit_group"}.isdisjoint(known)
     assert names[confinement._CLONE[machine]] == "clone"
+    assert [names[each] for each in confinement._ORDERS[machine]] == ["fcntl", "ioctl"]
+    assert names[confinement._CAPSET[machine]] == "capset"
     assert [names[each] for each in confinement._ABOUT_A_PROCESS[machine]] == [
         "kill",
         "tgkill",

@@ -430,3 +430,35 @@ def test_nothing_is_said_to_a_server_without_its_certificate(
     else:
         assert "cannot be reached" in str(caught.value)
         assert not any(heard)
+
+
+@pytest.mark.parametrize("method", [3, 5], ids=["in clear", "md5"])
+def test_a_password_is_told_to_nobody_who_asks_for_it_in_clear(
+    method: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever listens on the port of a server on this machine that is down."""
+    pytest.importorskip("psycopg", reason="only where psycopg is installed")
+    from localrag.library.home import home_of
+
+    monkeypatch.setenv("PGPASSWORD", "open-sesame")
+    heard = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(8)
+                    connection.sendall(b"N")
+                    connection.recv(1000)
+                    salt = b"salt" if method == 5 else b""
+                    connection.sendall(b"R" + struct.pack("!ii", 8 + len(salt), method) + salt)
+                    heard.extend(connection.recv(1000))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(LocalragError, match="cannot be reached"):
+            home_of(read_url(f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/d#x"))
+        server.close()
+        thread.join()
+    assert not heard

@@ -83,6 +83,34 @@ def test_which_models_are_on_another_machine(server: Hosted) -> None:
         assert hosted.is_hosted(settings(server, llm=OpenAISettings(base_url=url)))
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": "gpt-oss:120b-cloud"},
+        {"model": "glm-4.6:cloud"},
+        {"model": "GLM-4.6:Cloud"},
+        {"model": "big", "hosted": True},
+    ],
+    ids=str,
+)
+def test_a_gateway_on_this_machine_is_under_the_rules_of_hosted_models(
+    server: Hosted, library: Path, tmp_path: Path, given: dict[str, object]
+) -> None:
+    here = server.url.replace(HOST, "127.0.0.1")
+    gateway = OpenAISettings(base_url=here, max_retries=0, **given)  # type: ignore[arg-type]
+    changed = settings(server, llm=gateway, allow_network=False)
+    assert hosted.is_hosted(changed)
+    with LocalRAG.open(library, settings=changed, create=False) as rag:
+        rag.ask(QUESTION)
+    assert MARKER not in server.heard
+    assert "13912345678" not in server.heard
+    sent = [one["host"] for one in calls(tmp_path) if one["event"] == "sent"]
+    assert set(sent) == {"127.0.0.1"}
+    for name in ("cloudy:7b", "cloud-reader", "big"):
+        local = msgspec.structs.replace(gateway, model=name, hosted=False)
+        assert not hosted.is_hosted(settings(server, llm=local))
+
+
 def test_one_server_elsewhere_makes_the_model_hosted(server: Hosted) -> None:
     here, elsewhere = server.url.replace(HOST, "127.0.0.1"), server.url
     for urls in ((here, elsewhere), (elsewhere, here)):

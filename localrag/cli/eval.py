@@ -179,7 +179,7 @@ def run(
     samples = evenly(read_dataset(dataset), count)
     configurations = named_settings(configs)
     judging = None if no_judge else settings_of(judge)
-    with TimedBar() as bar, open_cache(cache) as kept:
+    with TimedBar() as bar, open_cache(cache, library) as kept:
         evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
         report = evaluator.evaluate(
             dataset.name, samples, configurations, judging, metrics, reasons=not no_reasons
@@ -273,7 +273,7 @@ def make(
     settings = settings_of(judge)
     none = count // 5 if unanswerable is None else min(unanswerable, count)
     made = Counter[bool]()
-    with TimedBar() as bar, open_cache(cache) as kept, ExitStack() as stack:
+    with TimedBar() as bar, open_cache(cache, library) as kept, ExitStack() as stack:
         evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
         file = None
         if output is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -190,7 +191,9 @@ def serve(
     listening = on_socket(at) if at is not None else bind(reached.host, port)
 
     def ready() -> None:
-        say(tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=url))
+        # What is not a terminal may be a log that others read.
+        shown = url if sys.stdout.isatty() else access.origins[0]
+        say(tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=shown))
         for name in empty:
             note(
                 tr(

@@ -73,6 +73,9 @@ class OpenAISettings(_Section, frozen=True, tag_field="backend", tag="openai"):
     calls: Count = 0
     """Calls at once to each server; 0: as many as one on this machine says that it takes, and four
     to one elsewhere."""
+    hosted: bool = False
+    """Whether what is sent there goes on to another machine, as through a gateway or a tunnel on
+    this one, which cannot be known from its address: then `[hosted]` holds for it."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:

@@ -38,13 +38,12 @@ _WAIT = 30.0
 class CallCache:
     """Outcomes by key, each with the seconds that it took. Several threads may use it."""
 
-    def __init__(self, path: Path, whose: str = "") -> None:
+    def __init__(self, path: Path, folder: Path | None = None) -> None:
         """Open or make the file. Raises `UsageError` where that cannot be, or it is not ours.
 
-        What was kept for others than `whose` is not found.
+        `folder` is for what else is kept of models, where that is not the file's own.
         """
-        self.folder = path.parent
-        self._whose = whose
+        self.folder = folder or path.parent
         self._lock = threading.Lock()
         try:
             files.make_folder(path.parent)
@@ -69,7 +68,7 @@ class CallCache:
         """The value and the seconds it took, or None."""
         with self._lock:
             row = self._connection.execute(
-                "SELECT value, seconds FROM calls WHERE key = ?", (self._own(key),)
+                "SELECT value, seconds FROM calls WHERE key = ?", (key,)
             ).fetchone()
         return (json.loads(row[0]), float(row[1])) if row else None
 
@@ -78,11 +77,8 @@ class CallCache:
         text = json.dumps(value, ensure_ascii=False)
         with self._lock:
             self._connection.execute(
-                "INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", (self._own(key), text, seconds)
+                "INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", (key, text, seconds)
             )
-
-    def _own(self, key: str) -> str:
-        return key_of(self._whose, key) if self._whose else key
 
     def close(self) -> None:
         """Close the file."""

@@ -33,6 +33,8 @@ from localrag.evaluation.runner import OnProgress, TimeLeft, given, produce_answ
 from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
 from localrag.hosted import calls_at_once, private_sources
+from localrag.library.computed import computed_file, computed_with
+from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.types import Note
 
@@ -43,6 +45,9 @@ Configuration = tuple[str, Settings]
 """A name for the report, and what is evaluated."""
 
 CALLS_FILE = "calls.sqlite"
+"""In a folder that the caller names; what it holds is the caller's to delete."""
+MODELS_FILE = "models.sqlite"
+"""What needs no library, such as a model's verdicts on labelled examples."""
 
 
 class Evaluator:
@@ -345,12 +350,21 @@ def chosen_metrics(names: Sequence[str], *, judged: bool) -> list[str]:
     return left
 
 
-def open_cache(folder: Path | None, whose: str = "") -> CallCache:
+def open_cache(folder: Path | None, library: Library | Location | None = None) -> CallCache:
     """What keeps answers and verdicts in that folder, or in localrag's own; see `CallCache`.
 
-    It can be deleted, and is paid for again.
+    In localrag's own they are kept by `library`, where there is one, and go with what is removed
+    from it. They can be deleted, and are paid for again.
     """
-    return CallCache((folder or factory.cache_folder() / "evaluation") / CALLS_FILE, whose)
+    if folder is not None:
+        return CallCache(folder / CALLS_FILE)
+    own = factory.cache_folder() / "evaluation"
+    if isinstance(library, Library):
+        return CallCache(computed_file(library.removals()), own)
+    if library is not None:
+        with suppress(LibraryNotFoundError):  # a data set may bring all that is scored
+            return CallCache(computed_with(library), own)
+    return CallCache(own / MODELS_FILE)
 
 
 def settings_of(file: Path | None) -> Settings:

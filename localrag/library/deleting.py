@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from localrag.errors import LibraryError
+from localrag.library.acting import acting_as_server
+from localrag.library.computed import clear_computed
 from localrag.library.folder.filesystem import in_our_words
 from localrag.library.folder.gate import LOCK, clear_library
 from localrag.library.folder.locking import PATIENCE, OnWait
@@ -29,6 +31,8 @@ def delete_library(
     home = home_of(location)
     try:
         with home.lock.hold(timeout, on_wait):
+            with suppress(LibraryError), acting_as_server(), home.catalogue.read() as snapshot:
+                clear_computed(snapshot.removals())
             if home.is_folder:
                 _delete_folder(home)
             else:

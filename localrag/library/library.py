@@ -34,6 +34,7 @@ from localrag.library.catalogue.places import (
 )
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
 from localrag.library.catalogue.sweeping import Mark
+from localrag.library.computed import clear_computed
 from localrag.library.derived import (
     Check,
     DerivedKeywords,
@@ -168,7 +169,7 @@ class Library:
                         library.removed_before = snapshot.removals()
                 if due or library._catalogue.has_log:
                     library.purge_if_possible()
-            library._follow_removals()
+            library._follow_removals(library.removed_before)
         except BaseException:
             library.close()
             raise
@@ -228,10 +229,13 @@ class Library:
 
     def forget(self) -> None:
         """Keep nothing in memory; the next question opens the files again."""
+        removals = None
+        with acting_as_server(), suppress(LibraryError):  # a database that is away, say
+            removals = self.removals()
         for one in self._derived:
             one.forget()
         self._catalogue.close()
-        self._follow_removals()
+        self._follow_removals(removals)
 
     @property
     def tells_apart(self) -> bool:
@@ -540,7 +544,7 @@ class Library:
             if not self._places.kept_in_library:  # nobody here brings them up
                 self._erase_indexes()
             # A state says as much as the passage that it stands for.
-            if not clear_states(self.directory):  # in use
+            if not clear_states(self.directory) or not clear_computed(self.removals()):  # in use
                 return False
             if not self._catalogue.swept:
                 with self._catalogue.write() as transaction:
@@ -577,8 +581,10 @@ class Library:
                 with suppress(LibraryError), self._changing():  # a full disk, say: it stays due
                     self.purge_if_due()
 
-    def _follow_removals(self) -> None:
-        """Leave nothing in this folder of what other nodes have removed from the database."""
+    def _follow_removals(self, removals: Removals | None) -> None:
+        """Leave nothing on this machine of what others have removed."""
+        if removals is not None:
+            clear_computed(removals, keep=True)
         if self._home.is_folder or not self.is_there:
             return
         if uploads(self.directory):  # of an upload that was killed, or is under way
@@ -645,6 +651,7 @@ class Library:
         """Put everything staged in the place of the old chunks at once, then both indexes."""
         with self.writing():
             self.vectors.drop()
+            clear_computed(self.removals())  # which is known by the epoch that ends here
             with self._catalogue.write() as transaction:
                 if transaction.unstaged():
                     raise ValueError("documents are left that have not been staged")

@@ -156,6 +156,8 @@ def _snapshot(home: Home, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[S
             transaction.drop_staging()
             transaction.forget_removals()
             transaction.count_chunks()
+            # What failed to be read tells of files that are in no library.
+            transaction.forget_unread([one.state.path for one in transaction.unread()])
             for setting in (PURGE_DUE, HISTORY):
                 transaction.forget_meta(setting)
             forget_conversations(transaction.sql)  # they are of who asked, not of the library

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from localrag.presentation.markdown import InertStream, inert, inert_answer
 from localrag.presentation.places import cited_as
 from localrag.rag.citations import MARKER, marked
 from localrag.types import Answer, SupportedSentence
@@ -59,6 +60,29 @@ class Numbering:
         return self._numbers.setdefault(number, len(self._numbers) + 1)
 
 
+class ClientText:
+    """What a client gets of one answer: markers as it counts them, and no address but ours."""
+
+    def __init__(self) -> None:
+        self.changed = 0
+        """Words of the answer that would have been links, pictures or HTML; known at its end."""
+        self._numbering = Numbering()
+        self._inert = InertStream()
+
+    def piece(self, text: str) -> str:
+        """What of it can be given so far."""
+        return self._inert.feed(self._numbering.piece(text))
+
+    def rest(self) -> str:
+        """What is left of the pieces."""
+        return self._inert.finish()
+
+    def answer(self, answer: Answer) -> Answer:
+        """The whole, whose text is what the pieces join to."""
+        answer, self.changed = inert_answer(self._numbering.answer(answer))
+        return answer
+
+
 def url_citations(answer: Answer, address: Callable[[Answer, int], str]) -> list[dict[str, Any]]:
     """One for each marker that has a citation; `address` gives where that leads.
 
@@ -69,7 +93,7 @@ def url_citations(answer: Answer, address: Callable[[Answer, int], str]) -> list
             "type": "url_citation",
             "url_citation": {
                 "url": address(answer, number),
-                "title": cited_as(answer.citations[number], "en"),
+                "title": inert(cited_as(answer.citations[number], "en")).text,
                 "start_index": start,
                 "end_index": end,
             },
@@ -89,7 +113,7 @@ def file_citations(answer: Answer, address: Callable[[Answer, int], str]) -> lis
                 "type": "file_citation",
                 "index": end,
                 "file_id": documents.get(citation.chunk_id, ""),
-                "filename": citation.source,
+                "filename": inert(citation.source).text,
                 "url": address(answer, number),
             }
         )

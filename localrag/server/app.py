@@ -96,8 +96,9 @@ def _gated(
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
-        # Each answer under way holds a thread, which the other work is not to lack.
-        threads = ThreadPoolExecutor(queue.width + _OTHER_THREADS, "work")
+        # Each answer under way holds a thread, and so does long work that has given way and waits:
+        # the other work is not to lack one.
+        threads = ThreadPoolExecutor(queue.width + queue.most_waiting + _OTHER_THREADS, "work")
         asyncio.get_running_loop().set_default_executor(threads)
         try:
             with Follower(libraries, forget), node or nullcontext():

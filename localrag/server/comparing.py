@@ -18,6 +18,7 @@ from localrag.messages import InterfaceLanguage, spoken_to
 from localrag.presentation import comparisons as words
 from localrag.server.answers import passages, told
 from localrag.server.asker import preferred, recorded
+from localrag.server.bounds import Question
 from localrag.server.jobs import Job, worked
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
@@ -29,10 +30,10 @@ MODES = ("standard", "self-rag")
 class ToCompare(msgspec.Struct, forbid_unknown_fields=True):
     """A question and what to vary; `reference` is the right answer, where it is known."""
 
-    question: str
+    question: Question
     vary: Literal["rerankers", "modes"]
     library: str = ""
-    reference: str = ""
+    reference: Question = ""
     k: Annotated[int, msgspec.Meta(ge=1, le=50)] | None = None
 
 

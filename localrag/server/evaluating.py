@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Final
 
+import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response as Reply
 from starlette.routing import Route
 
 from localrag import factory
-from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.evaluation import events
@@ -114,7 +114,7 @@ class Evaluating:
         asked, language = await decoded(request, ToEvaluate), preferred(request)
         library = self.libraries.named(asked.library)
         engine, naming = self.libraries.engine(library), self.libraries.naming(library)
-        samples = evenly(_samples(asked), asked.questions)
+        samples = evenly(await anyio.to_thread.run_sync(_samples, asked), asked.questions)
         self.queue.expect_room()
         await recorded(library, "evaluate", asked.name)
 
@@ -128,7 +128,7 @@ class Evaluating:
                     job.say("note", said=event_text(happened))
 
             settings = engine.settings
-            with spoken_to(language), open_cache(None, _whose(engine)) as kept:
+            with spoken_to(language), open_cache(None, engine.library) as kept:
                 report = Evaluator(_Stoppable(engine, job.stopped), kept, tell=tell).evaluate(
                     asked.name,
                     samples,
@@ -158,12 +158,6 @@ class Evaluating:
             if path.suffix == ".csv":
                 return Reply(csv_table(report), media_type="text/csv")
             return Reply(render_page(report), media_type="text/html", headers=ALONE)
-
-
-def _whose(engine: Engine) -> str:
-    """Whose calls are remembered: those of a library in a database for nobody else."""
-    library = engine.library
-    return str(library.directory) if isinstance(library.location, Database) else ""
 
 
 def _named(report: Report, naming: Naming) -> Report:

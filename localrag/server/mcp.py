@@ -27,6 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 from localrag import __version__
 from localrag.errors import LocalragError, UsageError
 from localrag.messages import interface_language
+from localrag.presentation.markdown import inert
 from localrag.server.jobs import streamed
 from localrag.server.queue import FullError
 from localrag.server.replies import error_body
@@ -231,7 +232,7 @@ def _reason(error: Exception) -> str:
     if not isinstance(error, LocalragError | FullError):
         logging.getLogger(__name__).error("a tool failed", exc_info=error)
     _, body, _ = error_body(error, interface_language())
-    return str(body["error"]["message"])
+    return inert(str(body["error"]["message"])).text
 
 
 @contextmanager

@@ -25,11 +25,14 @@ from starlette.routing import Route
 from localrag.engine import AskOptions, Engine
 from localrag.errors import ContextOverflowError, UsageError
 from localrag.messages import InterfaceLanguage
-from localrag.presentation.records import plain
+from localrag.models.embeddings.base import Vectors
+from localrag.presentation.markdown import inert
 from localrag.rag.base import Piece
 from localrag.server import responses
-from localrag.server.annotations import Numbering, url_citations
+from localrag.server.annotations import ClientText, url_citations
 from localrag.server.asker import preferred, recorded
+from localrag.server.bounds import expect_short
+from localrag.server.embedding import counted, embedded
 from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.openai_records import (
@@ -100,9 +103,10 @@ class Surface:
         if asked.stream:
             tell = partial(self._tell, engine, asked, question, options)
             return EventStream(streamed(tell, partial(_failed, preferred(request))), sep="\n")
-        answer = await while_heard(request, self._answer(engine, question, options))
-        if answer is None:
+        written = await while_heard(request, self._answer(engine, question, options))
+        if written is None:
             return Response()
+        answer, changed = written
         message = {
             "role": "assistant",
             "content": answer.text,
@@ -115,7 +119,7 @@ class Surface:
                 **_head(asked.model, "chat.completion"),
                 "choices": [choice],
                 "usage": await _usage(engine, asked, answer),
-                "localrag": plain(answer),
+                "localrag": responses.told(answer, changed),
             }
         )
 
@@ -135,16 +139,20 @@ class Surface:
         async with self.queue.turn(), asking(engine, question, options) as pieces:
             yield pieces
 
-    async def _answer(self, engine: Engine, question: str, options: AskOptions) -> Answer:
+    async def _answer(
+        self, engine: Engine, question: str, options: AskOptions
+    ) -> tuple[Answer, int]:
+        """The answer as a client gets it, and how much of it was changed for that."""
         async with self._asking(engine, question, options) as pieces:
             answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
-        return Numbering().answer(answer)
+        text = ClientText()
+        return text.answer(answer), text.changed
 
     async def _tell(
         self, engine: Engine, asked: ChatRequest, question: str, options: AskOptions, send: Send
     ) -> None:
         head = _head(asked.model, "chat.completion.chunk")
-        numbering = Numbering()
+        text = ClientText()
 
         async def say(delta: Mapping[str, Any], end: str | None = None, **more: Any) -> None:
             choice = {"index": 0, "delta": delta, "finish_reason": end}
@@ -155,17 +163,19 @@ class Surface:
             begun = False
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    answer = numbering.answer(piece)
+                    answer = text.answer(piece)
                 elif not isinstance(piece, Step):
                     # As in `Answer.text`: white space at the start is no part of it.
-                    said = numbering.piece(piece if begun else piece.lstrip())
-                    begun = begun or bool(said)
-                    if said:
+                    given = piece if begun else piece.lstrip()
+                    begun = begun or bool(given)
+                    if said := text.piece(given):
                         await say({"content": said})
+        if said := text.rest():
+            await say({"content": said})
         found = url_citations(answer, self._linker(asked.model))
         if found:
             await say({"annotations": found})
-        await say({}, "stop", localrag=plain(answer))
+        await say({}, "stop", localrag=responses.told(answer, text.changed))
         if asked.stream_options and asked.stream_options.include_usage:
             usage = await _usage(engine, asked, answer)
             await send(_event({**head, "choices": [], "usage": usage}))
@@ -181,8 +191,11 @@ class Surface:
             tell = partial(response.tell, self._asking(engine, question, options), usage)
             failed = partial(response.failed, preferred(request))
             return EventStream(streamed(tell, failed), sep="\n")
-        answer = await while_heard(request, self._answer(engine, question, options))
-        return reply(response.whole(answer, await usage(answer))) if answer else Response()
+        written = await while_heard(request, self._answer(engine, question, options))
+        if written is None:
+            return Response()
+        answer, changed = written
+        return reply(response.whole(answer, changed, await usage(answer)))
 
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the model that the library is embedded with; texts count as questions."""
@@ -195,16 +208,23 @@ class Surface:
                 hint="Leave dimensions out.",
                 dimension=embedder.dimension,
             )
-        counts = await anyio.to_thread.run_sync(embedder.count_tokens, texts)
-        if max(counts) > embedder.max_tokens:
-            raise ContextOverflowError(
-                "A text has {count} tokens; this model embeds {most} at most.",
-                hint="Split it.",
-                count=max(counts),
-                most=embedder.max_tokens,
-            )
-        vectors = await anyio.to_thread.run_sync(embedder.embed_queries, texts)
-        tokens = sum(counts)
+        processors = self.queue.processors
+
+        async def work() -> tuple[int, Vectors]:
+            counts = await counted(processors, embedder, texts)
+            if max(counts) > embedder.max_tokens:
+                raise ContextOverflowError(
+                    "A text has {count} tokens; this model embeds {most} at most.",
+                    hint="Split it.",
+                    count=max(counts),
+                    most=embedder.max_tokens,
+                )
+            return sum(counts), await embedded(processors, embedder.embed_queries, texts)
+
+        done = await while_heard(request, work())
+        if done is None:
+            return Response()
+        tokens, vectors = done
         data = [
             {"object": "embedding", "index": number, "embedding": _vector(row, asked)}
             for number, row in enumerate(np.asarray(vectors, dtype="<f4"))
@@ -217,12 +237,17 @@ class Surface:
         asked = await decoded(request, RerankRequest)
         engine = self._engine(asked.model)
 
-        def scores() -> list[float]:
-            texts = engine.embedder.embed_documents(asked.documents)
-            query = engine.embedder.embed_queries([asked.query])[0]
-            return [float(score) for score in texts @ query]
+        async def scores() -> list[float]:
+            embedder = await anyio.to_thread.run_sync(lambda: engine.embedder)
+            processors = self.queue.processors
+            await counted(processors, embedder, [asked.query, *asked.documents])
+            query = await embedded(processors, embedder.embed_queries, [asked.query])
+            texts = await embedded(processors, embedder.embed_documents, asked.documents)
+            return [float(score) for score in texts @ query[0]]
 
-        found = await anyio.to_thread.run_sync(scores) if asked.documents else []
+        found = await while_heard(request, scores()) if asked.documents else []
+        if found is None:
+            return Response()
         order = sorted(range(len(found)), key=lambda number: -found[number])
         results = [
             {"index": n, "relevance_score": found[n], "document": {"text": asked.documents[n]}}
@@ -237,16 +262,21 @@ class Surface:
         library = self.libraries.named("" if name == "default" else name)
         engine = self.libraries.engine(library)
         query = asked.query if isinstance(asked.query, str) else " ".join(asked.query)
+        expect_short(query)
         await recorded(library, "search", query)
         options = AskOptions(k=asked.max_num_results)
-        hits = await anyio.to_thread.run_sync(engine.search, query, options)
+        async with self.queue.processors.turn():
+            hits = await anyio.to_thread.run_sync(engine.search, query, options)
         data = [
             {
                 "file_id": hit.chunk.document_id,
-                "filename": hit.source,
+                "filename": inert(hit.source).text,
                 "score": hit.score,
-                "attributes": {"page": hit.chunk.first_page, "heading": hit.chunk.heading},
-                "content": [{"type": "text", "text": hit.chunk.text}],
+                "attributes": {
+                    "page": hit.chunk.first_page,
+                    "heading": inert(hit.chunk.heading).text,
+                },
+                "content": [{"type": "text", "text": inert(hit.chunk.text).text}],
             }
             for hit in hits
         ]

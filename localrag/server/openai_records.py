@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from localrag.errors import UsageError
 from localrag.rag.conversation import Turn
+from localrag.server.bounds import Question, expect_short
 
 MODEL = "localrag"
 MOST_TEXTS = 2048
@@ -172,8 +173,8 @@ class SearchRequest(msgspec.Struct):
 class RerankRequest(msgspec.Struct):
     """`POST /v1/rerank`."""
 
-    query: str
-    documents: list[str]
+    query: Question
+    documents: Annotated[list[str], Meta(max_length=MOST_TEXTS)]
     model: str = MODEL
     top_n: _Count | None = None
 
@@ -202,6 +203,7 @@ def conversation(messages: list[Message]) -> tuple[str, tuple[Turn, ...]]:
             turns.append(Turn(asked.text, answered.text))
     if not said[-1].text.strip():
         raise UsageError("The question is empty.", hint="Ask something, in quotes.")
+    expect_short(said[-1].text, (message.text for message in messages))
     return said[-1].text, tuple(turns)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -27,6 +27,7 @@ from localrag.presentation.records import plain
 from localrag.rag.conversation import Turn
 from localrag.server.answers import passages, told, told_step
 from localrag.server.asker import asker, preferred, recorded
+from localrag.server.bounds import Question, expect_short
 from localrag.server.evaluating import Reports
 from localrag.server.history import keep
 from localrag.server.jobs import Send, as_event, streamed
@@ -49,7 +50,7 @@ LICENCE = "AGPL-3.0-or-later"
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     """A question, with the turns before it."""
 
-    question: str
+    question: Question
     library: str = ""
     k: Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None = None
     mode: Literal["standard", "self-rag"] | None = None
@@ -207,6 +208,7 @@ class Own:
     async def ask(self, request: Request) -> Response:
         """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
         asked = await decoded(request, Asked)
+        expect_short(asked.question, (text for turn in asked.history for text in astuple(turn)))
         library = self.libraries.named(asked.library)
         engine = self.libraries.engine(library)
         self.queue.expect_room()
@@ -238,7 +240,9 @@ class Own:
             options = replace(options, on_found=tell_later)
         else:
             k = engine.applied(options).answer.k
-            await tell(await anyio.to_thread.run_sync(engine.retrieve, asked.question, k))
+            async with self.queue.processors.turn():
+                found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
+            await tell(found)
 
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))

@@ -1,16 +1,27 @@
-"""First come, first served: a language model, and a line of those who wait for it."""
+"""A language model, the processors, and the lines of those who wait for them.
+
+First come, first served, but for those who share a server: their turns alternate, and nobody has
+more of a line than a share of it. So who asks for much waits for themselves.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import anyio
 
+from localrag.server.asker import own_name
+
 MOST_WAITING = 32
+MOST_SEARCHES = 256
+"""Which are short."""
+SHARES = 4
+"""A user's part of a line is no more than one of so many."""
 _FIRST_GUESS = 15.0
 """Seconds of an answer, before there was one."""
 _WEIGHT = 0.3
@@ -32,19 +43,31 @@ class FullError(Exception):
         self.retry_after = retry_after
 
 
-class ModelQueue:
-    """Turns at the language model. For one event loop; whoever is cancelled loses their place.
+@dataclass(eq=False, slots=True)
+class Place:
+    """A place in a line, of some user; those with a lower `tag` are served before."""
 
-    The first `width` of the line are served at once.
+    user: str
+    tag: int
+
+
+class Turns:
+    """Turns at something. For one event loop; whoever is cancelled loses their place.
+
+    The first `width` of the line are served at once. Turns of several users alternate as in
+    start-time fair queueing (Goyal, Vin and Cheng 1997), each turn counting the same.
     """
 
     def __init__(self, width: int = 1, most_waiting: int = MOST_WAITING) -> None:
         self.width = width
-        self._most = most_waiting
-        self._line: deque[anyio.Event] = deque()
+        self.most_waiting = most_waiting
+        self._line: list[Place] = []
         self._moved = anyio.Event()
         self._mean: float | None = None
-        self._begun: dict[anyio.Event, float] = {}
+        self._begun: dict[Place, float] = {}
+        self._now = 0
+        self._last: dict[str, int] = {}
+        """The tag of each user's last place, while it says more than `_now`."""
 
     @property
     def serving(self) -> int:
@@ -84,23 +107,21 @@ class ModelQueue:
             yield give_way
 
     @asynccontextmanager
-    async def turn(
-        self, on_wait: OnWait = unheard, *, counts: bool = True
-    ) -> AsyncIterator[anyio.Event]:
+    async def turn(self, on_wait: OnWait = unheard, *, counts: bool = True) -> AsyncIterator[Place]:
         """Wait for one's turn, and hold it; `on_wait` hears position and seconds as they change.
 
         What it took `counts` for the seconds that others are told. Raises `FullError` at once
-        where too many wait already.
+        where too many wait already, of all users or of this one.
         """
         self.expect_room()
-        mine = anyio.Event()
-        self._line.append(mine)
+        mine = self._placed(own_name())
         try:
             while (position := self._line.index(mine) - self.width + 1) > 0:
                 moved = self._moved
                 await on_wait(position, self.expected(position))
                 await moved.wait()
             self._begun[mine] = time.monotonic()
+            self._now = max(self._now, mine.tag)
             yield mine
             took = time.monotonic() - self._begun[mine]  # one that was given up says nothing
             if counts:
@@ -109,10 +130,36 @@ class ModelQueue:
         finally:
             self._line.remove(mine)
             self._begun.pop(mine, None)
-            self._moved.set()
-            self._moved = anyio.Event()
+            self._move()
 
     def expect_room(self) -> None:
         """Raises `FullError` where `turn` would."""
-        if self.waiting >= self._most:
+        user = own_name()
+        own = sum(place.user == user for place in self._line[self.width :]) if user else 0
+        if self.waiting >= self.most_waiting or own >= max(1, self.most_waiting // SHARES):
             raise FullError(math.ceil(self.expected(self.waiting + 1)))
+
+    def _placed(self, user: str) -> Place:
+        tag = max(self._now, self._last.get(user, self._now - 1) + 1)
+        self._last = {one: last for one, last in self._last.items() if last >= self._now}
+        self._last[user] = tag
+        mine = Place(user, tag)
+        behind = (at for at, place in enumerate(self._line) if at >= self.width and place.tag > tag)
+        at = next(behind, len(self._line))
+        self._line.insert(at, mine)
+        if at < len(self._line) - 1:
+            self._move()
+        return mine
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._moved = anyio.Event()
+
+
+class ModelQueue(Turns):
+    """Turns at the language model; and beside it, at the processors for what needs no model."""
+
+    def __init__(self, width: int = 1, most_waiting: int = MOST_WAITING) -> None:
+        super().__init__(width, most_waiting)
+        self.processors = Turns(os.cpu_count() or 1, MOST_SEARCHES)
+        """For searches and embedding, which keep a processor busy each."""

@@ -6,6 +6,8 @@ each; paths are told by their last name alone. `POST /api/jobs/{number}/cancel` 
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ from localrag.library.catalogue.postgres.queue import Job
 from localrag.library.library import Library
 from localrag.messages import spoken_to
 from localrag.presentation.jobs import job_json, job_text
+from localrag.rag.untrusted import GAP
 from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import without_paths
@@ -50,7 +53,9 @@ class Queued:
         def told() -> list[dict[str, Any]]:
             with spoken_to(language):
                 jobs = library.jobs.all() if library.jobs is not None else []
-                return [job_json(one) | {"text": job_text(one)} for one in map(_named, jobs)]
+                paths = library.paths() if any(job.ended for job in jobs) else []
+                named = [_named(job, paths) for job in jobs]
+                return [job_json(job) | {"text": job_text(job)} for job in named]
 
         return reply({"jobs": await anyio.to_thread.run_sync(told)})
 
@@ -66,9 +71,28 @@ class Queued:
         return reply({"cancelled": number})
 
 
-def _named(job: Job) -> Job:
-    """A job with names for paths."""
-    paths = tuple(map(shown_name, job.arguments.paths))
+def _named(job: Job, there: Sequence[str]) -> Job:
+    """A job with names for paths; of one that has ended, of what is in the library alone.
+
+    `there` are the library's paths, sorted: what was removed from it is not told of either.
+    """
+    gone = [bool(job.ended) and not _is_there(path, there) for path in job.arguments.paths]
+    paths = tuple(
+        GAP if is_gone else shown_name(path)
+        for path, is_gone in zip(job.arguments.paths, gone, strict=True)
+    )
     arguments = msgspec.structs.replace(job.arguments, paths=paths)
-    fault = job.fault and without_paths(job.fault)
+    fault = None if any(gone) else job.fault and without_paths(job.fault)
     return msgspec.structs.replace(job, arguments=arguments, fault=fault)
+
+
+def _is_there(path: str, there: Sequence[str]) -> bool:
+    """Whether a file is in a library, or one below a folder."""
+    folder = path.rstrip("/\\")
+    at = bisect_left(there, folder)
+    below = (f"{folder}/", f"{folder}\\")
+    # Others may stand between a folder and what is below it: "a", "a-b", "a/c".
+    return any(
+        (start := bisect_left(there, begin)) < len(there) and there[start].startswith(begin)
+        for begin in below
+    ) or (at < len(there) and there[at] == folder)

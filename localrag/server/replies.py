@@ -121,7 +121,7 @@ def error_body(
         error = no_library(str(error.values["name"]))  # a right that has just been taken away
     if isinstance(error, FullError):
         status, code = 429, "rate_limit_exceeded"
-        text = phrase("Too many are waiting for the language model.", language)
+        text = phrase("Too many requests are waiting. Try again soon.", language)
         headers["retry-after"] = str(error.retry_after)
     elif isinstance(error, TooMuchError):
         status, text, code = error.status, spoken(error.reason, language), "too_large"

@@ -13,9 +13,10 @@ from typing import Any
 from sse_starlette import ServerSentEvent
 
 from localrag.messages import InterfaceLanguage
+from localrag.presentation.markdown import inert
 from localrag.presentation.records import plain
 from localrag.rag.base import Piece
-from localrag.server.annotations import Numbering, file_citations
+from localrag.server.annotations import ClientText, file_citations
 from localrag.server.jobs import Send
 from localrag.server.replies import error_body
 from localrag.types import Answer, Step
@@ -24,6 +25,14 @@ Usage = Mapping[str, int]
 Address = Callable[[Answer, int], str]
 Asking = AbstractAsyncContextManager[AsyncIterator[Piece]]
 """The pieces of an answer, while its block lasts."""
+
+
+def told(answer: Answer, changed: int) -> dict[str, Any]:
+    """What is told beyond the protocol; `disarmed` is how many words of the answer were changed.
+
+    They would have been links, pictures or HTML where a client renders Markdown.
+    """
+    return {**plain(answer), "disarmed": changed}
 
 
 class Response:
@@ -40,8 +49,8 @@ class Response:
         self._created = int(time.time())
         self._numbers = itertools.count()
 
-    def whole(self, answer: Answer, usage: Usage) -> dict[str, Any]:
-        """The response at its end. The markers of `answer` are as a client counts them."""
+    def whole(self, answer: Answer, changed: int, usage: Usage) -> dict[str, Any]:
+        """The response at its end. The text of `answer` is as a client gets it (`ClientText`)."""
         output = [self._search(answer), self._message(answer)]
         used = {
             "input_tokens": usage["prompt_tokens"],
@@ -54,20 +63,21 @@ class Response:
             **self._head("completed"),
             "output": output,
             "usage": used,
-            "localrag": plain(answer),
+            "localrag": told(answer, changed),
         }
 
     async def tell(
         self, asking: Asking, usage: Callable[[Answer], Awaitable[Usage]], send: Send
     ) -> None:
         """Send the events in which it comes, in the order of OpenAI's reference."""
-        numbering = Numbering()
+        text = ClientText()
 
         async def say(kind: str, **values: Any) -> None:
             await send(self._event(kind, **values))
 
         search = {"item_id": self._search_id, "output_index": 0}
         place = {"item_id": self._message_id, "output_index": 1, "content_index": 0}
+        delta = "response.output_text.delta"
         empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
         async def begin_message() -> None:
@@ -85,18 +95,19 @@ class Response:
         async with asking as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    answer = numbering.answer(piece)
+                    answer = text.answer(piece)
                 elif not isinstance(piece, Step):
                     # As in `Answer.text`: white space at the start is no part of it.
-                    said = numbering.piece(piece if begun else piece.lstrip())
-                    if said and not begun:
+                    given = piece if begun else piece.lstrip()
+                    if given and not begun:
                         await begin_message()
-                    begun = begun or bool(said)
-                    if said:
-                        kind = "response.output_text.delta"
-                        await say(kind, **place, delta=said, logprobs=[])
+                    begun = begun or bool(given)
+                    if said := text.piece(given):
+                        await say(delta, **place, delta=said, logprobs=[])
         if not begun:
             await begin_message()
+        if said := text.rest():
+            await say(delta, **place, delta=said, logprobs=[])
         message = self._message(answer)
         (written,) = message["content"]
         for number, annotation in enumerate(written["annotations"]):
@@ -105,7 +116,9 @@ class Response:
         await say("response.output_text.done", **place, text=answer.text, logprobs=[])
         await say("response.content_part.done", **place, part=written)
         await say("response.output_item.done", output_index=1, item=message)
-        await say("response.completed", response=self.whole(answer, await usage(answer)))
+        await say(
+            "response.completed", response=self.whole(answer, text.changed, await usage(answer))
+        )
 
     def failed(self, language: InterfaceLanguage, error: Exception) -> Iterator[ServerSentEvent]:
         """How the events end where there is no more of it."""
@@ -146,9 +159,9 @@ class Response:
             found = [
                 {
                     "file_id": hit.chunk.document_id,
-                    "filename": hit.source,
+                    "filename": inert(hit.source).text,
                     "score": hit.score,
-                    "text": hit.chunk.text,
+                    "text": inert(hit.chunk.text).text,
                     "attributes": {"page": hit.chunk.first_page},
                 }
                 for hit in answer.contexts

@@ -20,6 +20,7 @@ from localrag.library.catalogue.filters import Filter, FilterLanguage
 from localrag.presentation.steps import scored, step_name
 from localrag.server.answers import passages
 from localrag.server.asker import preferred, recorded
+from localrag.server.bounds import Question
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import decoded, reply
@@ -36,7 +37,7 @@ MOST = 100
 class Sought(msgspec.Struct, forbid_unknown_fields=True):
     """What to find, and where; `filter` has the fields of `Filter`, with names for paths."""
 
-    question: str
+    question: Question
     library: str = ""
     k: int | None = None
     retrieval: Retrieval | None = None
@@ -106,6 +107,7 @@ class Searching:
         async with AsyncExitStack() as held:
             if needs_model:
                 await held.enter_async_context(self.queue.turn())
+            await held.enter_async_context(self.queue.processors.turn())
             pieces = await held.enter_async_context(working(search, stopped))
             async for _ in pieces:  # it tells nothing before its end
                 pass

@@ -6,7 +6,7 @@ language.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,19 +14,24 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.messages import tr
+from localrag.server.bounds import LONGEST_QUESTION
 
 SHORT_ID = 12
 """Characters of a document's id that stand for it."""
 
 _Library = Annotated[str, Meta(description="Name of a library; the first one unless given.")]
 _Link = Annotated[str, Meta(description="Opens the place in the user's browser.")] | UnsetType
+_Disarmed = Annotated[int, Meta(description="Words with links, pictures or HTML, made text.")]
 _Resource = Annotated[str, Meta(description="URI of the page, as a resource.")]
 
 
 class SearchFor(Struct, forbid_unknown_fields=True):
     """Arguments of `search`."""
 
-    query: Annotated[str, Meta(description="A question or keywords, in any language.")]
+    query: Annotated[
+        str,
+        Meta(description="A question or keywords, in any language.", max_length=LONGEST_QUESTION),
+    ]
     k: Annotated[int, Meta(ge=1, le=50, description="How many passages.")] | UnsetType = UNSET
     library: _Library = ""
 
@@ -34,7 +39,12 @@ class SearchFor(Struct, forbid_unknown_fields=True):
 class AskFor(Struct, forbid_unknown_fields=True):
     """Arguments of `ask`."""
 
-    question: Annotated[str, Meta(description="A question that can be understood by itself.")]
+    question: Annotated[
+        str,
+        Meta(
+            description="A question that can be understood by itself.", max_length=LONGEST_QUESTION
+        ),
+    ]
     mode: (
         Annotated[
             Literal["standard", "self-rag"],
@@ -48,14 +58,23 @@ class AskFor(Struct, forbid_unknown_fields=True):
 class PageOf(Struct, forbid_unknown_fields=True):
     """Arguments of `get_page`."""
 
-    document: Annotated[str, Meta(description="Name, id or resource URI of a document.")]
+    document: Annotated[
+        str,
+        Meta(description="Name, id or resource URI of a document.", max_length=LONGEST_QUESTION),
+    ]
     page: Annotated[int, Meta(ge=1, le=LAST_PAGE, description="Number of the page.")] = 1
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
-    mark: Annotated[str, Meta(description="Words of it to mark, such as a quotation.")] = ""
+    mark: Annotated[
+        str,
+        Meta(description="Words of it to mark, such as a quotation.", max_length=LONGEST_QUESTION),
+    ] = ""
     image: Annotated[bool, Meta(description="Whether to send an image of it, too.")] = True
     question: Annotated[
         str,
-        Meta(description="What you look for: sentences about it are not left out as suspicious."),
+        Meta(
+            description="What you look for: sentences about it are not left out as suspicious.",
+            max_length=LONGEST_QUESTION,
+        ),
     ] = ""
     library: _Library = ""
 
@@ -63,7 +82,9 @@ class PageOf(Struct, forbid_unknown_fields=True):
 class DocumentsIn(Struct, forbid_unknown_fields=True):
     """Arguments of `list_documents`."""
 
-    containing: Annotated[str, Meta(description="Only names with this in them.")] = ""
+    containing: Annotated[
+        str, Meta(description="Only names with this in them.", max_length=LONGEST_QUESTION)
+    ] = ""
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long list.")] = 0
     library: _Library = ""
 
@@ -105,11 +126,12 @@ class Found(Struct):
     library: str
     passages: list[Passage]
     left_out: int
+    disarmed: _Disarmed = 0
 
     def said(self) -> str:
         """In words."""
         said = [each.said() for each in self.passages] or [tr("Nothing found.")]
-        return "\n\n".join([*said, *_left_out(self.left_out)])
+        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
 
 
 class Quotation(Struct):
@@ -166,6 +188,7 @@ class Answered(Struct):
     seconds: float
     not_found: list[Missing] = []
     unsupported: Annotated[bool, Meta(description="True: no passage says what it says.")] = False
+    disarmed: _Disarmed = 0
 
     def said(self) -> str:
         """In words."""
@@ -177,7 +200,7 @@ class Answered(Struct):
         for each in self.not_found:
             part = f"{tr('On “{question}”:', question=each.question)}\n" if self.grounded else ""
             said.append(f"{part}{each.said()}")
-        return "\n\n".join([*said, *_left_out(self.left_out)])
+        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
 
 
 class PageText(Struct):
@@ -197,12 +220,13 @@ class PageText(Struct):
     next_start: Annotated[int, Meta(description="Go on here; the page is longer.")] | UnsetType = (
         UNSET
     )
+    disarmed: _Disarmed = 0
     link: _Link = UNSET
 
     def said(self) -> str:
         """In words."""
         head = tr("{where} (of {pages} in all):", where=self.where, pages=self.pages)
-        said = [head, self.text, *_left_out(self.left_out), *self.notes]
+        said = [head, self.text, *_notices(self.left_out, self.disarmed), *self.notes]
         if self.next_start is not UNSET:
             said.append(tr("The page goes on at start={start}.", start=self.next_start))
         if self.link is not UNSET:
@@ -326,12 +350,16 @@ def _quoted(number: int, where: str, text: str, link: str | UnsetType) -> str:
     return said if link is UNSET else f"{said}\n{link}"
 
 
-def _left_out(count: int) -> Sequence[str]:
-    if not count:
-        return ()
-    return (
-        tr(
+def _notices(left_out: int, disarmed: int) -> Iterator[str]:
+    """What was done to the text of documents before it was given."""
+    if left_out:
+        yield tr(
             "{count} sentences are left out ([…]): they could be meant for a model, not for you.",
-            count=count,
-        ),
-    )
+            count=left_out,
+        )
+    if disarmed:
+        yield tr(
+            "Links, pictures and HTML in the documents are shown as text ({count} "
+            "{count:word|words} changed), so that nothing is fetched from elsewhere.",
+            count=disarmed,
+        )

@@ -34,6 +34,7 @@ from localrag.library.catalogue.filters import Filter
 from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.messages import spoken, tr
+from localrag.presentation.markdown import inert
 from localrag.presentation.not_found import reason_text
 from localrag.presentation.places import cited_as, place_text
 from localrag.presentation.steps import step_line
@@ -198,9 +199,11 @@ class Tools:
                 library,
                 [shown.passage(number, hit) for number, hit in enumerate(hits, 1)],
                 shown.left_out,
+                disarmed=shown.disarmed,
             )
 
-        return await anyio.to_thread.run_sync(find)
+        async with self._queue.processors.turn():
+            return await anyio.to_thread.run_sync(find)
 
     async def ask(self, asked: AskFor, tell: Tell) -> Answered:
         """The answer; `tell` hears how long it waits, and what is done."""
@@ -227,9 +230,9 @@ class Tools:
                 if isinstance(piece, Answer):
                     answer = piece
                 elif isinstance(piece, Step):
-                    await tell(step_line(piece))
+                    await tell(inert(step_line(piece)).text)
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
-        return Answered(
+        reply = Answered(
             library,
             shown.answer(answer.text),
             answer.grounded,
@@ -239,6 +242,8 @@ class Tools:
             [shown.missing(answer, found) for found in answer.not_found],
             _is_unsupported(answer),
         )
+        reply.disarmed = shown.disarmed  # once all of it has been shown
+        return reply
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
         """A page, or as much of its text as is given at once."""
@@ -333,10 +338,13 @@ class Tools:
             new = [one.source for one in report.committed] + [one.source for one in report.linked]
             return Added(
                 name,
-                [self._libraries.naming(name).of(source) for source in new],
+                [inert(self._libraries.naming(name).of(source)).text for source in new],
                 len(report.unchanged),
                 [
-                    NotRead(shown_name(one.source), spoken(without_paths(one.error)))
+                    NotRead(
+                        inert(shown_name(one.source)).text,
+                        inert(spoken(without_paths(one.error))).text,
+                    )
                     for one in report.failed
                 ],
             )
@@ -398,6 +406,8 @@ class _Shown:
         self._screen = Screen(question, engine.tokenizer, engine.may_steer)
         self._redactor = Redactor(engine.settings.hosted.redact)
         self._address = address
+        self.disarmed = 0
+        """Words that would have been links, pictures or HTML where Markdown is rendered."""
         private = PrivateSources(engine.settings.hosted.private)
         self._private = private.documents(engine.library) if private else frozenset()
 
@@ -494,10 +504,11 @@ class _Shown:
         place = library.place(record.id, span.start) or Place(span.start, number=span.number)
         place = replace(place, heading="", paragraph=None, row=None, label=self._whole(place.label))
         name, at = self.name(record), place_text(place)
-        shown = self._text(text, start, end)
+        shown = self._screened(text, start, end)
         spans = occurrences(shown, mark) if mark else ()
         for a, b in reversed(spans):
             shown = f"{shown[:a]}{BEFORE}{shown[a:b]}{BEHIND}{shown[b:]}"
+        shown = self._disarmed(shown)
         return PageText(
             self._name,
             record.id,
@@ -510,6 +521,7 @@ class _Shown:
             _uri(self._name, record.id, span.number),
             notes=[not_found()] if mark and not spans else [],
             next_start=end if end < len(text) else UNSET,
+            disarmed=self.disarmed,
             link=self._link(record.id, span.start + min(start, end), span.start + end),
         )
 
@@ -539,7 +551,7 @@ class _Shown:
         """An answer, with the numbers of passages for names that could steer a model."""
 
         def named(added: re.Match[str]) -> str:
-            if self._whole(_DATE.sub("", added["source"])):
+            if self._steers_nobody(_DATE.sub("", added["source"])):
                 return added[0]
             name = added["marker"] or GAP
             start, end = (at - added.start() for at in added.span("source"))
@@ -549,14 +561,28 @@ class _Shown:
 
     def own(self, text: str) -> str:
         """Words of the language model of this machine, which have been checked."""
-        return as_text(self._redactor.redact(text)[0])
+        return self._disarmed(self._redacted(text))
 
-    def _text(self, text: str, start: int = 0, end: int | None = None) -> str:
-        return self.own(self._screen.shown(text, start, end))
+    def _text(self, text: str) -> str:
+        return self._disarmed(self._screened(text))
 
     def _whole(self, text: str) -> str:
         """A text that is given whole or not at all."""
-        return self.own(text) if self._screen.shown(text) == text else ""
+        return self.own(text) if self._steers_nobody(text) else ""
+
+    def _steers_nobody(self, text: str) -> bool:
+        return bool(text) and self._screen.shown(text) == text
+
+    def _screened(self, text: str, start: int = 0, end: int | None = None) -> str:
+        return self._redacted(self._screen.shown(text, start, end))
+
+    def _redacted(self, text: str) -> str:
+        return as_text(self._redactor.redact(text)[0])
+
+    def _disarmed(self, text: str) -> str:
+        shown = inert(text)
+        self.disarmed += shown.changed
+        return shown.text
 
     def _file(self, name: str, document: str) -> str:
         return self._whole(name) or document[:SHORT_ID]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, aclosing
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +22,19 @@ from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.uploads import safe_name
 from localrag.messages import InterfaceLanguage, speaker, spoken
 from localrag.server.access import TooMuchError
-from localrag.server.asker import preferred
+from localrag.server.asker import own_name, preferred
 from localrag.server.jobs import Send, as_event, streamed
 from localrag.server.naming import without_paths
+from localrag.server.queue import SHARES, FullError
 from localrag.server.replies import EventStream, event
 from localrag.server.running import working
 from localrag.system.files import create_file, scratch_folder
 
 MEDIA = "application/octet-stream"
+MOST = 32
+"""Files on their way at once; of a user who shares a server, a share of them."""
+_SOON = 5
+"""Seconds after which to try again."""
 
 
 class Uploads:
@@ -36,6 +42,7 @@ class Uploads:
 
     def __init__(self) -> None:
         self._turn = anyio.Lock()
+        self._under_way = Counter[str]()
 
     async def take(self, request: Request, engine: Engine, name: str) -> Response:
         """Receive the body, then tell its way into the library: progress, done, error."""
@@ -48,12 +55,25 @@ class Uploads:
         name, language = safe_name(name), preferred(request)
         held = ExitStack()
         try:
+            held.enter_context(self._counted())
             file = held.enter_context(scratch_folder()) / "upload"
             await _receive(request, file)
         except BaseException:
             held.close()
             raise
         return EventStream(self._added(engine, file, name, language, held))
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """A file on its way, from its first byte on. Raises `FullError`."""
+        user, under_way = own_name(), self._under_way
+        if under_way.total() >= MOST or (user and under_way[user] >= MOST // SHARES):
+            raise FullError(_SOON)
+        under_way[user] += 1
+        try:
+            yield
+        finally:
+            under_way[user] -= 1
 
     async def _added(
         self, engine: Engine, file: Path, name: str, language: InterfaceLanguage, held: ExitStack

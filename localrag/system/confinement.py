@@ -3,8 +3,8 @@
 `confine` is for a process of its own, before it has a second thread: it keeps what it has open,
 may read installed packages, and nothing else. Landlock forbids opening, writing and running files
 and TCP; seccomp forbids sockets of any kind, programs, new processes, signals to others, and what
-Landlock does not cover, such as `chmod`. Neither can be undone, and both pass to every thread.
-Names and sizes of files (`stat`) can still be looked at.
+Landlock does not cover, such as `chmod`. Root gives up its capabilities. None of it can be undone,
+and it passes to every thread. Names and sizes of files (`stat`) can still be looked at.
 
 No library on the package index does both for every kernel and is past its first versions.
 """
@@ -60,7 +60,8 @@ _FORBIDDEN = {
         *(57, 58, 59, 322),  # fork, vfork, execve, execveat
         *(101, 310, 311, 312, 298, 321, 323),  # ptrace, process_vm_*, kcmp, perf, bpf, userfault
         *(200, 129, 297, 109, 112, 141),  # tkill, rt_*sigqueueinfo, setpgid, setsid, setpriority
-        *(29, 30, 64, 68, 240, 241),  # shared memory, semaphores, message queues
+        *(29, 30, 31, 67, 64, 65, 66, 220),  # shared memory, semaphores
+        *(68, 69, 70, 71, 240, 241, 242, 243, 244, 245),  # message queues
         *(76, 90, 91, 268, 92, 93, 94, 260),  # truncate, chmod, chown
         *(132, 235, 261, 280, 188, 189, 190, 197, 198, 199),  # times, extended attributes
         *(248, 249, 250, 303, 304),  # the kernel's keys, files by handle
@@ -75,7 +76,8 @@ _FORBIDDEN = {
         *(221, 281),
         *(117, 270, 271, 272, 241, 280, 282),
         *(130, 138, 240, 154, 157, 140),
-        *(180, 181, 186, 190, 194, 196),
+        *(194, 195, 196, 197, 190, 191, 192, 193),
+        *(186, 187, 188, 189, 180, 181, 182, 183, 184, 185),
         *(45, 52, 53, 54, 55),
         *(88, 5, 6, 7, 14, 15, 16),
         *(217, 218, 219, 264, 265),
@@ -90,6 +92,19 @@ _CLONE3 = 435
 _ABOUT_A_PROCESS = {"x86_64": (62, 234, 302), "aarch64": (129, 131, 261)}
 """kill, tgkill and prlimit64, whose first argument is a process: this one only."""
 
+_ORDERS = {
+    # fcntl, ioctl
+    "x86_64": {72: (8, 10, 15, 1024, 1026), 16: (0x8901, 0x8902, 0x5412, 0x541C)},
+    "aarch64": {25: (8, 10, 15, 1024, 1026), 29: (0x8901, 0x8902, 0x5412, 0x541C)},
+}
+"""Second arguments by which a file signals to others, or types into a terminal: F_SETOWN, F_SETSIG,
+F_SETOWN_EX, F_SETLEASE, F_NOTIFY; FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX."""
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_CAPABILITIES = 0x20080522
+"""The version of the structures that `capset` takes."""
+_READ_ANY = 1 << 2
+"""CAP_DAC_READ_SEARCH: root may use packages that another account has installed."""
+
 
 def confine(*also: Path, work: Path | None = None) -> set[Held]:
     """Give up what the kernel lets this process give up; says what that is, nothing elsewhere.
@@ -103,6 +118,7 @@ def confine(*also: Path, work: Path | None = None) -> set[Held]:
         return set()
     _statm()
     held: set[Held] = set()
+    _drop_capabilities(libc)
     if _landlock(libc, [*readable(), *also], work):
         held.add("files")
     if _seccomp(libc):
@@ -195,6 +211,18 @@ def _statm() -> int:
     return os.open("/proc/self/statm", os.O_RDONLY)
 
 
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    """Give up what root has beyond other accounts, but for reading, which Landlock bounds."""
+    machine = platform.machine()
+    if sys.platform != "linux" or machine not in _CAPSET:
+        return
+    kept = _READ_ANY if os.geteuid() == 0 else 0
+    head = struct.pack("=Ii", _CAPABILITIES, 0)
+    for left in (kept, 0):  # in a container root may have been given less than that
+        if not libc.syscall(_CAPSET[machine], head, struct.pack("=6I", left, left, 0, 0, 0, 0)):
+            return
+
+
 def _landlock(libc: ctypes.CDLL, paths: list[Path], work: Path | None) -> bool:
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
@@ -254,7 +282,7 @@ def _filter(machine: str) -> list[bytes]:
         return struct.pack("=HBBI", code, then, otherwise, value)
 
     load, equal, greater, any_bit, give = 0x20, 0x15, 0x25, 0x45, 0x06
-    number, architecture, first = 0, 4, 16  # offsets; of the argument, its lower half
+    number, architecture, first, second = 0, 4, 16, 24  # offsets; of arguments, their lower halves
     allow = do(give, 0x7FFF0000)
     forbid, unknown = (do(give, 0x00050000 | each) for each in (errno.EPERM, errno.ENOSYS))
 
@@ -266,6 +294,11 @@ def _filter(machine: str) -> list[bytes]:
     for each in _ABOUT_A_PROCESS[machine]:
         code += [do(equal, each, 0, 5), do(load, first), do(equal, os.getpid(), 1, 0)]
         code += [do(equal, 0, 0, 1), allow, forbid]
+    for each, orders in _ORDERS[machine].items():
+        count = len(orders)
+        code += [do(equal, each, 0, count + 3), do(load, second)]
+        code += [do(equal, order, count - done, 0) for done, order in enumerate(orders)]
+        code += [allow, forbid]
     forbidden = (*_FORBIDDEN[machine], *_COMMON)
     for done, each in enumerate(forbidden):
         code.append(do(equal, each, len(forbidden) - done, 0))

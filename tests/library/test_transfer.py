@@ -37,12 +37,15 @@ from localrag.errors import (
     LibraryMismatchError,
     LibraryNotFoundError,
     LocalragError,
+    ParsingError,
     UsageError,
 )
 from localrag.library import transfer
 from localrag.library.catalogue import writes
 from localrag.library.catalogue.migrations import migrate
 from localrag.library.check import check_library
+from localrag.library.folder.filesystem import CATALOGUE
+from localrag.library.records import FileState, UnreadFile
 from localrag.library.transfer import export_library, import_library
 from localrag.presentation.check import finding_text
 from localrag.system import files
@@ -176,6 +179,21 @@ def test_while_somebody_writes_one_state_travels(library: Path, tmp_path: Path) 
         writer.join()
     for number in range(3):
         bring(tmp_path / f"{number}.zip", tmp_path / f"there {number}")
+
+
+def test_what_could_not_be_read_is_not_exported(library: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "library.zip"
+    error = ParsingError("It is locked.", source="/home/ann/private/salary.pdf")
+    with open_library(library, create=False) as one:
+        one.set_unread([UnreadFile(FileState("/home/ann/private/salary.pdf", 1, 2, 3), error)])
+    export_library(library, archive, "0")
+    with zipfile.ZipFile(archive) as packed:
+        catalogue = packed.read(CATALOGUE)
+    assert b"salary" not in catalogue
+    assert b"/a/tea.txt" in catalogue, "whole paths are, as the guide says"
+    with open_library(library, create=False) as one:
+        assert [unread.state.path for unread in one.unread()] == ["/home/ann/private/salary.pdf"]
+    bring(archive, tmp_path / "other")
 
 
 def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:

@@ -229,6 +229,55 @@ def test_no_table_shows_or_takes_a_row_without_a_grant(team: Team) -> None:
         assert len(tables) > 4 * 19
 
 
+def test_an_account_that_takes_no_role_sees_and_changes_nothing(team: Team) -> None:
+    """It is in both roles, and inherits what they may."""
+    with raw(team.place) as node, raw(team.place, "keeper") as keeper:
+        names = {f'{schema}."{name}"' for schema, name, _ in tables_of(keeper)}
+        # Which libraries there are is told without a role, to find them.
+        for table in sorted(names - {'localrag."version"', 'localrag."libraries"'}):
+            for user in ("", "cid"):
+                node.execute("BEGIN")
+                node.execute("SELECT set_config(%s, %s, true)", [policies.USER, user])
+                for statement in (f"SELECT count(*) FROM {table}", f"DELETE FROM {table}"):
+                    assert attempt(node, statement) in NOTHING, (user, statement)
+                node.execute("ROLLBACK")
+
+
+def test_what_fails_for_a_user_names_no_library_of_others(team: Team) -> None:
+    with team.users, raw(team.place, "keeper") as keeper:
+        with Users(replace(team.place, user="node")) as serving:
+            keeper.execute("ALTER TABLE localrag.audit RENAME TO gone")
+            with pytest.raises(LibraryError) as caught:
+                serving.record("bob", "beta", "ask", "words")
+            assert team.place.name in str(caught.value)
+            assert "alpha" not in f"{caught.value} {caught.value.values}"
+        unreachable = replace(team.place, user="node", port=1)
+        with Users(unreachable) as serving, pytest.raises(LibraryError) as caught:
+            serving.record("bob", "beta", "ask", "words")
+        assert "alpha" not in f"{caught.value} {caught.value.values}"
+
+
+def test_the_words_of_a_question_are_in_no_statement(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL writes a statement that fails into its log."""
+    import psycopg
+
+    sent: list[str] = []
+    real = psycopg.Connection.execute
+
+    def execute(self: Any, query: Any, *given: Any, **more: Any) -> Any:
+        sent.append(str(query))
+        return real(self, query, *given, **more)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute)
+    with Users(replace(team.place, user="node")) as serving:
+        serving.record("ann", "alpha", "ask", "a private question")
+        assert serving.by_token(team.tokens["ann"]) is not None
+    assert any(".record(" in statement for statement in sent)
+    assert not any("private" in statement for statement in sent)
+
+
 def test_a_reader_changes_nothing(team: Team) -> None:
     with raw(team.place) as node, raw(team.place, "keeper") as keeper:
         (number,) = keeper.execute(

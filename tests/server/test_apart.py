@@ -13,8 +13,8 @@ from library.library_fixtures import EMBEDDER, open_library
 
 from localrag.config.settings import LlamaCppSettings, Settings
 from localrag.engine import Engine
-from localrag.evaluation.call_cache import CallCache
 from localrag.evaluation.results import Report
+from localrag.evaluator.evaluator import open_cache
 from localrag.models.llms.base import Options
 from localrag.server import pages
 from localrag.server.evaluating import Reports
@@ -62,11 +62,16 @@ def test_reports_go_with_what_was_removed_from_their_own_library() -> None:
 
 
 def test_verdicts_paid_for_by_one_library_are_not_found_by_another(tmp_path: Path) -> None:
-    with CallCache(tmp_path / "calls", "one") as one, CallCache(tmp_path / "calls", "two") as two:
-        one.put("key", "value", 1.0)
-        assert one.get("key") == ("value", 1.0)
-        assert two.get("key") is None
-    with CallCache(tmp_path / "calls") as nobodys:
+    with (
+        open_library(tmp_path / "one") as one,
+        open_library(tmp_path / "two") as two,
+        open_cache(None, one) as of_one,
+        open_cache(None, two) as of_two,
+        open_cache(None) as nobodys,
+    ):
+        of_one.put("key", "value", 1.0)
+        assert of_one.get("key") == ("value", 1.0)
+        assert of_two.get("key") is None
         assert nobodys.get("key") is None
 
 

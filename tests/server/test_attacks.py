@@ -78,6 +78,11 @@ CLOSE = "Connection: close\r\n"
             "Content-Length: 3\r\n\r\n{}",
             400,
         ),
+        (
+            f"POST /api/search HTTP/1.1\r\nHost: @HOST@\r\n{CLOSE}{BEARER}Content-Length: 2\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
         (f"GET /healthz HTTP/1.1\r\nHost: @HOST@\r\nContent-Length: {'9' * 5000}\r\n\r\n", 400),
         ("GET /healthz HTTP/1.1\r\nHost: @HOST@\r\nX : y\r\n\r\n", 400),
         (f"GET / HTTP/1.1\r\nHost: @HOST@\r\n{CLOSE}X: {'y' * 40_000}\r\n\r\n", 431),

@@ -197,7 +197,7 @@ def test_a_conversation_is_copied_and_saved_without_markup_of_documents(
     loading.value.save_as(tmp_path / "saved.md")
     saved = (tmp_path / "saved.md").read_text(encoding="utf-8")
     assert saved.startswith("# localrag: garden\n\n## When was the glass house opened")
-    assert r"\!\[x\](http://evil.example/p.png)" in saved
+    assert r"\!\[x\](hxxp://evil.example/p.png)" in saved
     assert "<b>" not in saved.replace(r"\<b", "")
     assert at.wrong == []
 

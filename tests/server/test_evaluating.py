@@ -18,6 +18,7 @@ from server.conftest import Served
 from server.in_browser import Open
 
 from localrag import factory
+from localrag.library.computed import computed_file
 
 ROWS = [
     {"question": "When was the glass house opened?", "reference": "It was opened in 1907."},
@@ -71,8 +72,12 @@ def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:
             httpx.get(f"{served.url}/api/reports/{name}.html", trust_env=False).status_code == 401
         )
 
+        kept = computed_file(library.removals())
+        assert any(b"1907" in path.read_bytes() for path in kept.parent.glob(f"{kept.name}*"))
         document = http.get("/api/documents").json()["documents"][0]["id"]
-        http.delete(f"/api/documents/{document}").raise_for_status()
+        removal = http.delete(f"/api/documents/{document}").json()
+        assert removal["purged"]
+        assert not kept.exists()
         assert http.get(f"/api/reports/{name}.html").status_code == 404
 
 

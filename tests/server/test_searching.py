@@ -46,6 +46,15 @@ def test_filters_and_kinds_of_search_are_those_of_the_command_line(served: Serve
             assert got.status_code == 400, wrong
 
 
+def test_too_many_files_to_search_in_are_refused(served: Served) -> None:
+    with served.client() as http:
+        for count, status in ((400, 200), (2000, 400)):
+            asked = {"question": "tea", "filter": {"sources": [f"{n}.txt" for n in range(count)]}}
+            assert http.post("/api/search", json=asked).status_code == status
+        asked = {"question": "tea", "filter": {"types": ["pdf"] * 2000}}
+        assert http.post("/api/search", json=asked).status_code == 200
+
+
 def test_ranks_of_both_searches_come_with_a_passage(served: Served) -> None:
     with served.client(**{"accept-language": "zh"}) as http:
         found = http.post("/api/search", json={"question": "glass house", "rerank": "keyword"})

@@ -120,6 +120,17 @@ def test_the_body_is_bounded_and_no_form(served: Served, monkeypatch: pytest.Mon
     assert kept(served) == {}
 
 
+def test_files_on_their_way_are_counted(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST", 1)
+    with served.client() as http:
+        for number in range(3):  # each has arrived before the next one
+            assert send(http, f"{number}.txt", HARBOUR)[-1][0] == "done"
+        monkeypatch.setattr(uploads, "MOST", 0)
+        reply = http.post("/api/documents", params={"name": "x"}, content=HARBOUR, headers=RAW)
+        assert reply.status_code == 429
+        assert int(reply.headers["retry-after"]) > 0
+
+
 def test_who_writes_meanwhile_is_named(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localrag.server.uploads.PATIENCE", 0.2)
     program = (

@@ -25,6 +25,8 @@ FilterLanguage = Literal["zh", "en"]
 _RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
 _LONGEST = 10_000
 """Code points of a pattern, of which SQLite takes 50,000 bytes."""
+_MOST_SOURCES = 500
+"""Of which each is a part of an expression; SQLite takes none that is nested a thousand deep."""
 LAST_PAGE = (1 << 53) - 1
 """The last page that can be asked for: a number that every database and every client holds."""
 _PATH = r"replace(s.path, '\', '/')"
@@ -85,6 +87,13 @@ class Filter:
             raise UsageError(
                 "Files to search in must be given as a tuple of non-empty names.",
                 hint="Name a file as `localrag status` lists it.",
+            )
+        if len(self.sources) > _MOST_SOURCES:
+            raise UsageError(
+                "{count} files are too many to search in; at most {most}.",
+                hint="Use --path with a pattern, or search in all.",
+                count=len(self.sources),
+                most=_MOST_SOURCES,
             )
         if len(self.path) > _LONGEST:
             raise UsageError(

@@ -73,14 +73,19 @@ def _is_ours(directory: Path) -> bool:
 
 def cache_folder(identity: bytes) -> Path:
     """A folder of this user for what follows from a library that is not kept there itself."""
+    folder = cache_path(identity)
+    with suppress(OSError):  # a home that cannot be written: it stays in memory
+        make_folder(folder)
+        os.utime(folder)
+        for other in folder.parent.iterdir():
+            if _NAME.fullmatch(other.name) and time.time() - other.lstat().st_mtime > _LIFE:
+                delete_tree(other)
+    return folder
+
+
+def cache_path(identity: bytes) -> Path:
+    """Where that folder is, or would be."""
     from platformdirs import user_cache_path
 
     name = hashlib.sha256(identity).hexdigest()[:40]
-    derived = user_cache_path("localrag", appauthor=False) / "derived"
-    with suppress(OSError):  # a home that cannot be written: it stays in memory
-        make_folder(derived / name)
-        os.utime(derived / name)
-        for other in derived.iterdir():
-            if _NAME.fullmatch(other.name) and time.time() - other.lstat().st_mtime > _LIFE:
-                delete_tree(other)
-    return derived / name
+    return user_cache_path("localrag", appauthor=False) / "derived" / name

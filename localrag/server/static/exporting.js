@@ -2,7 +2,9 @@
 import { inWords } from "./turn.js";
 
 // What documents say is no markup of ours: a picture in it would be fetched by who shows it.
-const plainly = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>!#|~]/g, "\\$&");
+// A bare address would be made a link of (GitHub's dialect), as in `localrag/presentation/markdown.py`.
+const plainly = (text) => text.replace(/\s+/g, " ").replace(/[\\`*_[\]<>!#|~&]/g, "\\$&")
+  .replace(/htt(?=ps?:)|ft(?=p:)/gi, (one) => `${one[0]}${"x".repeat(one.length - 1)}`).replace(/(www)\.(?=[^\s(:])/gi, "$1[.]");
 const escaped = (text) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 
 // How near the documents come to what they do not answer, a line each.

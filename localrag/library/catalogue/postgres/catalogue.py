@@ -55,6 +55,12 @@ CREATING: Turn = 0x4C54
 
 _OLDEST_CLIENT = 160000
 """libpq 16, the first that can be told how not to log in."""
+_HERE = "scram-sha-256,none"
+"""How a server on this machine may ask who is there, which shows no certificate.
+
+Whoever has its port while it is down would be told a password in clear, or what MD5 makes of it.
+"none" is a server that knows the account otherwise (peer, trust).
+"""
 _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
 """Ways to log in by which libpq would ask further servers, and since when it knows them."""
 
@@ -543,9 +549,8 @@ class PostgresCatalogue:
                 version=client // 10000,
             )
         with door(self.database) as options:
-            options["require_auth"] = ",".join(
-                name for name, since in _NEVER.items() if client >= since
-            )
+            never = ",".join(name for name, since in _NEVER.items() if client >= since)
+            options["require_auth"] = _HERE if self.database.is_local else never
             inner: psycopg.Connection[Row] = psycopg.connect(
                 make_conninfo(**options),
                 autocommit=True,

@@ -140,6 +140,9 @@ _PURGED = {"meta": f"key IN ('{PURGE_DUE}', '{FORGOTTEN}')", "removals": "true"}
 # The owner, too, sees nothing in a transaction that is for a user and has not taken the role.
 _THE_OWNER = f"{OWNER} AND coalesce(current_setting('{USER}', true), '') = ''"
 
+# A policy holds for whoever is in the role, too: an account that has not taken it sees nothing.
+_AS_MEMBER, _AS_SERVER = (f"current_user = '{role}'" for role in (MEMBER, SERVER))
+
 _POLICIES = (
     *("owner", "reader", "editor_insert", "editor_update", "editor_delete", "asking"),
     *("server", "server_purge"),
@@ -247,20 +250,22 @@ def _protected(schema: str, name: str, number: int | None) -> Iterator[str]:
             mine = f"asker = (SELECT current_setting('{USER}', true))"
             if name == "answer_documents":
                 mine = f"answer IN (SELECT a.number FROM {schema}.answers a WHERE {mine})"
-            policies["asking"] = f"ALL TO {MEMBER} USING ({reads} AND {mine})"
-            policies["server"] = f"ALL TO {SERVER} USING (true)"
+            policies["asking"] = f"ALL TO {MEMBER} USING ({_AS_MEMBER} AND {reads} AND {mine})"
+            policies["server"] = f"ALL TO {SERVER} USING ({_AS_SERVER})"
             shown = "number, conversation" if name == "answers" else "answer, document"
             yield f"GRANT SELECT ({shown}), DELETE ON {table} TO {SERVER}"
         else:
             edits = f"(SELECT {SCHEMA}.may({number}, 'editor'))"
-            policies["reader"] = f"SELECT TO {MEMBER} USING ({reads})"
-            policies["editor_insert"] = f"INSERT TO {MEMBER} WITH CHECK ({edits})"
-            policies["editor_update"] = f"UPDATE TO {MEMBER} USING ({edits})"
-            policies["editor_delete"] = f"DELETE TO {MEMBER} USING ({edits})"
-            policies["server"] = f"SELECT TO {SERVER} USING (true)"
+            policies["reader"] = f"SELECT TO {MEMBER} USING ({_AS_MEMBER} AND {reads})"
+            policies["editor_insert"] = f"INSERT TO {MEMBER} WITH CHECK ({_AS_MEMBER} AND {edits})"
+            policies["editor_update"] = f"UPDATE TO {MEMBER} USING ({_AS_MEMBER} AND {edits})"
+            policies["editor_delete"] = f"DELETE TO {MEMBER} USING ({_AS_MEMBER} AND {edits})"
+            policies["server"] = f"SELECT TO {SERVER} USING ({_AS_SERVER})"
             yield f"GRANT SELECT ON {table} TO {SERVER}"
             if name in _PURGED:  # what a removal that was cut off has left to do
-                policies["server_purge"] = f"ALL TO {SERVER} USING ({_PURGED[name]})"
+                policies["server_purge"] = (
+                    f"ALL TO {SERVER} USING ({_AS_SERVER} AND {_PURGED[name]})"
+                )
                 yield f"GRANT INSERT, DELETE ON {table} TO {SERVER}"
     for policy in _POLICIES:
         yield f"DROP POLICY IF EXISTS {policy} ON {table}"
@@ -283,10 +288,11 @@ def _protected_jobs() -> Iterator[str]:
     yield f"GRANT SELECT, UPDATE ({told}) ON {table} TO {SERVER}"
     for policy, rule in {
         "owner": f"ALL TO PUBLIC USING ({_THE_OWNER})",
-        "reader": f"SELECT TO {MEMBER} USING ({role} IS NOT NULL)",
-        "editor_update": f"UPDATE TO {MEMBER} USING ({role} IN ('editor', 'owner'))",
-        "server": f"SELECT TO {SERVER} USING (true)",
-        "server_update": f"UPDATE TO {SERVER} USING (true)",
+        "reader": f"SELECT TO {MEMBER} USING ({_AS_MEMBER} AND {role} IS NOT NULL)",
+        "editor_update": f"UPDATE TO {MEMBER} USING ({_AS_MEMBER} "
+        f"AND {role} IN ('editor', 'owner'))",
+        "server": f"SELECT TO {SERVER} USING ({_AS_SERVER})",
+        "server_update": f"UPDATE TO {SERVER} USING ({_AS_SERVER})",
     }.items():
         yield f"DROP POLICY IF EXISTS {policy} ON {table}"
         yield f"CREATE POLICY {policy} ON {table} FOR {rule}"

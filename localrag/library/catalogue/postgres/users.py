@@ -19,12 +19,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from localrag.egress.databases import Database
-from localrag.errors import ForbiddenError, LibraryError, UsageError
+from localrag.errors import (
+    ForbiddenError,
+    LibraryDamagedError,
+    LibraryError,
+    LibraryNotFoundError,
+    UsageError,
+)
 from localrag.library.acting import Action, Role, User
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.postgres import policies
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue, heard, no_library
-from localrag.library.catalogue.postgres.connection import said
 from localrag.library.catalogue.postgres.dialect import SCHEMA
 from localrag.library.catalogue.postgres.policies import MEMBER, SERVER
 
@@ -264,14 +269,30 @@ class Users:
     def _served(self, query: str, *values: Any) -> Sequence[Row]:
         """The rows of a question as the role of a server.
 
-        In one round trip: the server waits for nobody in between, whoever falls silent.
+        In one round trip: the server waits for nobody in between, whoever falls silent. The values
+        are no part of a statement, which PostgreSQL logs where it fails.
         """
-        from psycopg import ClientCursor, errors
+        try:
+            return self._asked_as_server(query, values)
+        except LibraryNotFoundError as error:  # it names a library, and nobody asked about that
+            raise LibraryDamagedError(
+                "The tables of the library {database} are not as localrag makes them: {reason}.",
+                hint="Restore the database from a backup.",
+                database=str(self.database).partition("#")[0],
+                reason=str(error.__cause__).partition("\n")[0],
+            ) from error
+
+    def _asked_as_server(self, query: str, values: Sequence[Any]) -> Sequence[Row]:
+        from psycopg import errors
 
         with self._session() as inner:
-            asked = ClientCursor(inner).mogrify(query, values)
             try:
-                return said(inner.execute(f"BEGIN; SET LOCAL ROLE {SERVER}; {asked}; COMMIT"))
+                with inner.pipeline():
+                    inner.execute("BEGIN")
+                    inner.execute(f"SET LOCAL ROLE {SERVER}")
+                    asked = inner.execute(query, values)
+                    inner.execute("COMMIT")
+                return asked.fetchall()
             except (errors.InsufficientPrivilege, errors.InvalidParameterValue) as error:
                 raise policies.no_roles(str(self.database), inner.info.user) from error
 
@@ -279,8 +300,14 @@ class Users:
 
     @contextmanager
     def _session(self) -> Iterator[psycopg.Connection[Row]]:
-        with self._catalogue.translated(), self._catalogue.session() as inner:
-            yield inner
+        try:
+            with self._catalogue.translated(), self._catalogue.session() as inner:
+                yield inner
+        except LibraryError as error:
+            # Which of its libraries the server was given first is nothing to who asks.
+            if "database" in error.values:
+                error.values["database"] = str(self.database).partition("#")[0]
+            raise
 
     @contextmanager
     def _changing(self) -> Iterator[psycopg.Connection[Row]]:

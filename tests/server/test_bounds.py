@@ -1,0 +1,280 @@
+"""What a request can have computed: bounded on every route, in turns, and ended with its client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import numpy as np
+import pytest
+from fakes import HashEmbedder
+from library.library_fixtures import EMBEDDER
+from server.conftest import Served, Writing
+from server.sharing import Kept, Node, shared
+from server.test_mcp_http import connected, failure
+from server.test_people import DOCUMENT, QUESTION, SENT, declared, folders
+
+from localrag.engine import Engine
+from localrag.models.embeddings.base import Vectors
+from localrag.server import embedding
+from localrag.server.asker import own_name
+from localrag.server.bounds import LONGEST_QUESTION, MOST_TOKENS
+from localrag.server.queue import FullError, Turns
+
+LONG = "glass house " * (LONGEST_QUESTION // 12 + 1)
+TURN = {"question": LONG, "answer": LONG * 30}
+MESSAGES = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": LONG * 30}]
+TOO_MUCH: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("POST", "/api/search"): [{"question": LONG}],
+    ("POST", "/api/ask"): [{"question": LONG}, {"question": QUESTION, "history": [TURN]}],
+    ("POST", "/api/compare"): [
+        {"question": LONG, "vary": "modes"},
+        {"question": QUESTION, "vary": "modes", "reference": LONG},
+    ],
+    ("POST", "/v1/chat/completions"): [
+        {"messages": [{"role": "user", "content": LONG}]},
+        {"messages": [*MESSAGES, MESSAGES[0]]},
+    ],
+    ("POST", "/v1/responses"): [{"input": LONG}, {"input": [*MESSAGES, MESSAGES[0]]}],
+    ("POST", "/v1/embeddings"): [
+        {"input": ["tea"] * 2049},
+        {"input": ["tea " * 200] * (MOST_TOKENS // 200 + 8)},
+    ],
+    ("POST", "/v1/rerank"): [
+        {"query": LONG, "documents": ["tea"]},
+        {"query": "tea", "documents": ["tea"] * 2049},
+        {"query": "tea", "documents": ["tea " * 200] * (MOST_TOKENS // 200 + 8)},
+    ],
+    ("POST", "/v1/vector_stores/{name}/search"): [{"query": LONG}, {"query": ["tea"] * 4000}],
+}
+"""Of each route that computes, requests that would have too much computed."""
+ELSEWHERE = {
+    ("POST", "/mcp"),  # tools, of which below
+    ("POST", "/api/evaluate"),  # an owner's, in the line and giving way at every step
+    ("POST", "/api/documents"),  # a file, read as `localrag add` does, one at a time
+}
+QUIET = declared() - set(TOO_MUCH) - ELSEWHERE
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was computed: every call of what costs more than a look into the catalogue."""
+    calls: list[str] = []
+
+    def watched(kind: type, name: str) -> None:
+        real = getattr(kind, name)
+
+        def call(*given: Any, **more: Any) -> Any:
+            calls.append(name)
+            return real(*given, **more)
+
+        monkeypatch.setattr(kind, name, call)
+
+    for name in ("embed_queries", "embed_documents"):
+        watched(HashEmbedder, name)
+    for name in ("stream", "complete", "score_choices"):
+        watched(Writing, name)
+    for name in ("search", "retrieve", "stream"):
+        watched(Engine, name)
+    return calls
+
+
+@pytest.mark.parametrize("key", TOO_MUCH, ids=" ".join)
+def test_too_much_is_refused_before_anything_is_computed(
+    served: Served, computed: list[str], key: tuple[str, str]
+) -> None:
+    method, path = key
+    for body in TOO_MUCH[key]:
+        with served.client() as http:
+            reply = http.request(method, path.replace("{name}", "default"), json=body)
+        assert reply.status_code == 400, reply.text
+        assert computed == []
+
+
+@pytest.mark.parametrize("key", sorted(QUIET), ids=" ".join)
+def test_no_other_route_computes(served: Served, computed: list[str], key: tuple[str, str]) -> None:
+    """So that a route which comes to compute is found, and gets its bound above."""
+    method, path = key
+    sent: dict[str, Any] = {"url": path, **SENT.get(key, lambda _: {})("garden")}
+    if key == ("GET", "/mcp"):
+        return  # waits for what a server says by itself
+    for name in ("{conversation}", "{document}", "{name}", "{number}", "{name:path}"):
+        sent["url"] = sent["url"].replace(name, "0" * 16)
+    with served.client() as http, http.stream(method, **sent) as reply:
+        assert reply.status_code < 500
+    assert computed == []
+
+
+def test_tools_refuse_too_much_too(served: Served, computed: list[str]) -> None:
+    asked: dict[str, list[dict[str, object]]] = {
+        "search": [{"query": LONG}],
+        "ask": [{"question": LONG}],
+        "get_page": [
+            {"document": LONG},
+            {"document": DOCUMENT, "question": LONG},
+            {"document": DOCUMENT, "mark": LONG},
+        ],
+        "list_documents": [{"containing": LONG}],
+        "status": [],
+    }
+
+    async def work() -> None:
+        async with connected(served) as (client, _):
+            assert {tool.name for tool in (await client.list_tools()).tools} == set(asked)
+            for name, requests in asked.items():
+                for arguments in requests:
+                    said = await failure(client, name, **arguments)
+                    assert "cannot be read" in said
+
+    anyio.run(work)
+    assert computed == []
+
+
+class Slow(HashEmbedder):
+    """Takes a moment for each text."""
+
+    done = 0
+
+    def embed_documents(self, texts: Sequence[str], progress: object = None) -> Vectors:
+        for _ in texts:
+            time.sleep(0.02)
+            self.done += 1
+        return np.ones((len(texts), self.dimension), np.float32)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with shared(folders(tmp_path), Kept()) as made:
+        yield made
+
+
+def _left(http: httpx.Client, path: str, body: object) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        http.post(path, json=body, timeout=0.3)
+
+
+def test_who_leaves_holds_up_nobody(node: Node) -> None:
+    users, slow = node.users, Slow()
+    assert isinstance(users, Kept)
+    ada, eve = users.add("ada", garden="reader"), users.add("eve", tea="reader", garden="reader")
+    with node.client(ada) as http:
+        assert http.post("/api/search", json={"question": QUESTION}).status_code == 200
+    for engine in node.engines.values():
+        engine._embedder = slow
+    body = {"query": "tea", "documents": ["tea"] * 500, "model": "localrag/tea"}
+    threads = []
+    clients = [node.client(eve) for _ in range(20)]
+    for client in clients:
+        threads.append(threading.Thread(target=_left, args=(client, "/v1/rerank", body)))
+        threads[-1].start()
+    time.sleep(0.2)
+    with node.client(ada) as http:
+        for request in (
+            lambda: http.get("/api/documents", params={"library": "garden"}),
+            lambda: http.post("/api/search", json={"question": QUESTION}),
+        ):
+            begun = time.monotonic()
+            assert request().status_code == 200
+            assert time.monotonic() - begun < 3
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.close()
+    time.sleep(1)
+    before = slow.done
+    time.sleep(1)
+    assert slow.done == before, "nobody listens any more"
+
+
+def test_turns_of_users_alternate_and_none_has_the_line_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "eve"
+    monkeypatch.setattr("localrag.server.queue.own_name", lambda: name)
+    served: list[str] = []
+
+    async def ask(turns: Turns, user: str, go: anyio.Event) -> None:
+        async with turns.turn():
+            served.append(user)
+            await go.wait()
+
+    async def work() -> None:
+        nonlocal name
+        turns, go = Turns(1, most_waiting=16), anyio.Event()
+        async with anyio.create_task_group() as group:
+            for name in ("eve", "eve", "eve", "eve", "ada", "ada", "ben"):
+                group.start_soon(ask, turns, name, go)
+                await anyio.wait_all_tasks_blocked()
+            assert turns.waiting == 6
+            go.set()
+        assert served == ["eve", "ada", "ben", "eve", "ada", "eve", "eve"]
+        async with anyio.create_task_group() as group:
+            name, go = "eve", anyio.Event()
+            for _ in range(5):
+                group.start_soon(ask, turns, name, go)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(FullError):
+                turns.expect_room()
+            name = "ada"
+            turns.expect_room()
+            go.set()
+
+    anyio.run(work)
+
+
+def test_in_a_server_of_one_user_the_line_is_theirs() -> None:
+    async def work() -> None:
+        turns = Turns(1, most_waiting=4)
+        assert own_name() == ""
+
+        go = anyio.Event()
+
+        async def hold() -> None:
+            async with turns.turn():
+                await go.wait()
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(hold)
+            await anyio.wait_all_tasks_blocked()
+            assert turns.waiting == 4
+            with pytest.raises(FullError):
+                turns.expect_room()
+            go.set()
+
+    anyio.run(work)
+
+
+def test_texts_come_back_whole_whatever_the_batches(served: Served) -> None:
+    texts = [f"tea {number}" for number in range(3 * embedding.BATCH + 1)]
+    with served.client() as http:
+        data = http.post("/v1/embeddings", json={"input": texts}).json()["data"]
+        ranked = http.post("/v1/rerank", json={"query": "tea 7", "documents": texts}).json()
+    given = np.array([one["embedding"] for one in data], np.float32)
+    assert np.allclose(given, EMBEDDER.embed_queries(texts))
+    assert len(ranked["results"]) == len(texts)
+    assert ranked["results"][0]["document"]["text"] == "tea 7"
+
+
+def test_long_work_that_gives_way_keeps_no_thread_from_others(served: Served) -> None:
+    """More comparisons at once than there are threads for searches."""
+    replies = []
+
+    def compare() -> None:
+        with served.client() as http:
+            body = {"question": QUESTION, "vary": "modes"}
+            replies.append(http.post("/api/compare", json=body, timeout=60).text)
+
+    threads = [threading.Thread(target=compare) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    with served.client() as http:
+        assert http.post("/api/search", json={"question": QUESTION}).status_code == 200
+    for thread in threads:
+        thread.join()
+    assert all("event: compared" in reply for reply in replies)
