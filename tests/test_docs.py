@@ -50,6 +50,45 @@ def test_files_that_are_named_are_there(page: str) -> None:
             assert f"def {test}(" in path.read_text("utf-8"), f"{page} names {file}::{test}"
 
 
+# "pip install 'localrag-offline[postgres]'", "pipx install localrag"; not "localrag_offline-*.whl"
+INSTALLS_BY_NAME = re.compile(
+    r"\b(?:pip3?|pipx|uv)\b[^\n`]*\binstall\b[^\n`]*?[ '\"]localrag(?:[-_]offline)?"
+    r"(?=[ '\"`\[=<>~.]|$)",
+    re.M,
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "by_name"),
+    [
+        ("Install it: pip install 'localrag-offline[postgres]'", True),
+        ("pipx install localrag", True),
+        ("uv tool install --force localrag-offline==0.2.0", True),
+        ("pip install --no-index --find-links wheels localrag_offline", True),
+        ("pip install --no-index wheels/localrag_offline-*.whl 'psycopg[binary]'", False),
+        ("pipx install ./localrag_offline-0.2.0-py3-none-any.whl", False),
+        ("pip install -r scripts/locks/postgres.txt", False),
+    ],
+)
+def test_what_installs_by_name(line: str, by_name: bool) -> None:
+    assert bool(INSTALLS_BY_NAME.search(line)) == by_name
+
+
+def test_nobody_is_told_to_install_a_package_by_our_name() -> None:
+    """Until it is ours on the public index, whoever takes it first would be installed."""
+    kinds = {".py", ".md", ".toml", ".txt", ".html", ".js", ".yml", ".yaml", ".service", ""}
+    files = [ROOT / page for page in PAGES if page not in DATED]
+    for folder in ("localrag", "docs", "scripts"):
+        files += [path for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
+    told = []
+    for path in filter(Path.is_file, files):
+        text = path.read_text("utf-8")
+        if path.suffix == ".py":  # a message goes on in the next literal: "pip install " "localrag"
+            text = re.sub(r"\"\n\s*f?\"", "", text)
+        told += [f"{path.relative_to(ROOT)}: {hit[0]}" for hit in INSTALLS_BY_NAME.finditer(text)]
+    assert not told
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_nothing_is_left_to_be_filled_in(page: str) -> None:
     """Such as MORE_A, as a cell of a table or in place of a row."""

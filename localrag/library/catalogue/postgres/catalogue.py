@@ -545,7 +545,7 @@ class PostgresCatalogue:
         if client < _OLDEST_CLIENT:
             raise LibraryError(
                 "PostgreSQL's client libpq {version} is too old; localrag needs 16 or newer.",
-                hint="Install it: pip install 'localrag-offline[postgres]'",
+                hint="Install it: pip install 'psycopg[binary]'",
                 version=client // 10000,
             )
         with door(self.database) as options:
@@ -664,7 +664,7 @@ def import_client() -> None:
     except ImportError as error:
         raise LibraryError(
             "Libraries in PostgreSQL need its client, which is not installed.",
-            hint="Install it: pip install 'localrag-offline[postgres]'; without a network, from a "
+            hint="Install it: pip install 'psycopg[binary]'; without a network, from a "
             "bundle that was created with --extra postgres.",
         ) from error
     # What it ignores while a connection ends is warned of on stderr; our own error says why.
