@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder
     from localrag.models.registry.advice import Advice
     from localrag.rag.conversation import Conversation
+    from localrag.tables.records import Column, Table
+    from localrag.tables.records import Event as TableEvent
 
 AnyPath = str | os.PathLike[str]
 
@@ -267,6 +269,38 @@ class LocalRAG:
         True
         """
         return answer_of(self.engine.stream(question, AskOptions(**asked)), self._telling(on_step))
+
+    def table(
+        self,
+        patterns: Sequence[str],
+        columns: Sequence[str | Column],
+        *,
+        words: str = "",
+        on_event: Callable[[TableEvent], None] = _nothing,
+        stopped: threading.Event | None = None,
+        **asked: Unpack[Asking],
+    ) -> Table:
+        """Documents as rows: each column is a question that is put to each document by itself.
+
+        `patterns` choose documents by path, folder or pattern, none chooses all; of those, `words`
+        leaves the ones that hold them. What was read is kept in the library and not read again.
+        `on_event` hears how much there is to do, and each cell as it is read; once `stopped` is
+        set, what is left is not read. Raises `UsageError` where nothing is chosen or asked.
+
+        >>> table = rag.table(["ai-overview.en.pdf"], ["Who invented the perceptron?"])
+        >>> table.rows[0].cells[0].state
+        'found'
+        """
+        from localrag.tables.records import Column, Table
+
+        wanted = [Column(column) if isinstance(column, str) else column for column in columns]
+        halt = stopped or threading.Event()
+        options = AskOptions(stopped=halt, **asked)
+        for event in self.engine.table(patterns, wanted, words, options):
+            on_event(event)
+            if isinstance(event, Table):
+                return event
+        raise AssertionError("a table ends its events")
 
     def compare(
         self,

@@ -7,6 +7,7 @@ documents, nor about how anything is shown.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +50,13 @@ if TYPE_CHECKING:
     from localrag.prompts.own import Wording
     from localrag.rag.base import Pipeline, Retrieve
     from localrag.rerankers.base import Reranking
+    from localrag.tables.records import Column
+    from localrag.tables.records import Event as TableEvent
     from localrag.text.sentences import Span
     from localrag.text.tokenize import Tokenizer
+
+_MOST_PASSAGES = 1000
+"""Hits of the words that choose the documents of a table."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 P = ParamSpec("P")
@@ -346,6 +352,57 @@ class Engine:
                 yield from steps
                 steps.clear()
             yield piece
+
+    def table(
+        self,
+        patterns: Sequence[str],
+        columns: Sequence[Column],
+        words: str = "",
+        options: AskOptions = AskOptions(),
+    ) -> Iterator[TableEvent]:
+        """Each document's answer to each column's question, as they come, and last the table.
+
+        Raises as `LocalRAG.table`.
+        """
+        from localrag.tables import documents
+
+        documents.check_columns(columns)
+        among = self._holding(words) if words.strip() else None
+        selection = documents.select(self.library, patterns, among)
+        if not selection.documents:
+            raise UsageError(
+                "None of {count} documents is left for the table.",
+                hint="Choose by other words, or by a pattern such as 'contracts/*'.",
+                count=selection.total,
+            )
+        settings = self.applied(options)
+        key = json.dumps(
+            [msgspec.to_builtins(settings.answer), sorted(self._wording.own.items())], default=str
+        )
+        model = settings.llm.model  # which need not be loaded where all cells are kept
+        keys = tuple(documents.cell_key(column.question, model, key) for column in columns)
+        work = documents.Work(selection.documents, tuple(columns), keys)
+        stopped = options.stopped or threading.Event()
+
+        def ask(question: str, source: str) -> Answer:
+            within = Filter(within=frozenset((source,)))
+            return answer_of(self.stream(question, replace(options, filter=within, paths=True)))
+
+        yield from documents.fill(self.library, work, ask, stopped.is_set)
+
+    def _holding(self, words: str) -> set[str]:
+        """The ids of the documents with one of the words, or more, whatever their number."""
+        settings = msgspec.structs.replace(
+            _unexpanded(self.settings),
+            retrieval=_changed(_unexpanded(self.settings).retrieval, mode="keyword"),
+        )
+        documents = set[str]()
+        while True:
+            options = AskOptions(filter=Filter(without=frozenset(documents)))
+            hits = self._retrieve(words, _MOST_PASSAGES, settings, options, unheard)
+            documents.update(hit.chunk.document_id for hit in hits)
+            if len(hits) < _MOST_PASSAGES:
+                return documents
 
     def answer_from(
         self,

@@ -17,6 +17,7 @@ COMMANDS = (
     "add",
     "ask",
     "search",
+    "table",
     "compare",
     "chat",
     "serve",
