@@ -18,6 +18,7 @@ COMMANDS = (
     "ask",
     "search",
     "table",
+    "compute",
     "compare",
     "chat",
     "serve",

@@ -51,8 +51,8 @@ _VERSION = 1
 _PATIENCE = 1.0
 """Seconds that a cell waits for another process that writes, before it waits for the next cell."""
 
-Ask = Callable[[str, str], Answer]
-"""A question and the path of the document that it is put to."""
+Ask = Callable[[Column, str], Reply]
+"""A column, and the path of the document that its question is put to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ def check_columns(columns: Sequence[Column]) -> None:
             )
 
 
-def cell_key(question: str, model: str, wording: str) -> str:
+def cell_key(question: str, kind: ColumnKind | None, model: str, wording: str) -> str:
     """What a kept cell is found by, beside its document: a hash that does not say the question."""
-    identity = json.dumps([_VERSION, " ".join(question.split()), model, wording])
+    identity = json.dumps([_VERSION, " ".join(question.split()), kind or "", model, wording])
     return hashlib.sha256(identity.encode()).hexdigest()
 
 
@@ -173,7 +173,7 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
                 if halted:
                     continue
                 try:
-                    replies[at] = reply_of(ask(column.question, document.sources[0]))
+                    replies[at] = ask(column, document.sources[0])
                 except StoppedError:
                     halted = True
                     continue

@@ -63,6 +63,9 @@ _NUMERIC = re.compile(
     re.IGNORECASE,
 )
 """The whole of a cell that holds a number: "(1,234.50)", "£12", "3.5%", "12 万元"."""
+_PLAIN = re.compile(r"([£$€¥])?(-?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?)")
+"""What most numbers look like: "-1,234.5", "£12"."""
+_DIGIT = re.compile(r"\d")
 _SCALES = {"千": 1e3, "k": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "亿": 1e8, "billion": 1e9}
 _EMPTY = re.compile(r"[\s\-—–/\\*.…?？]*|n/?a\.?|null|none|无|暂无|未知|tbd|unknown", re.IGNORECASE)
 """The cell that holds nothing: "-", "n/a", "无"."""
@@ -118,6 +121,9 @@ def _yes_no(text: str) -> Value | None:
 def _typed(figure: Figure, text: str, kind: ColumnKind) -> Value | None:
     if kind == "date":
         return _date_of(figure) if figure.kind == "date" else None
+    if figure.kind == "date" and kind == "number" and figure.value[:2] == (None, None):
+        days = figure.value[2] or 0.0  # "30日" may be a day of the month, and a length of time
+        return Value("number", plain_number(days), days, "day")
     if figure.kind != "number" or (amount := figure.value[0]) is None:
         return None
     currency = _currency_at(text, figure)
@@ -187,21 +193,33 @@ def number_in(cell: str, *, comma: bool = False) -> Value | None:
 
     `comma` says that in this column a comma stands before the decimals.
     """
+    if (amount := amount_in(cell, comma=comma)) is None:
+        return None
+    number, unit = amount
+    kind: ColumnKind = "number" if unit in ("", "%", "‰") else "money"
+    return Value(kind, plain_number(number), number, unit)
+
+
+def amount_in(cell: str, *, comma: bool = False) -> tuple[float, str] | None:
+    """The same as a number and its unit, for many cells."""
+    if not comma and (plain := _PLAIN.fullmatch(cell)):
+        number = float(plain[2].replace(",", ""))
+        return number, _CURRENCIES[plain[1]] if plain[1] else ""
+    if not _DIGIT.search(cell):
+        return None
     match = _NUMERIC.fullmatch(cell)
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
-    number = _amount(match["digits"], comma=comma)
-    if number is None or (match["before"] and match["behind"] in ("%", "％")):
+    found = _amount(match["digits"], comma=comma)
+    if found is None or (match["before"] and match["behind"] in ("%", "％")):
         return None
     negative = bool(match["open"]) != (match["sign"] in tuple("-−–") or bool(match["inner"]))
-    number *= _SCALES.get((match["scale"] or "").lower(), 1.0)
+    number = found * _SCALES.get((match["scale"] or "").lower(), 1.0)
     number = -number if negative else number
     sign = (match["before"] or match["behind"] or "").lower()
     if sign in ("%", "％", "‰"):
-        return Value("number", plain_number(number), number, "%" if sign != "‰" else "‰")
-    if sign:
-        return Value("money", plain_number(number), number, _CURRENCIES[sign])
-    return Value("number", plain_number(number), number)
+        return number, "%" if sign != "‰" else "‰"
+    return number, _CURRENCIES[sign] if sign else ""
 
 
 def _amount(digits: str, *, comma: bool) -> float | None:
@@ -223,6 +241,13 @@ def _amount(digits: str, *, comma: bool) -> float | None:
     return float(f"{whole or 0}.{rest or 0}")
 
 
+_NO_AMOUNT = re.compile(r"[^\d.,]")
+_COMMA = re.compile(r"\d+(?:\.\d{3})*,(?:\d{1,2}|\d{4,})")
+"""Digits with a comma before the decimals: "1.234,50"."""
+_POINT = re.compile(r"\d+(?:,\d{3})*\.(?:\d{1,2}|\d{4,})")
+"""Digits with a point before the decimals: "1,234.50"."""
+
+
 def decimal_comma(cells: Iterable[str]) -> bool:
     """Whether the numbers of a column have a comma before their decimals.
 
@@ -230,10 +255,10 @@ def decimal_comma(cells: Iterable[str]) -> bool:
     """
     votes = 0
     for cell in cells:
-        digits = re.sub(r"[^\d.,]", "", cell)
-        if re.fullmatch(r"\d+(?:\.\d{3})*,(?:\d{1,2}|\d{4,})", digits):
+        digits = _NO_AMOUNT.sub("", cell)
+        if _COMMA.fullmatch(digits):
             votes += 1
-        elif re.fullmatch(r"\d+(?:,\d{3})*\.(?:\d{1,2}|\d{4,})", digits):
+        elif _POINT.fullmatch(digits):
             votes -= 1
     return votes > 0
 
