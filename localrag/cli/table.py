@@ -159,7 +159,7 @@ def print_table(made: Table) -> None:
     from localrag.documents.formats.table import shown_name
     from localrag.presentation.tables import cell_text, evidence_text, total_lines
 
-    heads = [tr("file"), *(column.question for column in made.columns)]
+    heads = [tr("File"), *(column.question for column in made.columns)]
     rows = [
         [
             shown_name(row.source),

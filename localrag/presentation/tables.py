@@ -250,7 +250,7 @@ def exported(table: Table, path: Path) -> str | bytes:
 
 def heads(table: Table) -> list[str]:
     """The first row of an export: each question, and behind it state, source and quotation."""
-    names = [tr("file")]
+    names = [tr("File")]
     for column in table.columns:
         names += column.question, tr("state"), tr("source"), tr("quotation")
     return names
@@ -292,7 +292,7 @@ def _markdown(table: Table) -> str:
         shown = (as_name(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
         return f"| {' | '.join(shown)} |"
 
-    lines = [line([tr("file"), *(column.question for column in table.columns)])]
+    lines = [line([tr("File"), *(column.question for column in table.columns)])]
     lines.append("|" + "---|" * (1 + len(table.columns)))
     notes: list[str] = []
     for row in table.rows:
@@ -316,7 +316,7 @@ def _html(table: Table) -> str:
     return render(
         "answers.html",
         title=tr("Table"),
-        heads=[tr("file"), *(column.question for column in table.columns)],
+        heads=[tr("File"), *(column.question for column in table.columns)],
         rows=[
             [
                 (row.source, ""),

@@ -42,3 +42,8 @@ def keep_cells(sql: Connection, cells: Mapping[tuple[str, str], str]) -> None:
             "SELECT number, ?, ? FROM documents WHERE id = ?",
             (key, record, document),
         )
+
+
+def forget_cells(sql: Connection) -> None:
+    """Drop all of them."""
+    sql.execute("DELETE FROM cells")
