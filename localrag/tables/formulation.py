@@ -32,9 +32,9 @@ from localrag.text.language import answer_language
 from localrag.text.normalize import fold
 from localrag.types import Message
 
-_SAMPLE_ROWS = 4
+_SAMPLE_ROWS = 3
 _LONGEST_CELL = 40
-_SHOWN_VALUES = 12
+_SHOWN_VALUES = 8
 _MOST_SHOWN = 30
 """Columns that a model is shown; of more, those whose names and values touch the question."""
 _ENUMERATED = 40

@@ -238,10 +238,11 @@ def dataset_of(group: Sequence[RawTable]) -> Dataset:
             )
     sources = tuple(dict.fromkeys(table.source for table in group))
     sheets = tuple(dict.fromkeys(table.sheet for table in group))
+    added: dict[str, list[str]] = {}  # names, also where they are numbers: "2025.csv"
     if len(sources) > 1:
-        by_name["file"] = [_stem(table.source) for table in group for _ in table.rows]
+        added["file"] = [_stem(table.source) for table in group for _ in table.rows]
     if len(sheets) > 1:
-        by_name["sheet"] = [table.sheet for table in group for _ in table.rows]
+        added["sheet"] = [table.sheet for table in group for _ in table.rows]
     taken: set[str] = {"data", "row", "rowid"}
     columns: list[SheetColumn] = []
     typed: list[list[object]] = []
@@ -249,6 +250,10 @@ def dataset_of(group: Sequence[RawTable]) -> Dataset:
         for column, values in _typed_columns(name, texts, taken):
             columns.append(column)
             typed.append(values)
+    for name, texts in added.items():
+        few = tuple(dict.fromkeys(texts))
+        columns.append(SheetColumn(name, key_of(name, taken), "text", values=few))
+        typed.append(list(texts))
     rows = list(zip(*typed, strict=True)) if typed else []
     return Dataset(
         sources, sheets, tuple(columns), rows, tuple(group), sum(table.totals for table in group)
