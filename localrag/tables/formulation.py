@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from localrag.models.llms.base import LLM, Options
-from localrag.prompts import PromptLanguage, render
+from localrag.prompts import PromptLanguage, render, template
 from localrag.tables.query import (
     Compute,
     Condition,
@@ -126,7 +126,10 @@ def described(dataset: Dataset, columns: Sequence[SheetColumn]) -> str:
         for row in dataset.rows[:_SAMPLE_ROWS]
     ]
     heads = " | ".join(column.key for column in columns)
-    return "\n".join(["data", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"])
+    names = [source.replace("\\", "/").rpartition("/")[2] for source in dataset.sources[:6]]
+    return "\n".join(
+        [f"data of {', '.join(names)}", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"]
+    )
 
 
 def _cut(text: str) -> str:
@@ -136,12 +139,14 @@ def _cut(text: str) -> str:
 def _asked(
     task: str, question: str, described: str, language: PromptLanguage
 ) -> tuple[list[Message], int]:
-    system = render(task, language)
+    messages = [Message("system", render(task, language))]
+    if task == "table_query":  # of a form a model has seen less than of SQL
+        lines = iter(template("table_query_examples", language).splitlines())
+        for example, form in zip(lines, lines, strict=True):
+            messages += [Message("user", example), Message("assistant", form)]
+    kept = len(messages)
     label = {"en": "Question", "zh": "问题"}[language]
-    return [
-        Message("system", system),
-        Message("user", f"{described}\n\n{label}: {question.strip()}"),
-    ], 1
+    return [*messages, Message("user", f"{described}\n\n{label}: {question.strip()}")], kept
 
 
 def _written(
