@@ -253,7 +253,7 @@ def m006_add_askers(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE answers ADD COLUMN asker TEXT NOT NULL DEFAULT ''")
 
 
-def m008_add_cells(connection: sqlite3.Connection) -> None:
+def m007_add_cells(connection: sqlite3.Connection) -> None:
     """What documents answer to the questions of tables, gone with their documents."""
     connection.execute(
         """CREATE TABLE cells(
@@ -273,7 +273,7 @@ MIGRATIONS: tuple[Step, ...] = (
     m004_add_reading,
     m005_number_chunks,
     m006_add_askers,
-    m008_add_cells,
+    m007_add_cells,
 )
 
 
