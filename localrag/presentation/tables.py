@@ -252,7 +252,7 @@ def heads(table: Table) -> list[str]:
     """The first row of an export: each question, and behind it state, source and quotation."""
     names = [tr("File")]
     for column in table.columns:
-        names += column.question, tr("state"), tr("source"), tr("quotation")
+        names += column.question, tr("state"), tr("source"), tr("quoted words")
     return names
 
 
